@@ -95,7 +95,9 @@ class HeapKeyedStateBackend(RegisteringBackend):
         table = self._tables.get(state.name)
         if table is None:
             self._sections.refuse_name(state.name)
-            table = self._tables[state.name] = HeapTable(protector_for(state.value_type))
+            protect = protector_for(state.value_type)
+            is_immutable = protect is None and state.kind not in (StateKind.LIST, StateKind.MAP)
+            table = self._tables[state.name] = HeapTable(protect, is_immutable)
             self._fill(state, table)
             if state.ttl is not None:
                 self._sweeps.append(TtlSweep(table, state.kind, state.ttl))
@@ -122,7 +124,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
 
     def end_of_chunk(self) -> None:
         for table in self._tables.values():
-            table.divide_if_large()
+            table.end_of_chunk()
         for sweep in self._sweeps:
             sweep.advance()
 

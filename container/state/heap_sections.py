@@ -13,7 +13,7 @@ from typing import Any
 
 from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, Timer, TimerSection
 from yarrow.container.state.errors import StateConflictError
-from yarrow.container.state.heap_table import PIECE
+from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState

@@ -1,7 +1,8 @@
 """The asynchronous part of a heap snapshot: frozen tables are written shard by shard in the canonical form.
 
 Owner: the snapshot thread in `write`; everything else any thread. No step of it holds the interpreter for longer than
-a piece of some ten thousand entries. As soon as a shard is written, the task thread is asked to take it back.
+a piece of some ten thousand entries. As soon as a shard is written, or copied, the task thread is asked to take it
+back.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from itertools import chain
 from typing import Any
 
 from yarrow.container.state.backend import KeyedBackendContext
+from yarrow.container.state.frozen_shard import PIECE, FrozenShard
 from yarrow.container.state.heap_sections import FrozenSection
-from yarrow.container.state.heap_table import PIECE, FrozenShard, HeapTable
+from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
@@ -69,6 +71,7 @@ class HeapPendingSnapshot:
 
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
         """See PendingKeyedSnapshot."""
+        self._copy_ahead()
         registrations = [frozen.registration for frozen in self._tables]
         registrations += [section.registration for section in self._sections]
         forms = [state_form(state, self._context.operator_name) for state in registrations]
@@ -97,6 +100,14 @@ class HeapPendingSnapshot:
         for frozen in self._tables:
             for index, _ in frozen.shards:
                 self._give_back(frozen.table, index)
+
+    def _copy_ahead(self) -> None:
+        """Gives large dicts back before anything is written: each key changed meanwhile must be merged later."""
+        for frozen in self._tables:
+            for index, shard in frozen.shards:
+                if shard.is_copied_ahead:
+                    shard.copy_ahead()
+                    self._give_back(frozen.table, index)
 
     def _runs(self) -> Iterator[Run]:
         """All runs; what a piece holds is let go only when the consumer asks for what follows it."""

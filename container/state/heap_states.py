@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from yarrow.container.state.folded_states import refuse_none
-from yarrow.container.state.heap_table import REMOVED, HeapTable
+from yarrow.container.state.frozen_shard import REMOVED
+from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.registering_backend import RegisteringBackend
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.functions import AggregateFunction, ReduceFunction
@@ -54,8 +55,8 @@ class HeapState:
         key, table = self._backend.current_key, self._table
         try:
             shard = table.shard_of(key)
-            # Integers and texts are canonical as they come.
-            known = key in shard or type(key) is int or type(key) is str
+            # Integers and texts are canonical as they come; while the table is dividing they may be elsewhere.
+            known = key in shard or (not table.dividing and (type(key) is int or type(key) is str))
         except TypeError:
             known = False
         if not known:

@@ -2,26 +2,28 @@
 
 Owner: the task thread; what a cut has frozen may be read by the snapshot thread until it is released. A table is one
 dict while it is small and many shards once it is large, so that no growth, cut or merge of a single dict stops the
-task for long. A cut puts the present dict of each shard below an empty one: from then on it is immutable, reads that
-miss look through the layers below, writes go to the new dict, removed keys are marked. When the snapshot lets go of a
-shard, its layers become one dict again. See docs/design/0010-heap-state.md.
+task for long. The entries of the first dict move to the shards a few at a time; each key is in one place only. A cut
+puts the present dict of each shard below an empty one: from then on it is immutable, reads that miss look through the
+layers below, writes go to the new dict, removed keys are marked. When the snapshot lets go of a shard, its layers
+become one dict again. See docs/design/0010-heap-state.md.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from itertools import cycle, islice
+from itertools import cycle
 from typing import Any, Final
 
+from yarrow.container.state.frozen_shard import PIECE, REMOVED, FrozenShard, Layers, pieces_of
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.runtime.data.keys import canonicalize
 
-#: Marks a key that was removed while a dict below still holds it.
-REMOVED: Final[Any] = object()
-#: Entries of a single dict above which it is divided: just below the size at which it would be rehashed, and small
-#: enough to be divided within a few slices' time.
+#: Entries of the first dict above which new keys go to shards, where content may change in place: a snapshot holds
+#: such a dict until it is written, and merging what came since must not take long.
 FLAT_LIMIT: Final = 170_000
+#: The same where content cannot change, so that a snapshot holds the dict no longer than copying takes: well below the
+#: 1 398 101 entries at which it would be rehashed, and few enough to be copied in one go within 100 ms.
+LARGE_FLAT_LIMIT: Final = 1_100_000
 #: Length of `live` once the table is divided. A prime, so that keys with a common factor (multiples of 1000, aligned
 #: times) spread over all of it.
 SLOTS: Final = 8191
@@ -29,61 +31,10 @@ SLOTS: Final = 8191
 #: one eighth at a time and not all at once.
 WEIGHTS: Final = (8, 9, 10, 11, 12, 13, 14, 15)
 
-#: The index of a single dict: it stands for all shards when the table is divided later.
-WHOLE: Final = -1
-#: Entries that are handled in one go where others wait for the interpreter.
-PIECE: Final = 4_000
-
-#: The dicts of one shard, the newest first.
-Layers = tuple[dict[Any, Any], ...]
-#: How long the snapshot thread waits for a copy that the task thread is making.
-_COPYING_SECONDS: Final = 0.0005
-
-
-class FrozenShard:
-    """One shard as it was at a cut, for the snapshot thread.
-
-    Whoever comes first has it: the snapshot thread, for which the dicts stay as they are until the release, or the task
-    thread, which copies their entries in two calls and goes on with the dict itself.
-    """
-
-    __slots__ = ("_copied", "_free", "_is_read", "layers")
-
-    def __init__(self, layers: Layers) -> None:
-        self.layers = layers
-        #: One entry until somebody takes it: `pop` of a list is atomic.
-        self._free = [True]
-        self._is_read = False
-        self._copied: tuple[list[Any], list[Any]] | None = None
-
-    def pieces(self, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
-        """Keys and contents, `size` at a time at most. Snapshot thread."""
-        if not self._is_read:
-            self._is_read = self._take()
-        if self._is_read:
-            yield from pieces_of(self.layers, size)
-            return
-        while self._copied is None:
-            time.sleep(_COPYING_SECONDS)
-        keys, contents = self._copied
-        for start in range(0, len(keys), size):
-            yield keys[start : start + size], contents[start : start + size]
-
-    def copy_unless_read(self) -> bool:
-        """Whether the single dict is free for changes now. Task thread."""
-        if not self._take():
-            return False
-        (entries,) = self.layers
-        keys, contents = list(entries), list(entries.values())
-        self.layers = ()
-        self._copied = keys, contents
-        return True
-
-    def _take(self) -> bool:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return False
+#: The index of the first dict, also once the table is divided.
+FIRST: Final = 0
+#: Keys changed since a cut after which the task thread no longer waits for the snapshot thread to copy a large dict.
+PATIENCE: Final = 100_000
 
 
 class HeapTable(ValueTable):
@@ -92,20 +43,33 @@ class HeapTable(ValueTable):
     `protect` copies a value that a snapshot still holds before it is handed out, since a program may change what it
     gets and write it back; None where the declared type proves that it cannot change. Where a key's content is a list
     or a map, it copies one of its values, and `find` is the way to the content.
+
+    `is_immutable` says that nobody changes content in place: a value, and no list or map, with `protect` None.
+
+    While `dividing`, a key that no shard has may still be in the first dict: only `find` and `miss` know where it is.
     """
 
     def __init__(
         self,
         protect: Callable[[Any], Any] | None,
-        flat_limit: int = FLAT_LIMIT,
+        is_immutable: bool,
+        flat_limit: int | None = None,
         slots: int = SLOTS,
         weights: tuple[int, ...] = WEIGHTS,
     ) -> None:
         super().__init__()
         self.protect = protect
+        self._is_immutable = is_immutable
+        if flat_limit is None:
+            flat_limit = LARGE_FLAT_LIMIT if is_immutable else FLAT_LIMIT
         self._flat_limit = flat_limit
         self._slots = slots
         self._weights = weights
+        #: Entries of a shard above which the snapshot thread copies it, and changes that the task thread waits for.
+        self._large = FLAT_LIMIT
+        self._patience = PATIENCE
+        #: Entries of the first dict that move to the shards after a chunk.
+        self._moved_at_once = PIECE
         #: Per shard: the slots of `live` that show its dict. Per slot: its shard.
         self._slots_of: list[slice] = [slice(0, 1)]
         self._shard_at: list[int] = [0]
@@ -114,8 +78,13 @@ class HeapTable(ValueTable):
         self._cuts: list[tuple[int, ...]] = [()]
         #: True while there is one dict.
         self.flat = True
+        #: True from then on until the first dict, which `live` no longer shows, is empty.
+        self.dividing = False
+        self._first: dict[Any, Any] = {}
         #: Per shard: what the last cut made of it, while its entries may still be copied instead of being held.
         self._frozen: dict[int, FrozenShard] = {}
+        #: The same of a large first dict, which is left to the snapshot thread for a while.
+        self._waited_for: FrozenShard | None = None
         #: Shards that cuts hold.
         self._held = 0
         #: Whether a mark may stand in a dict.
@@ -130,7 +99,7 @@ class HeapTable(ValueTable):
     def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """See ValueTable. Content of a layer below is given as a copy where it could be changed."""
         kind = type(key)
-        if self._held and (kind is int or kind is str):
+        if self._held and not self.dividing and (kind is int or kind is str):
             # Canonical already: `find` written out, since each key comes here once between a cut and its release.
             slot = 0 if self.flat else hash(key) % self._slots
             shard = self.live[slot]
@@ -163,13 +132,34 @@ class HeapTable(ValueTable):
                 value = layer.get(key, MISSING)
                 if value is not MISSING:
                     break
+        if value is MISSING and self.dividing:
+            return self._find_in_first(key, shard)
         return key, shard, MISSING if value is REMOVED else value
+
+    def _find_in_first(self, key: Any, shard: dict[Any, Any]) -> tuple[Any, dict[Any, Any], Any]:
+        """Of a key that its shard does not have: see `find`. What no snapshot holds moves to the shard."""
+        first, below = self._first, self._below[FIRST]
+        value = first.pop(key, MISSING)
+        if value is MISSING:
+            for layer in below:
+                value = layer.get(key, MISSING)
+                if value is not MISSING:
+                    break
+            # Held content stays with the first dict: what is written for it comes above it.
+            return (key, shard, MISSING) if value is MISSING or value is REMOVED else (key, first, value)
+        if any(key in layer for layer in below):
+            first[key] = REMOVED
+            self._marked = True
+        if value is REMOVED:
+            return key, shard, MISSING
+        shard[key] = value
+        return key, shard, value
 
     def _take_back(self, index: int) -> bool:
         """A shard that was not touched since the only cut that holds it: its entries are copied for the snapshot.
 
         A key's way through the layers costs as much as the copies of some thirty entries, and most shards see more keys
-        than that. Only for content that never changes by itself (`protect` is None).
+        than that. Only for content that never changes by itself.
         """
         if not self._frozen.pop(index).copy_unless_read():
             return False
@@ -179,12 +169,24 @@ class HeapTable(ValueTable):
         self._held -= 1
         return True
 
+    def _take_back_if_late(self) -> None:
+        """Copies a large first dict where the snapshot thread has not begun to, before merging takes long."""
+        shard = self._waited_for
+        if shard is not None and len(self._live_of(FIRST)) > self._patience:
+            self._waited_for = None
+            if shard.copy_unless_read():
+                self.release(self._cuts[FIRST][0], FIRST)
+
     def remove(self, key: Any) -> None:
         """Removes a raw key; one that is not there is no error."""
         key = canonicalize(key)
         slot = 0 if self.flat else hash(key) % self._slots
-        shard = self.live[slot]
-        if self._held and any(key in layer for layer in self._below[self._shard_at[slot]]):
+        shard, index = self.live[slot], self._shard_at[slot]
+        if self.dividing:
+            _, shard, _ = self.find(key)
+            if shard is self._first:
+                index = FIRST
+        if self._held and any(key in layer for layer in self._below[index]):
             shard[key] = REMOVED
             self._marked = True
         else:
@@ -202,14 +204,19 @@ class HeapTable(ValueTable):
 
     @property
     def shard_count(self) -> int:
-        """Dicts that the content is divided into, layers apart."""
+        """Dicts that the content is divided into, layers apart; the first one counts though it may be empty."""
         return len(self._below)
 
     def _live_of(self, index: int) -> dict[Any, Any]:
+        if index == FIRST and not self.flat:
+            return self._first
         entries: dict[Any, Any] = self.live[self._slots_of[index].start]
         return entries
 
     def _set_live(self, index: int, entries: dict[Any, Any]) -> None:
+        if index == FIRST and not self.flat:
+            self._first = entries
+            return
         slots = self._slots_of[index]
         self.live[slots] = [entries] * (slots.stop - slots.start)
 
@@ -226,33 +233,42 @@ class HeapTable(ValueTable):
 
     # ------------------------------------------------------------------ growth
 
+    def end_of_chunk(self) -> None:
+        """What is due between two calls of generated code: a bounded piece of work."""
+        self._take_back_if_late()
+        self.divide_if_large()
+
     def divide_if_large(self) -> None:
-        """Divides the single dict into shards once it is large; not inside a call of generated code."""
-        if self.flat and len(self.live[0]) + sum(map(len, self._below[0])) > self._flat_limit:
+        """Opens shards once the single dict is large, then moves some of its entries each time."""
+        if self.flat and len(self.live[0]) + sum(map(len, self._below[FIRST])) > self._flat_limit:
             self._divide()
+        # What a snapshot holds is about to become the first dict again.
+        if self.dividing and not self._below[FIRST]:
+            self._move()
 
     def _divide(self) -> None:
-        self._slots_of = list(_neighbours(self._slots, self._weights))
+        runs = list(_neighbours(self._slots, self._weights))
+        self._first = self.live[0]
+        self._slots_of = [slice(0, 0), *runs]
         self._shard_at = [
-            index for index, slots in enumerate(self._slots_of) for _ in range(slots.start, slots.stop)
+            index for index, slots in enumerate(runs, FIRST + 1) for _ in range(slots.start, slots.stop)
         ]
-        count = len(self._slots_of)
-        divided = [self._divided(layer, count) for layer in (self.live[0], *self._below[0])]
-        self._frozen.clear()
-        cuts = self._cuts[0]
-        self.live[:] = [divided[0][index] for index in self._shard_at]
-        self._below = [tuple(layer[index] for layer in divided[1:]) for index in range(count)]
-        self._cuts = [cuts] * count
-        self._held += (count - 1) * len(cuts)
+        shards: list[dict[Any, Any]] = [{} for _ in self._slots_of]
+        self.live[:] = [shards[index] for index in self._shard_at]
+        self._below += [()] * len(runs)
+        self._cuts += [()] * len(runs)
         self.flat = False
+        self.dividing = True
 
-    def _divided(self, entries: dict[Any, Any], count: int) -> list[dict[Any, Any]]:
-        shards: list[dict[Any, Any]] = [{} for _ in range(count)]
-        by_slot = [shards[index] for index in self._shard_at]
-        slots = self._slots
-        for key, value in entries.items():
-            by_slot[hash(key) % slots][key] = value
-        return shards
+    def _move(self) -> None:
+        first, live, slots = self._first, self.live, self._slots
+        for _ in range(min(self._moved_at_once, len(first))):
+            key, value = first.popitem()
+            live[hash(key) % slots][key] = value
+        if not first:
+            # A dict keeps the memory of what was removed.
+            self._first = {}
+            self.dividing = False
 
     # ------------------------------------------------------------------ snapshots
 
@@ -269,24 +285,27 @@ class HeapTable(ValueTable):
         frozen = []
         below = self._below
         self._frozen.clear()
+        self._waited_for = None
         for index, layers in enumerate(below):
             entries = self._live_of(index)
             if entries or layers:
                 below[index] = layers = (entries, *layers)
                 self._cuts[index] = (cut, *self._cuts[index])
                 self._set_live(index, {})
-                shard = FrozenShard(layers)
-                frozen.append((WHOLE if self.flat else index, shard))
-                if self.protect is None and not self._marked and len(layers) == 1:
-                    self._frozen[index] = shard
+                is_large = index == FIRST and self._is_immutable and sum(map(len, layers)) > self._large
+                shard = FrozenShard(layers, is_copied_ahead=is_large)
+                frozen.append((index, shard))
+                if self._is_immutable and not self._marked and len(layers) == 1:
+                    if is_large:
+                        self._waited_for = shard
+                    else:
+                        self._frozen[index] = shard
         self._held += len(frozen)
         return frozen
 
     def release(self, cut: int, index: int) -> None:
         """The snapshot of that cut needs the shard no more; for what was released before, nothing happens."""
-        # What was one dict at the cut may have been divided since.
-        for shard in range(self.shard_count) if index == WHOLE else (index,):
-            self._release(cut, shard)
+        self._release(cut, index)
         if not self._held:
             self._marked = False
 
@@ -295,6 +314,8 @@ class HeapTable(ValueTable):
         if cut not in cuts:
             return
         self._frozen.pop(index, None)
+        if index == FIRST:
+            self._waited_for = None
         at = cuts.index(cut)
         layers = self._below[index]
         is_lowest = at == len(layers) - 1
@@ -321,29 +342,6 @@ class HeapTable(ValueTable):
             else:
                 lower[key] = value
         return lower
-
-
-def pieces_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Keys and contents of what a shard's dicts, the newest first, hold together, `size` at a time at most.
-
-    No call into the interpreter is longer than a piece, so that another thread may run in between.
-    """
-    for position, layer in enumerate(layers):
-        newer = layers[:position]
-        is_alone = len(layers) == 1
-        keys, values = iter(layer), iter(layer.values())
-        while piece := list(islice(keys, size)):
-            contents = list(islice(values, size))
-            if not is_alone:
-                kept = [
-                    at
-                    for at, key in enumerate(piece)
-                    if contents[at] is not REMOVED and not any(key in other for other in newer)
-                ]
-                if len(kept) < len(piece):
-                    piece, contents = [piece[at] for at in kept], [contents[at] for at in kept]
-            if piece:
-                yield piece, contents
 
 
 def _neighbours(slots: int, weights: tuple[int, ...]) -> Iterator[slice]:

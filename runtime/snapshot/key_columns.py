@@ -6,7 +6,7 @@ Owner: the calling thread (a snapshot thread, or the task thread at restore); no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -70,7 +70,7 @@ def split_by_key_group(
         yield int(ordered[start]), tuple(column[start:end].tolist() for column in taken)
 
 
-def objects_of(column: Sequence[Any] | Objects) -> Objects:
+def objects_of(column: Collection[Any] | Objects) -> Objects:
     """References to the elements, as an array, which garbage collections do not walk: a list of many thousands that
     lie in no cache costs one milliseconds.
     """

@@ -352,7 +352,7 @@ def test_shards_go_back_to_their_table_a_few_at_a_time(monkeypatch: pytest.Monke
         backend.current_key = key
         state.update([key])
     backend.end_of_chunk()
-    assert table.shard_count == 31
+    assert table.shard_count == 32
     waiting: list[int] = []
     pending = backend.snapshot(1, CHECKPOINT)
     pending.write(InlineOutput(between=lambda: waiting.append(len(mails.waiting))))
@@ -362,6 +362,65 @@ def test_shards_go_back_to_their_table_a_few_at_a_time(monkeypatch: pytest.Monke
     assert max(given[:-1]) <= 4
     mails.run()
     assert not table.is_held
+
+
+def test_a_snapshot_in_the_middle_of_a_division_holds_each_key_once() -> None:
+    backend = HeapKeyedStateBackend(context(mails=(mails := Mails())))
+    descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("values", Types.LONG())
+    state = backend.value_state(descriptor)
+    (table,) = backend._tables.values()
+    table._flat_limit, table._moved_at_once, table._large = 100, 30, 20
+    for number in range(110):
+        backend.current_key = f"key-{number}"
+        state.update(number)
+    backend.end_of_chunk()
+    assert len(table._first) == 80
+    pending = backend.snapshot(1, CHECKPOINT)
+    for number in range(0, 110, 3):
+        backend.current_key = f"key-{number}"
+        assert state.value() == number
+        state.update(-number - 1) if number % 2 else state.clear()
+    (handle,) = pending.write(InlineOutput())
+    mails.run()
+    while table.dividing:
+        backend.end_of_chunk()
+    changed = {number: None if number % 2 == 0 else -number - 1 for number in range(0, 110, 3)}
+    restored = HeapKeyedStateBackend(context(restored=[handle]))
+    restored_state = restored.value_state(descriptor)
+    for number in range(110):
+        backend.current_key = restored.current_key = f"key-{number}"
+        assert restored_state.value() == number
+        assert state.value() == changed.get(number, number)
+    assert restored.entries == 110
+    assert backend.entries == sum(changed.get(number, number) is not None for number in range(110))
+
+
+@pytest.mark.parametrize("kind", ["values", "lists"])
+def test_a_large_dict_of_values_goes_back_before_anything_is_written_and_one_of_lists_after(
+    kind: str,
+) -> None:
+    backend = HeapKeyedStateBackend(context(mails=(mails := Mails())))
+    values = backend.value_state(ValueStateDescriptor("values", Types.LONG()))
+    lists = backend.list_state(ListStateDescriptor("lists", Types.LONG()))
+    table = backend._tables[kind]
+    table._large = 10
+    held: list[bool] = []
+
+    def change_all(by: int) -> None:
+        for backend.current_key in range(50):
+            values.update(by) if kind == "values" else lists.add(by)
+
+    def between() -> None:
+        mails.run()
+        held.append(table.is_held)
+        change_all(2)
+
+    change_all(1)
+    (first,) = backend.snapshot(1, CHECKPOINT).write(InlineOutput())
+    mails.run()
+    (second,) = backend.snapshot(2, CHECKPOINT).write(InlineOutput(between=between))
+    assert held[0] is (kind == "lists")
+    assert read_inline(first.handle) == read_inline(second.handle)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yarrow.container.state.heap_table import FrozenShard, HeapTable
+from yarrow.container.state.frozen_shard import FrozenShard
+from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.value_table import MISSING
 
 KEYS = st.one_of(st.integers(-4, 30), st.sampled_from(["a", "b", None, (1, "x"), 1.0, True, float("nan")]))
@@ -19,7 +20,8 @@ STEPS = st.lists(
         st.tuples(st.just("remove"), KEYS),
         st.tuples(st.just("cut"), st.just(0)),
         st.tuples(st.just("release"), st.integers(0, 5)),
-        st.tuples(st.just("divide"), st.just(0)),
+        st.tuples(st.just("end chunk"), st.just(0)),
+        st.tuples(st.just("copy"), st.integers(0, 5)),
     ),
     max_size=80,
 )
@@ -44,10 +46,21 @@ def content_of_cut(frozen: list[tuple[int, FrozenShard]]) -> dict[Any, Any]:
     return found
 
 
+def divide(table: HeapTable) -> None:
+    """To the end, however many chunks that takes."""
+    table.end_of_chunk()
+    assert not table.flat
+    while table.dividing:
+        table.end_of_chunk()
+
+
 @settings(max_examples=300, deadline=None)
-@given(STEPS, st.sampled_from([2, 10, 1000]))
-def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], flat_limit: int) -> None:
-    table = HeapTable(None, flat_limit=flat_limit, slots=11, weights=(1, 2))
+@given(STEPS, st.sampled_from([2, 10, 1000]), st.booleans())
+def test_agrees_with_a_dict_whatever_cuts_hold(
+    steps: list[tuple[str, Any]], flat_limit: int, is_immutable: bool
+) -> None:
+    table = HeapTable(None, is_immutable, flat_limit=flat_limit, slots=11, weights=(1, 2))
+    table._moved_at_once, table._large, table._patience = 2, 4, 2
     model: dict[Any, Any] = {}
     held: list[tuple[int, list[tuple[int, FrozenShard]], dict[Any, Any]]] = []
     for number, (step, argument) in enumerate(steps):
@@ -58,10 +71,16 @@ def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], fla
         elif step == "remove":
             table.remove(argument)
             model.pop(table.find(argument)[0], None)
-        elif step == "divide":
-            table.divide_if_large()
+        elif step == "end chunk":
+            table.end_of_chunk()
         elif step == "cut":
             held.append((number, table.cut(number), dict(model)))
+        elif step == "copy" and held:
+            cut, frozen, _ = held[argument % len(held)]
+            for index, frozen_shard in frozen:
+                if frozen_shard.is_copied_ahead:
+                    frozen_shard.copy_ahead()
+                    table.release(cut, index)
         elif held:
             cut, frozen, then = held.pop(argument % len(held))
             assert content_of_cut(frozen) == then
@@ -70,18 +89,23 @@ def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], fla
                 table.release(cut, index)
         for _, frozen, then in held:
             assert content_of_cut(frozen) == then
-        assert {key: table.find(key)[2] for key in list(table.keys())} == model
+        keys = table.keys()
+        assert len(keys) == len(set(keys))
+        if number % 2:  # finding a key moves it
+            assert {key: table.find(key)[2] for key in keys} == model
     for cut, frozen, _ in held:
         for index, _ in frozen:
             table.release(cut, index)
     assert not table.is_held
     assert table.entries == len(model)
+    while table.dividing:
+        table.end_of_chunk()
     assert {key: value for shard in table.live for key, value in shard.items()} == model
     assert all(table.shard_of(key)[key] == value for key, value in model.items())
 
 
 def test_layers_are_never_more_than_cuts_that_hold_them() -> None:
-    table = HeapTable(None)
+    table = HeapTable(None, True)
     table.live[0][0] = 0
     previous: tuple[int, list[tuple[int, FrozenShard]]] | None = None
     for cut in range(1, 50):
@@ -95,7 +119,7 @@ def test_layers_are_never_more_than_cuts_that_hold_them() -> None:
 
 
 def test_content_of_a_cut_is_given_as_a_copy() -> None:
-    table = HeapTable(list)
+    table = HeapTable(list, False)
     table.live[0]["k"] = [1]
     frozen = table.cut(1)
     _, shard, value = table.miss("k")
@@ -106,19 +130,18 @@ def test_content_of_a_cut_is_given_as_a_copy() -> None:
 
 @pytest.mark.parametrize("step", [1000, 1024, 86_400_000, 1 << 20])
 def test_keys_with_a_common_factor_spread_over_all_shards(step: int) -> None:
-    table = HeapTable(None, flat_limit=100)
+    table = HeapTable(None, True, flat_limit=100)
     table.live[0].update(dict.fromkeys(range(0, 100_000 * step, step)))
-    table.divide_if_large()
-    assert not table.flat
+    divide(table)
     sizes = {id(shard): len(shard) for shard in table.live}
-    assert len(sizes) == table.shard_count > 500
+    assert len(sizes) == table.shard_count - 1 > 500
     assert max(sizes.values()) < 2 * 100_000 / table.shard_count
 
 
 def test_even_growth_rehashes_few_dicts_at_a_time() -> None:
-    table = HeapTable(None, flat_limit=100)
+    table = HeapTable(None, True, flat_limit=100)
     table.live[0].update(dict.fromkeys(range(200)))
-    table.divide_if_large()
+    divide(table)
     sizes = {id(shard): sys.getsizeof(shard) for shard in table.live}
     most = 0
     for start in range(200, 1_000_000, 8191):
@@ -134,10 +157,10 @@ def test_even_growth_rehashes_few_dicts_at_a_time() -> None:
 def test_a_shard_of_values_that_cannot_change_is_copied_at_its_first_access_unless_it_is_read_already() -> (
     None
 ):
-    table = HeapTable(None, flat_limit=10, slots=7, weights=(1,))
+    table = HeapTable(None, True, flat_limit=10, slots=7, weights=(1,))
     for key in range(40):
         table.shard_of(key)[key] = str(key)
-    table.divide_if_large()
+    divide(table)
     cut = table.cut(1)
     shard_read, shard_copied = cut[0][1], cut[1][1]
     begun = shard_read.pieces(2)
@@ -157,10 +180,76 @@ def test_a_shard_of_values_that_cannot_change_is_copied_at_its_first_access_unle
 
 
 def test_values_that_can_change_stay_below_until_the_release() -> None:
-    table = HeapTable(list)
+    table = HeapTable(list, False)
     table.shard_of(1)[1] = [1]
     cut = table.cut(1)
     _, shard, value = table.miss(1)
     value.append(2)
     shard[1] = value
     assert content_of_cut(cut) == {1: [1]}
+
+
+def test_a_division_moves_a_few_entries_after_each_chunk_and_each_key_is_in_one_place() -> None:
+    table = HeapTable(None, True, flat_limit=100, slots=11, weights=(1, 2))
+    table._moved_at_once = 10
+    table.live[0].update((key, str(key)) for key in range(101))
+    for left in range(91, 0, -10):
+        table.end_of_chunk()
+        assert table.dividing
+        assert len(table._first) == left
+        assert sorted(table.keys()) == list(range(101))
+    table.end_of_chunk()
+    assert not table.dividing
+    assert all(table.shard_of(key)[key] == str(key) for key in range(101))
+
+
+def test_a_key_that_is_found_in_the_first_dict_moves_unless_a_snapshot_holds_it() -> None:
+    table = HeapTable(list, False, flat_limit=3, slots=5, weights=(1,))
+    table._moved_at_once = 0
+    table.live[0].update((key, [key]) for key in range(5))
+    table.end_of_chunk()
+    key, shard, value = table.find(0)
+    assert shard is table.shard_of(0) and shard[key] is value and 0 not in table._first
+    cut = table.cut(1)
+    key, shard, value = table.miss(1)
+    assert shard is table._first and key not in shard
+    value.append("new")
+    shard[key] = value
+    assert table.find(1)[1] is table.shard_of(1)
+    table.remove(2)
+    assert table.find(2)[2] is MISSING
+    assert content_of_cut(cut) == {key: [key] for key in range(5)}
+    second = table.cut(2)
+    assert content_of_cut(second) == {0: [0], 1: [1, "new"], 3: [3], 4: [4]}
+    for number, shards in ((2, second), (1, cut)):
+        for index, _ in shards:
+            table.release(number, index)
+    table._moved_at_once = 10
+    divide(table)
+    assert {key: table.shard_of(key).get(key) for key in range(5)} == {
+        0: [0],
+        1: [1, "new"],
+        2: None,
+        3: [3],
+        4: [4],
+    }
+
+
+def test_a_large_dict_goes_back_before_many_changes_must_be_merged() -> None:
+    table = HeapTable(None, True)
+    table._large, table._patience = 10, 5
+    table.live[0].update(dict.fromkeys(range(20), "old"))
+    cut = table.cut(1)
+    assert cut[0][1].is_copied_ahead
+    for key in range(6):
+        assert table.is_held
+        _, shard, value = table.miss(key)
+        assert value == "old"
+        shard[key] = "new"
+        if key < 5:
+            table.end_of_chunk()
+    table.end_of_chunk()
+    assert not table.is_held
+    assert [table.live[0][key] for key in range(20)] == ["new"] * 6 + ["old"] * 14
+    cut[0][1].copy_ahead()
+    assert content_of_cut(cut) == dict.fromkeys(range(20), "old")

@@ -1,0 +1,106 @@
+"""FrozenShard: the dicts of one shard of a HeapTable as a cut found them, read by the snapshot thread.
+
+Owner: the snapshot thread, but for `copy_unless_read` of the task thread. What a cut has frozen does not change until
+the task thread has the shard back; no call here holds the interpreter for longer than a piece, `copy_unless_read`
+apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+from yarrow.runtime.snapshot.key_columns import Objects, objects_of
+
+#: Marks a key that was removed while a dict below still holds it.
+REMOVED: Final[Any] = object()
+#: Entries that are handled in one go where others wait for the interpreter.
+PIECE: Final = 4_000
+
+#: The dicts of one shard, the newest first.
+Layers = tuple[dict[Any, Any], ...]
+#: How long the snapshot thread waits for a copy that the task thread is making.
+_COPYING_SECONDS: Final = 0.0005
+
+
+class FrozenShard:
+    """One shard as it was at a cut, for the snapshot thread.
+
+    Whoever comes first has it: the snapshot thread, for which the dicts stay as they are until the release, or the task
+    thread, which copies their entries in two calls and goes on with the dict itself. A large shard whose content cannot
+    change is copied by the snapshot thread, piece by piece, before it writes anything: the task thread would stop for
+    as long as two calls take.
+    """
+
+    __slots__ = ("_copied", "_free", "_is_read", "is_copied_ahead", "layers")
+
+    def __init__(self, layers: Layers, is_copied_ahead: bool = False) -> None:
+        self.layers = layers
+        #: Whether the snapshot thread should call `copy_ahead` and release the shard.
+        self.is_copied_ahead = is_copied_ahead
+        #: One entry until somebody takes it: `pop` of a list is atomic.
+        self._free = [True]
+        self._is_read = False
+        self._copied: list[tuple[Objects, Objects]] | None = None
+
+    def pieces(self, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Keys and contents, `size` at a time at most. Snapshot thread."""
+        if not self._is_read:
+            self._is_read = self._take()
+        if self._is_read:
+            yield from pieces_of(self.layers, size)
+            return
+        while self._copied is None:
+            time.sleep(_COPYING_SECONDS)
+        for keys, contents in self._copied:
+            for start in range(0, len(keys), size):
+                yield list(keys[start : start + size]), list(contents[start : start + size])
+
+    def copy_ahead(self) -> None:
+        """Copies the entries, unless the task thread did, so that the shard may be released. Snapshot thread."""
+        if self._take():
+            self._copied = [
+                (objects_of(keys), objects_of(contents)) for keys, contents in pieces_of(self.layers, PIECE)
+            ]
+            self.layers = ()
+
+    def copy_unless_read(self) -> bool:
+        """Whether the single dict is free for changes now. Task thread."""
+        if not self._take():
+            return False
+        (entries,) = self.layers
+        self.layers = ()
+        # `objects_of` asks for the length before it reads.
+        self._copied = [(objects_of(entries.keys()), objects_of(entries.values()))]
+        return True
+
+    def _take(self) -> bool:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return False
+
+
+def pieces_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Keys and contents of what a shard's dicts, the newest first, hold together, `size` at a time at most.
+
+    No call into the interpreter is longer than a piece, so that another thread may run in between.
+    """
+    for position, layer in enumerate(layers):
+        newer = layers[:position]
+        is_alone = len(layers) == 1
+        keys, values = iter(layer), iter(layer.values())
+        while piece := list(islice(keys, size)):
+            contents = list(islice(values, size))
+            if not is_alone:
+                kept = [
+                    at
+                    for at, key in enumerate(piece)
+                    if contents[at] is not REMOVED and not any(key in other for other in newer)
+                ]
+                if len(kept) < len(piece):
+                    piece, contents = [piece[at] for at in kept], [contents[at] for at in kept]
+            if piece:
+                yield piece, contents
