@@ -375,13 +375,14 @@ class JobScheduler:
         restart = self._restarts.get(restart_id)
         if restart is None:
             return []
-        stuck = {execution.allocation_id for execution in self._live(restart)} - {None}
-        slots = [slot for slot in self.pool.held_slots() if slot.allocation_id in stuck]
+        stuck = list(self._live(restart))
+        allocations = {execution.allocation_id for execution in stuck} - {None}
+        slots = [slot for slot in self.pool.held_slots() if slot.allocation_id in allocations]
         for slot in slots:
             self.pool.remove(slot.allocation_id)
         frees: Actions = [FreeSlot(slot, cause.message) for slot in slots]
         actions = [*frees, *self._fail_in(slots, cause, now)]
-        return [*actions, *self._fail_all(list(self._live(restart)), cause, now)]
+        return [*actions, *self._fail_all(list(filter(self._is_current, stuck)), cause, now)]
 
     def _restart_due(self, restart_id: int, now: float) -> Actions:
         restart = self._restarts.get(restart_id)
@@ -488,7 +489,15 @@ class JobScheduler:
         """Marks all first, so that none of them is asked to cancel; then reacts once for all of them."""
         failed, ended = fail_tasks(executions, cause)
         actions = self._fail_together(failed, cause, now, along)
-        return [*actions, *(action for execution in ended for action in self._changed(execution, now))]
+        for execution in ended:
+            # All are marked: what follows from the failure, or from the end of one, may restart the others already.
+            if self._is_current(execution):
+                actions += self._changed(execution, now)
+        return actions
+
+    def _is_current(self, execution: Execution) -> bool:
+        """False for an attempt that another has followed."""
+        return self.graph.execution(execution.attempt_id) is execution
 
     def _fail_together(
         self,

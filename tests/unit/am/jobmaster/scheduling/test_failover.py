@@ -437,6 +437,28 @@ def test_nothing_begins_while_it_is_not_known_from_which_checkpoint(delay: float
     assert deployed(job.handle(RestartDue(job.now, 1))) == ["vertex 0 (1/1) #1"]
 
 
+def test_several_tasks_that_do_not_end_in_time_restart_once() -> None:
+    job = restarting(linear_job(Stage(2), Stage(2)), attempts=1)
+    job.running(2)
+    job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    assert job.states() == ["FAILED", "CANCELING", "CANCELING", "CANCELING"]
+    actions = job.handle(RestartCancellationTimedOut(job.now, 1, BROKEN))
+    assert len(of_kind(actions, FreeSlot)) == 2
+    assert (job.graph.restarts, job.status()) == (1, JobStatus.RUNNING)
+    assert {execution.attempt_number for execution in job.graph.executions()} == {1}
+    job.offer(2)
+    assert job.states() == ["DEPLOYING"] * 4
+
+
+def test_a_task_executor_lost_while_several_tasks_are_cancelled_restarts_them_once() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN), Stage(3)), attempts=1)
+    job.running(3)
+    job.report(FAILED, job.execution(1, 2), cause=BROKEN)
+    job.handle(TaskExecutorLost(job.now, ResourceID("te"), BROKEN))
+    assert (job.graph.restarts, job.status()) == (1, JobStatus.RUNNING)
+    assert {execution.attempt_number for execution in job.graph.executions()} == {1}
+
+
 def test_the_pause_begins_with_the_failure() -> None:
     job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=3)
     job.running(1)
