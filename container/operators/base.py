@@ -206,7 +206,7 @@ class Operator(ABC):
     takes_rows = False
     #: True where the fused loop only puts rows aside: `end_of_chunk` takes them, and counts them in `records_in`.
     takes_chunks = False
-    #: True where a row may be `(OutputTag, value)`, which goes to that side output; see SideOutput in the API.
+    #: True where a row may be `(OutputTag, value)`: the value goes to that side output.
     emits_tagged = False
     #: True where rows leave as record batches, by `deliver`.
     delivers_batches = False
