@@ -32,7 +32,7 @@ from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import CheckpointBarrier, EndOfData, RowBatch, Watermark, WatermarkStatus
-from yarrow.testing.operator_harness import OperatorHarness
+from yarrow.testing.operator_harness import HarnessState, OperatorHarness
 
 
 @dataclass
@@ -163,7 +163,7 @@ def harness(
         ).map(run_row),
         inputs=0,
         clock=World.clock,
-        snapshots=snapshots,
+        state=HarnessState(snapshots=snapshots),
         **options,
     )
     begin(made)
@@ -683,7 +683,9 @@ def test_what_went_to_a_side_output_is_not_carried_by_a_cut_before_the_first_row
         stream = env.from_source(WithSides(), WatermarkStrategy.no_watermarks(), "polled")
         return stream.map(run_row), stream.get_side_output(OutputTag("begins")).map(lambda row: row)
 
-    with OperatorHarness(fragment, inputs=0, clock=World.clock, snapshots=snapshots) as running:
+    with OperatorHarness(
+        fragment, inputs=0, clock=World.clock, state=HarnessState(snapshots=snapshots)
+    ) as running:
         begin(running)
         (task,) = running.tasks
         begin_chunk = task.slices.chunk.begin

@@ -30,7 +30,7 @@ from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.pickle_trust import PickleTrust
 from yarrow.state_processor.savepoint_folder import SavepointFolder
 from yarrow.state_processor.stored_state import refuse_pickles_of
-from yarrow.testing.operator_harness import Fragment, OperatorHarness
+from yarrow.testing.operator_harness import Fragment, HarnessState, OperatorHarness
 
 #: Rows that are pushed as one batch.
 _BATCH: Final = 1000
@@ -77,7 +77,7 @@ class SavepointEnvironment:
                 types=types,
                 configuration=settings,
                 clock=ManualClock(epoch_ms=SystemClock().epoch_ms() if now_ms is None else now_ms),
-                restore=self._restore,
+                state=HarnessState(restore=self._restore),
             )
         except BaseException:
             self._folder.cleanup()

@@ -7,6 +7,7 @@ parallelism 1 and without worker, threads or sockets. Owner: the calling thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -47,6 +48,16 @@ Fragment = Callable[..., "DataStream | Sequence[DataStream]"]
 Restore = Callable[[JobGraph], tuple[JobGraph, Mapping[JobVertexID, RestoredState]]]
 
 
+@dataclass(frozen=True, slots=True)
+class HarnessState:
+    """Where the state of a harness comes from and goes to."""
+
+    #: Gives the graph to run and what its tasks begin with; None = they begin anew.
+    restore: Restore | None = None
+    #: Takes what a barrier has cut.
+    snapshots: SnapshotReceiver | None = None
+
+
 class _Unread(SinkFunction[Any]):
     """Stands behind an output while the graph is built; the harness reads in its place."""
 
@@ -60,7 +71,7 @@ class OperatorHarness:
     `fragment` is called with `inputs` streams; without any it is called with the environment, and begins with a source
     of its own, whose reader hears nothing from its enumerator. `types` declares the types of the inputs,
     `configuration` holds options of the job, `chunk_rows` caps the rows that a generated loop gets at once. `clock`
-    moves by `advance` alone.
+    moves by `advance` alone, `state` says what tasks begin with and who takes their snapshots.
     """
 
     def __init__(
@@ -73,18 +84,17 @@ class OperatorHarness:
         chunk_rows: int | None = None,
         clock: ManualClock | None = None,
         output_credit: int = 1 << 20,
-        restore: Restore | None = None,
-        snapshots: SnapshotReceiver | None = None,
+        state: HarnessState | None = None,
     ) -> None:
-        """`restore` gives the graph to run and what its tasks begin with; `snapshots` takes what a barrier has cut."""
+        state = state if state is not None else HarnessState()
         self.clock = clock if clock is not None else ManualClock()
         #: What `print()` wrote.
         self.printed: list[str] = []
         self._input_types = list(types) if types is not None else [None] * inputs
         graph, outputs = self._build_graph(fragment, inputs, configuration or {})
         restored: Mapping[JobVertexID, RestoredState] = {}
-        if restore is not None:
-            graph, restored = restore(graph)
+        if state.restore is not None:
+            graph, restored = state.restore(graph)
         by_name = {vertex.operators[0].name: FragmentSubtask(vertex.id) for vertex in graph.vertices}
         self._inputs = [by_name[_input(index)] for index in range(inputs)]
         self._outputs = [by_name[_output(index)] for index in range(outputs)]
@@ -96,7 +106,7 @@ class OperatorHarness:
             self.clock,
             subtasks=[subtask for subtask in subtasks_of(graph) if subtask not in outside],
             restored={FragmentSubtask(vertex_id): state for vertex_id, state in restored.items()},
-            snapshots=snapshots,
+            snapshots=state.snapshots,
             write_output=self._print,
             output_credit=output_credit,
         )
