@@ -180,12 +180,6 @@ MUTANTS = (
         killer="test_outage.py::test_an_hour_away_is_a_handful_of_sentences",
     ),
     Mutant(
-        "Outage.failed",
-        "min(2 * self._interval, LONGEST_INTERVAL)",
-        "max(2 * self._interval, LONGEST_INTERVAL)",
-        killer="test_outage.py::test_an_hour_away_is_a_handful_of_sentences",
-    ),
-    Mutant(
         "Receiver._check_token",
         "if expected is not None and token != expected:",
         "if False:",

@@ -18,15 +18,15 @@ MUTANTS = (
         killer="test_spares_and_avoided_slots.py::test_avoidance_grows_and_decays",
     ),
     Mutant(
-        "ExponentialDelayBackoff.failed",
-        "min(self._backoff * settings.multiplier, settings.maximum)",
-        "max(self._backoff * settings.multiplier, settings.maximum)",
-        killer="test_restart_strategies.py::test_exponential_delay_gives_up_after_its_attempts_unless_it_began_anew",
+        "Backoff.next_seconds",
+        "min(self._factor * seconds, self._last_seconds)",
+        "max(self._factor * seconds, self._last_seconds)",
+        killer="test_backoff.py::test_pauses_double_up_to_the_last_and_begin_anew",
     ),
     Mutant(
         "ExponentialDelayBackoff.failed",
-        "min(self._backoff + offset, settings.maximum)",
-        "max(self._backoff + offset, settings.maximum)",
+        "min(pause + offset, settings.maximum)",
+        "max(pause + offset, settings.maximum)",
         killer="test_restart_strategies.py::test_exponential_delay_gives_up_after_its_attempts_unless_it_began_anew",
     ),
     Mutant(
