@@ -108,7 +108,7 @@ def test_rows_that_are_fetched_while_the_others_are_taken_over_come_once() -> No
         over.set()
 
     operator = SimpleNamespace(spec=CollectOperator(collect_id="c"), input_types=())
-    graph = SimpleNamespace(job_id=JOB, vertices=[SimpleNamespace(operators=[operator])])
+    graph = SimpleNamespace(job_id=JOB, vertices=[SimpleNamespace(operators=[operator])], collect_ids=("c",))
     cluster = SimpleNamespace(dispatcher=ended, drain_output=drained)
     client = LocalJobClient(loop, cast(LocalCluster, cluster), cast(JobGraph, graph))
 
@@ -164,7 +164,7 @@ def ended_client(dispatcher: TooLarge) -> LocalJobClient:
     async def end() -> None:
         over.set()
 
-    graph = SimpleNamespace(job_id=JOB, vertices=[])
+    graph = SimpleNamespace(job_id=JOB, vertices=[], collect_ids=())
     cluster = SimpleNamespace(dispatcher=dispatcher, drain_output=drained)
     client = LocalJobClient(loop, cast(LocalCluster, cluster), cast(JobGraph, graph))
 
