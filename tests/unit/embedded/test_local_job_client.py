@@ -148,8 +148,8 @@ class TooLarge:
             cause=FailureCause(exception_name="builtins.ValueError", message="x", stacktrace="ValueError: x"),
         )
 
-    async def request_job_status(self, job_id: JobID) -> str:
-        return "FINISHED"
+    async def request_job_status(self, job_id: JobID) -> JobStatus:
+        return JobStatus.FINISHED
 
     async def request_job_details(self, job_id: JobID) -> None:
         self._look("request_job_details")
