@@ -1,0 +1,102 @@
+"""English that is read once: which sentences are too long, and which docstrings do not begin with one sentence."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source_tree import ROOT, engine_files, module_name, parse
+
+MOST_WORDS = 25
+
+#: Documents in which every sentence is short.
+SHORT = ("README.md", "docs/style.md", "docs/architecture.md")
+
+#: Longer sentences that are left, by package of the code and for the documents. A number may only become smaller.
+LONG_SENTENCES: dict[str, int] = {}
+
+#: Docstrings whose first line does not end with a full stop, by package. A number may only become smaller.
+UNFINISHED_FIRST_LINES: dict[str, int] = {}
+
+_CODE = re.compile(r"`[^`]*`")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_END = re.compile(r"(?<=[.!?])[)\"'*]*\s+")
+
+
+def sentences(paragraph: str) -> list[str]:
+    """The sentences of running text; code in backticks is one word."""
+    text = _LINK.sub(r"\1", _CODE.sub("code", paragraph))
+    return [" ".join(part.split()) for part in _END.split(text) if part.strip()]
+
+
+def long_sentences(paragraphs: Iterable[str]) -> list[str]:
+    """Those with more than MOST_WORDS words."""
+    return [
+        sentence
+        for paragraph in paragraphs
+        for sentence in sentences(paragraph)
+        if len(sentence.split()) > MOST_WORDS
+    ]
+
+
+def paragraphs_of_document(text: str) -> Iterator[str]:
+    """Paragraphs and list entries, and the cells of tables; no headings and no code."""
+    for number, block in enumerate(re.split(r"^```.*$", text, flags=re.MULTILINE)):
+        if number % 2:
+            continue
+        for part in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)", block):
+            if part.lstrip().startswith("|"):
+                yield from (cell for line in part.splitlines() for cell in line.split("|"))
+            elif not part.lstrip().startswith(("#", "<!--")):
+                yield re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", part)
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Package and text of every docstring of the product."""
+    for path in engine_files():
+        tree = parse(path)
+        package = ".".join(module_name(path).split(".")[:2])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text:
+                    yield package, text
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_sentences_that_are_too_long_become_fewer() -> None:
+    found: Counter[str] = Counter()
+    for package, text in docstrings():
+        found[package] += len(long_sentences(text.split("\n\n")))
+    for path in documents():
+        found["docs"] += len(long_sentences(paragraphs_of_document(path.read_text())))
+    assert dict(+found) == LONG_SENTENCES, "shorten what you wrote; write down what has shrunk"
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_no_sentence_is_too_long_in(name: str) -> None:
+    assert long_sentences(paragraphs_of_document((ROOT / name).read_text())) == []
+
+
+def test_docstrings_begin_with_one_sentence() -> None:
+    found = Counter(
+        package for package, text in docstrings() if not text.splitlines()[0].rstrip("`\"')").endswith(".")
+    )
+    assert dict(found) == UNFINISHED_FIRST_LINES, "shorten the first line; write down what has shrunk"
+
+
+def test_long_sentences_are_found() -> None:
+    words = " ".join(["word"] * 26)
+    assert long_sentences([f"Short. {words}."]) == [f"{words}."]
+    assert long_sentences([" ".join(["word"] * 25) + "."]) == []
+    assert sentences("One `a. b c` here. Two [it is](there.md).") == ["One code here.", "Two it is."]
+    document = f"# {words}\n\n- {words}\n- no\n\n```\n{words}\n```\n\n| {words} | x |\n"
+    assert [len(one.split()) for one in long_sentences(paragraphs_of_document(document))] == [26, 26]
