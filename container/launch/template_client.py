@@ -145,6 +145,7 @@ class TemplateLauncher:
         self._settings = settings
         self._raw_output = raw_output
         self._template: _TemplateProcess | None = None
+        self._closed = False
 
     async def start(self) -> None:
         """Executes the template; requests wait in its socket while it imports."""
@@ -180,6 +181,9 @@ class TemplateLauncher:
         return ForkedWorker(pid, pending.exited), ours
 
     def _living_template(self) -> _TemplateProcess:
+        if self._closed:
+            # A launch under way finds its template gone: nobody would end another one.
+            raise WorkerStartError("no worker is started any more: the TaskExecutor ends")
         if self._template is None or self._template.lost.done():
             if self._template is not None:
                 self._reap(self._template)
@@ -218,6 +222,7 @@ class TemplateLauncher:
 
     async def close(self) -> None:
         """Ends the template, and with it every worker; returns when the template is reaped."""
+        self._closed = True
         template, self._template = self._template, None
         if template is None:
             return

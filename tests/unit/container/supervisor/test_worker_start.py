@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -24,6 +25,7 @@ from tests.unit.container.supervisor.conftest import (
 )
 from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit, worker_environment
+from yarrow.container.protocol.errors import WorkerStartError
 from yarrow.container.protocol.frame_channel import FrameChannel
 from yarrow.container.protocol.worker_protocol import (
     MessageFromWorker,
@@ -231,6 +233,24 @@ def test_closing_the_launcher_ends_template_and_workers(start_mode: str, tmp_pat
             pids = [peer.worker.pid, *(pid for _, pid in open_.launcher.processes())]
             await open_.launcher.close()
             await eventually(lambda: not any(map(process_runs, pids)), f"{pids} ended")
+
+    run(body())
+
+
+def test_a_launch_under_way_starts_no_template_that_nobody_would_end(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with open_launcher("fork", "report", tmp_path) as open_:
+            launcher = open_.launcher
+            assert isinstance(launcher, TemplateLauncher)
+            pending = asyncio.ensure_future(
+                launcher.launch(WorkerID("te/0"), "yarrow-slot-0", open_.raw_output)
+            )
+            await asyncio.sleep(0)
+            assert not pending.done()
+            await launcher.close()
+            with pytest.raises(WorkerStartError, match="ends"):
+                await pending
+            assert launcher.template_pid is None
 
     run(body())
 
