@@ -1,5 +1,7 @@
-"""The package `yarrow.am`; importing it as bare `am` is refused, for it would shadow modules of user
-programs."""
+"""The package `yarrow.am`.
+
+Importing it as bare `am` is refused, for it would shadow modules of user programs.
+"""
 
 if __name__ == "am":
     raise ImportError(

@@ -2,7 +2,7 @@
 
 Owner: the loop on which `start` ran. No signal handlers, no threads, no process exit here: standalone masters, the
 embedded cluster and the ApplicationMaster each wrap it in their own way. Each leadership has a Dispatcher and a
-ResourceManager of its own, whose fencing tokens begin with its epoch; without high availability there is one
+ResourceManager of its own, whose fencing tokens begin with its epoch. Without high availability there is one
 leadership, from start to stop.
 """
 
@@ -188,8 +188,9 @@ class ControlPlane:
             await self._ha.remove_all_but(kept)
 
     async def close(self, keep: bool = False) -> None:
-        """After `stop_work`: ends the session, and removes what it was told to unless `keep`. A second call does
-        nothing.
+        """Ends the session after `stop_work`, and removes stored data unless `keep`.
+
+        A second call does nothing.
         """
         if self._closed:
             return

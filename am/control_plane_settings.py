@@ -148,8 +148,9 @@ def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
 
 
 def _with_checkpoint_folder(merged: Settings, config: Settings) -> Settings:
-    """With high availability checkpoints go to its storage where no folder is named for them: those in the memory of a
-    master die with it, and the job would begin anew.
+    """With high availability, checkpoints go to its storage if no folder is named for them.
+
+    Checkpoints in the memory of a master die with the master, and the job would begin anew.
 
     Raises ConfigError where checkpoints are to outlive the cluster id, with which that storage is removed.
     """

@@ -1,7 +1,7 @@
 """Clients that follow the leader: each call goes to whoever leads a component when it is made.
 
 Owner: the loop on which the client is used. A call that surely was not executed, because its receiver leads no more, is
-made again at the next leader; any other failure is the caller's to see.
+made again at the next leader. Any other failure is the caller's to see.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The package `yarrow.container`; importing it as bare `container` is refused, for it would shadow modules of
-user programs.
+"""The package `yarrow.container`.
+
+Importing it as bare `container` is refused, for it would shadow modules of user programs.
 """
 
 if __name__ == "container":

@@ -1,6 +1,6 @@
 """Fragment: subtasks of a JobGraph that run in the calling thread, without a worker, sockets or a JobMaster.
 
-Owner: the calling thread. The subtasks are those of a cluster (gate, generated chain, exchange by reference); what they
+Owner: the calling thread. The subtasks are those of a cluster (gate, generated chain, exchange by reference). What they
 exchange with subtasks that do not run here, the caller sends and reads. A reader hears nothing from its enumerator. It
 must not know who runs it, nor decide what becomes of a failure.
 """
@@ -127,9 +127,12 @@ class Fragment:
         write_output: Callable[[str], None] = _nowhere,
         output_credit: int = 1 << 20,
     ) -> None:
-        """`subtasks`: those that run here, all without it. `restored`: what they begin with; one that is not named
-        begins empty. `snapshots` takes what barriers cut, in place of `snapshot`. `write_output` takes what `print()`
-        writes. `output_credit`: batches that an output takes before somebody has read one.
+        """Subtasks of a JobGraph that run in this process.
+
+        `subtasks` are those that run here, all without it. `restored` is what they begin with; one that is
+        not named begins empty. `snapshots` takes what barriers cut, in place of `snapshot`. `write_output`
+        takes what `print()` writes. `output_credit` is the number of batches that an output takes before
+        somebody has read one.
         """
         self.graph = graph
         self._clock = clock

@@ -1,5 +1,6 @@
-"""The package `yarrow.runtime`; importing it as bare `runtime` is refused, for it would shadow modules of
-user programs.
+"""The package `yarrow.runtime`.
+
+Importing it as bare `runtime` is refused, for it would shadow modules of user programs.
 """
 
 if __name__ == "runtime":

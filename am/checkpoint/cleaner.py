@@ -80,8 +80,9 @@ class CheckpointsCleaner:
     def late(
         self, message: AcknowledgeCheckpoint | AcknowledgeCoordinator | DeclineCheckpoint
     ) -> list[Action]:
-        """Files of a checkpoint that did not complete are deleted, whenever they come; one who declines may have begun
-        some.
+        """Deletes files of a checkpoint that did not complete, whenever they come.
+
+        A task that declines may have begun some.
         """
         location = self._aborted.get(message.checkpoint_id)
         if location is None or message.checkpoint_id in self._writing:

@@ -70,8 +70,10 @@ class CompletedCheckpointStore:
 
     @property
     def oldest_id(self) -> int:
-        """The id of the oldest of ours that is kept; -1 when there is none, or above one that is not ours: nothing is
-        to refer to files of that.
+        """The id of the oldest own checkpoint that is kept.
+
+        It is -1 when there is none, or when a foreign one is newer. Nothing may refer to files of a foreign
+        checkpoint.
         """
         own = [kept.checkpoint_id for kept in self._checkpoints if kept.owned]
         others = [kept.checkpoint_id + 1 for kept in self._checkpoints if not kept.owned]

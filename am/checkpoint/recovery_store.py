@@ -59,7 +59,7 @@ class CheckpointRecoveryStore(Protocol):
         """Takes an id for a checkpoint or savepoint that is to begin, before anything is written under it.
 
         RecoveryStoreError when it is not above every id used before, by this leadership or any other (somebody else
-        leads the job); ids may be left out. With UnknownOutcomeError the id is spent too: the caller goes on with a
+        leads the job). Ids may be left out. With UnknownOutcomeError the id is spent too: the caller goes on with a
         higher one.
         """
         ...
@@ -110,7 +110,7 @@ class CheckpointRecoveryStore(Protocol):
     def close(self, terminal: bool) -> None:
         """This leadership is done with the job.
 
-        `terminal`: the job has ended for good and its result is recorded where a new leader looks first; pointers,
+        `terminal`: the job has ended for good and its result is recorded where a new leader looks first. Pointers,
         counter and all else of it are removed, repeatedly without error. Otherwise everything stays as it is.
         """
         ...

@@ -2,7 +2,7 @@
 
 Owner: the CheckpointCoordinator. Pure; the clock is injected. A savepoint comes first, then what else was asked for,
 then what the interval asks for. One at a time is between its decision and its barriers, so that barriers start in the
-order of ids; beyond that savepoints run beside checkpoints and do not count against the number of concurrent ones.
+order of ids. Beyond that savepoints run beside checkpoints and do not count against the number of concurrent ones.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def starting_point(
 ) -> tuple[JobGraph, StartingPoint]:
     """The job, with the max parallelism of what it restores, and where it begins. Blocking.
 
-    `recovering`: the job ran before under another master; it goes on from the newest checkpoint that `recovery` points
+    `recovering`: the job ran before under another master. It goes on from the newest checkpoint that `recovery` points
     to, and where that points to none it begins as it is configured: one that lies in its storage all the same was never
     complete, or is of another job. Without `recovery`, from the newest complete one in its storage.
 
@@ -148,8 +148,10 @@ def remove_checkpoints(
 def unpointed(
     earlier: Sequence[EarlierCheckpoint], recovery: CheckpointRecoveryStore, kept: Collection[int]
 ) -> list[CheckpointLocation]:
-    """What masters of this very job have begun, under ids that are not `kept`: aborted, dropped for newer ones and not
-    deleted, or cut off before there was a pointer. Nobody else knows of it. Blocking; RecoveryStoreError.
+    """Checkpoints that masters of this job have begun, with ids that are not `kept`.
+
+    They were aborted, or dropped for newer ones and not deleted, or cut off before there was a pointer. Nobody
+    else knows of them. Blocking; raises RecoveryStoreError.
     """
     begun = recovery.begun_ids()
     return [

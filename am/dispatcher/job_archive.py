@@ -1,7 +1,7 @@
 """JobArchive: one file for each job that has ended, from which Flink's HistoryServer shows it when the cluster is gone.
 
 Owner: JobArchiver the Dispatcher's loop, JobArchive one thread of its own: a storage that hangs holds up nothing else.
-The file is named by the job's id and holds, path by path, what REST answers about the job; what makes those answers is
+The file is named by the job's id and holds, path by path, what REST answers about the job. What makes those answers is
 given, so that no web framework is needed here. Nothing that fails here may reach a job.
 """
 

@@ -100,7 +100,9 @@ class JobGraphStore:
         return path
 
     def get(self, job_id: JobID) -> bytes:
-        """The encoded graph. KeyError when there is none, StoredJobError when it cannot be read for good, OSError,
+        """The encoded graph.
+
+        Raises KeyError when there is none, and StoredJobError when it can never be read. Raises OSError,
         FileSystemError and RecordsError when it cannot be read now.
         """
         stored = self.stored(job_id)

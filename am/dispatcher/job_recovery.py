@@ -1,7 +1,7 @@
 """JobRecovery: takes over the jobs that an earlier leadership has stored.
 
 Owner: the Dispatcher's loop. A job is known as soon as the Dispatcher serves, and runs again when storage and ZooKeeper
-allow; one that cannot run is told as failed, and kept for the next leader.
+allow. One that cannot run is told as failed, and kept for the next leader.
 """
 
 from __future__ import annotations

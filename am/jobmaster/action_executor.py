@@ -1,5 +1,6 @@
-"""ActionExecutor: carries out what the JobScheduler decides: slots are asked for and freed, tasks deployed and
-cancelled, pauses and limits armed.
+"""ActionExecutor: carries out what the JobScheduler decides.
+
+It asks for slots and frees them, deploys and cancels tasks, and arms pauses and limits.
 
 Owner: the JobMaster's loop. Must not decide anything itself: what comes of an action is told to the scheduler by the
 part that carries it out.

@@ -95,8 +95,10 @@ class JobMaster(RpcEndpoint):
         on_ending: Callable[[JobMaster], Awaitable[None]] = _nothing,
         on_ended: Callable[[JobMaster], None] = lambda master: None,
     ) -> None:
-        """`on_ending` is awaited when the job has ended for good and all its messages are out, before anything of it
-        is removed; `on_ended` is called once, after that.
+        """Runs one job.
+
+        `on_ending` is awaited when the job has ended for good and all its messages are out, before anything
+        of the job is removed. `on_ended` is called once, after that.
         """
         self.leader_id = JobMasterID(token_of_epoch(services.epoch, services.ids.hex_id()))
         super().__init__(f"jobmanager_{job.job_id}", self.leader_id)

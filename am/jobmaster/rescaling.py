@@ -51,8 +51,10 @@ def _stays_single(vertex: JobVertex, single: set[JobVertexID]) -> bool:
 
 
 def rescaled_job(job: JobGraph, parallelism: Mapping[JobVertexID, int]) -> JobGraph:
-    """The job with these parallelisms; vertices that are not named keep theirs. RescaleRefusedError names what cannot
-    be."""
+    """The job with these parallelisms; vertices that are not named keep theirs.
+
+    Raises RescaleRefusedError, which names what cannot be.
+    """
     unknown = set(parallelism) - {vertex.id for vertex in job.vertices}
     if unknown:
         raise RescaleRefusedError(f"the job {job.name!r} has no vertex {sorted(unknown)[0]}")

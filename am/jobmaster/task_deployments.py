@@ -1,5 +1,6 @@
-"""TaskDeployments: what tasks get when they start: their deployment, what they restore, and events that waited for
-them.
+"""TaskDeployments: what tasks get when they start.
+
+They get their deployment, the state to restore, and the events that waited for them.
 
 Owner: the JobMaster's loop. Must not decide which tasks start, nor where (job_scheduler.py).
 """

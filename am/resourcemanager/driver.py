@@ -43,14 +43,17 @@ class ResourceManagerDriver(Protocol):
         ...
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
-        """Called before all else, and again at each new leadership of this process, which keeps what was started;
-        `leader` is where TaskExecutors register from now on.
+        """Called before all else, and again at each new leadership of this process.
+
+        The driver keeps the processes it started. TaskExecutors register at `leader` from now on.
         """
         ...
 
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
-        """Starts one that can serve slots of `profile`; returns its name, or raises
-        TaskExecutorStartError."""
+        """Starts a TaskExecutor that can serve slots of `profile`, and returns its name.
+
+        Raises TaskExecutorStartError.
+        """
         ...
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
@@ -62,8 +65,10 @@ class ResourceManagerDriver(Protocol):
         ...
 
     async def await_end(self, resource_id: ResourceID) -> None:
-        """One said that it ends by force. Returns once the handler was told why, or when it is not worth waiting for:
-        at once where nobody knows more than it does itself, after a second or two at the latest.
+        """A TaskExecutor said that it ends by force.
+
+        Returns once the handler was told why, or when waiting is not worth it. Returns at once if nobody
+        knows more than the TaskExecutor does, and after a second or two at the latest.
         """
         ...
 

@@ -31,8 +31,10 @@ class LentDriver:
     def __init__(
         self, driver: ResourceManagerDriver, leads: Callable[[], bool], pause: float = _PAUSE
     ) -> None:
-        """`leads` tells whether the leadership lasts at this very moment; while it does not and something is to be
-        released it is asked again every `pause` seconds.
+        """A driver that is lent to one leadership.
+
+        `leads` tells whether the leadership lasts at this moment. Releases wait while it does not, and it is
+        asked again every `pause` seconds.
         """
         self._driver = driver
         self._leads = leads

@@ -44,8 +44,9 @@ class Shortages:
         self._told.pop(job_id, None)
 
     def tell(self, waiting: Iterable[JobResources]) -> list[NotifyNotEnoughResources]:
-        """`waiting`: jobs for which nothing is on its way, or has just failed to come. They hear why, others that it
-        has changed.
+        """Sends the reason to jobs in `waiting`, and tells all others that theirs is outdated.
+
+        Jobs in `waiting` have no pending request, or one that has just failed.
         """
         told: list[NotifyNotEnoughResources] = []
         for job in waiting:

@@ -181,8 +181,9 @@ def is_loopback(host: str) -> bool:
 
 
 def for_other_hosts(settings: RestSettings, config: Settings, expected: bytes) -> RestSettings:
-    """The settings of a listener that other hosts reach: the token with the `expected` hash is asked for, unless the
-    configuration says none.
+    """The settings of a listener that other hosts reach.
+
+    It asks for the token with the `expected` hash, unless the configuration says none.
     """
     if config.get(security.REST_AUTHENTICATION) is security.RestAuthentication.TOKEN:
         return replace(settings, entrance=EntranceKind.TOKEN, token_hash=expected)

@@ -1,6 +1,6 @@
 """RequestedContainers: the containers that a driver asked YARN for, what became of each, and what is said about it.
 
-Owner: the driver's loop. Pure: times and states are given. A container is known by its handle from the request on; one
+Owner: the driver's loop. Pure: times and states are given. A container is known by its handle from the request on. One
 that nobody here asked for (the answer to a request was lost) is a stray, to be given back.
 """
 

@@ -148,9 +148,10 @@ class YarnDriver:
         container.still_to_release = not await self._release(container.handle)
 
     def refusal(self, resource_id: ResourceID) -> str:
-        """A process may outlive its container: that of a node whose NodeManager was lost, and has removed its files
-        when it came back. YARN ends it no more, does not count its memory, and Skein hands no container on to the next
-        attempt.
+        """Ends processes that have outlived their containers.
+
+        A NodeManager that was lost removes the files of its containers when it comes back. YARN ends such a
+        process no more and does not count its memory, and Skein hands no container on to the next attempt.
         """
         if not resource_id.startswith(self._beginning):
             return f"it is of another attempt of the application; this is attempt {self._settings.attempt}"

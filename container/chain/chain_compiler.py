@@ -2,7 +2,7 @@
 
 Owner: the task thread, before the first record. Built from operator shapes alone; user functions are bound objects that
 the loop calls once a record. Order behind an operator: exchange buffers first (they hold fixed values), then chained
-operators; each of these but the last gets a copy of what can change, and so does the last where state may hold it.
+operators. Each of these but the last gets a copy of what can change, and so does the last where state may hold it.
 """
 
 from __future__ import annotations

@@ -139,8 +139,9 @@ class TemplateLauncher:
     """`taskmanager.worker.start: fork`: workers are forked from a template that is always kept warm."""
 
     def __init__(self, settings: LaunchSettings, raw_output: int) -> None:
-        """`raw_output`: descriptor of the file that takes what the template itself prints; stays the
-        caller's.
+        """Starts templates.
+
+        `raw_output` is the descriptor of the file for what the template itself prints; it stays the caller's.
         """
         self._settings = settings
         self._raw_output = raw_output

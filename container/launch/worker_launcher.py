@@ -1,5 +1,4 @@
-"""How a supervisor gets a worker process: the interface, what a worker's end looks like, and the start by
-exec.
+"""How a supervisor gets a worker process: the interface, its end, and the start by exec.
 
 Owner: the TaskExecutor's event loop. Must not speak the worker protocol: a launcher hands back a connected
 socket and tells how the process ended, no more.

@@ -1,5 +1,4 @@
-"""From a bare process to a worker: what a forked or spawned child does before `run_worker` gets its control
-socket.
+"""What a forked or spawned child does before `run_worker` gets its control socket.
 
 Owner: the child's only thread. Must not import user code, keep any descriptor but 0-2 and the control socket,
 or return to what the parent was doing: `run_worker_process` ends the process.
@@ -49,8 +48,9 @@ def set_process_name(name: str) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """The kernel kills this process when its parent ends, even inside a call that holds the interpreter for
-    ever.
+    """The kernel kills this process when its parent ends.
+
+    It does so even inside a call that holds the interpreter for ever.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -102,8 +102,9 @@ def reseed() -> None:
 
 
 def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
-    """Runs the worker's main and ends the process with what it returned; an exception that escapes is status
-    1.
+    """Runs the worker's main and ends the process with what it returned.
+
+    An exception that escapes is status 1.
     """
     try:
         status = load_entry(entry)(control)

@@ -1,5 +1,7 @@
-"""When a task cuts: barriers of its channels gathered, channels held back behind theirs where exactly-once asks for it,
-or records overtaken where the checkpoint is unaligned.
+"""When a task cuts: the barriers of its channels are gathered.
+
+For exactly-once, channels stand still behind their barriers. For unaligned checkpoints, overtaken records are
+recorded.
 
 Owner: the task thread. `BarrierHandler` is what a task knows; how records in flight are treated is the handler's
 business alone. Must not snapshot anything, and must not know operators or outputs.
@@ -122,9 +124,12 @@ def overtaking_time_ms(barrier: CheckpointBarrier) -> int:
 
 
 class AligningBarrierHandler:
-    """Exactly once: a channel stands still behind its barrier until all open channels have brought theirs. At least
-    once: barriers are counted and nothing stands still. Unaligned: as exactly once until the aligned timeout, then the
-    task cuts as soon as only such channels are left as have an origin, whose records the checkpoint can hold.
+    """Decides when a task cuts, by the mode of the checkpoint.
+
+    Exactly once: a channel stands still behind its barrier until all open channels have brought theirs. At
+    least once: barriers are counted and nothing stands still. Unaligned: as exactly once until the aligned
+    timeout. Then the task cuts as soon as all other channels have an origin, so that the checkpoint can hold
+    their records.
 
     A channel delivers barriers in the order of their checkpoints, so one that brings a later barrier will not bring
     an earlier any more: the earlier checkpoint is given up.

@@ -174,8 +174,10 @@ class ColumnarResultPartition(Partition):
             self._bound_pinned(ordered)
 
     def _deal(self, batch: ArrowBatch) -> None:
-        """Nearly equal slices to as many channels as the batch is large enough for, going on where it last
-        ended."""
+        """Sends nearly equal slices to as many channels as the batch is large enough for.
+
+        It goes on with the channel behind the last one.
+        """
         count, rows = len(self.channels), len(batch)
         parts = max(1, min(count, rows // MIN_SLICE_ROWS))
         for part in range(parts):

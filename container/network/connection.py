@@ -1,7 +1,7 @@
 """One data connection: handshake, frame parsing, the queue of outgoing frames.
 
 Owner: the I/O thread, except `send`, which any thread may call. Unix sockets are written from the calling thread while
-the queue is empty, which saves a thread switch a frame; TLS sockets are written by the I/O thread alone, since one SSL
+the queue is empty, which saves a thread switch a frame. TLS sockets are written by the I/O thread alone, since one SSL
 object must not be read and written at once. Must not decode payloads or know tasks.
 """
 

@@ -33,7 +33,7 @@ class GateChannel:
 class WatermarkValve:
     """The watermark of one logical input: the minimum over its active channels, never going back.
 
-    As in Flink: a channel that was idle counts again once it has caught up with the watermark; when all channels are
+    As in Flink: a channel that was idle counts again once it has caught up with the watermark. When all channels are
     idle, the watermark is the largest of theirs.
     """
 
@@ -90,8 +90,10 @@ class InputGate:
 
     @property
     def combined_watermark(self) -> int:
-        """The minimum over the inputs that are neither idle nor ended; where none is, the largest of those that may
-        still bring something: the end of one does not make late what an idle one brings when it goes on.
+        """The minimum over the inputs that are neither idle nor ended.
+
+        Without any, it is the largest of those that may still bring something: the end of one input does not
+        make late what an idle one brings when it goes on.
         """
         opened = [valve for valve in self.valves if not valve.ended]
         active = [valve.watermark for valve in opened if not valve.idle]

@@ -82,9 +82,7 @@ NOTHING_RESTORED = RestoredState(-1, {}, _nothing_to_read)
 
 @dataclass(frozen=True, slots=True)
 class TaskEnvironment:
-    """The task-level environment, apart from the user's RuntimeContext: job, task, metrics, clock, hooks to
-    the worker.
-    """
+    """The environment of a task: job, task, metrics, clock, and hooks to the worker."""
 
     job_id: JobID
     job_name: str

@@ -1,6 +1,6 @@
 """ContainerLife: the shell that YARN started a container with is gone, so the container is.
 
-Owner: a thread of its own. YARN ends a container by signals to its session; a process that left the session, or whose
+Owner: a thread of its own. YARN ends a container by signals to its session. A process that left the session, or whose
 shell alone was killed, would stay behind without this. A NodeManager that ends does not end its containers: it is not
 watched.
 """

@@ -1,5 +1,6 @@
-"""The TaskExecutor process of a parent on this host: reads its bootstrap from standard input, runs until released,
-killed or orphaned.
+"""The TaskExecutor process of a parent on this host.
+
+It reads its bootstrap from standard input, and runs until it is released, killed or orphaned.
 
 Owner: its main thread, which runs the event loop; one more thread waits for the end of standard input. Must
 not import pyarrow, numpy, pandas or user code, nor put a secret into its arguments, environment or logs.

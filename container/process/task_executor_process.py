@@ -86,8 +86,10 @@ class EarlyTemplate:
     """
 
     def __init__(self, worker_entry: str, jobs_hear_of_unfit: bool = False) -> None:
-        """`jobs_hear_of_unfit`: where workers cannot run in python.executable the jobs fail with the reason; without
-        it `launcher_for` raises, and the process ends.
+        """Runs a TaskExecutor.
+
+        With `jobs_hear_of_unfit`, jobs fail with the reason if workers cannot run in python.executable.
+        Without it `launcher_for` raises, and the process ends.
         """
         self._jobs_hear = jobs_hear_of_unfit
         self._guess = LaunchSettings(cpu_cores=1.0, entry=worker_entry)
@@ -140,9 +142,7 @@ class LifeWatch(Protocol):
     """
 
     def follow(self, executor: TaskExecutor) -> None:
-        """From now on `executor` is asked to finish, on its own loop, and the process ends by force when that takes
-        too long.
-        """
+        """Asks `executor` to finish, on its own loop, and ends the process by force when that takes too long."""
         ...
 
 

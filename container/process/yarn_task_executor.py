@@ -2,7 +2,7 @@
 
 Owner: its main thread, which runs the event loop. The application's description and the secrets of TaskExecutors lie in
 the container's folder, the ResourceManager's address in the environment. Must not import pyarrow, numpy, pandas or user
-code, nor put a secret into its arguments, environment or logs; it removes its own folder and nothing that YARN brought.
+code, nor put a secret into its arguments, environment or logs. It removes its own folder and nothing that YARN brought.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turns an exception of a task into a FailureCause as Python users read it: the user's own frames first.
 
 Owner: the task thread that caught it. Frames of this engine and of generated chain code are left out where a user frame
-remains; a failure that is ours alone keeps all frames. Text of any length becomes one that every message can carry:
+remains. A failure that is ours alone keeps all frames. Text of any length becomes one that every message can carry:
 each exception keeps its type and both ends of its message. Must not raise, whatever a record's repr does.
 """
 

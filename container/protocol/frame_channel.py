@@ -44,8 +44,9 @@ class FrameChannel(asyncio.Protocol, Generic[M]):
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=sock)
 
     def send(self, message: msgspec.Struct) -> None:
-        """Queues a frame; after the channel has closed it is dropped, for `on_closed` tells what became of
-        the rest.
+        """Queues a frame; drops it after the channel has closed.
+
+        `on_closed` tells about the rest.
         """
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(encode_frame(message))

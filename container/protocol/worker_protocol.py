@@ -1,5 +1,6 @@
-"""Messages between a supervisor, its template process and its slot workers: framed msgpack over Unix socket
-pairs.
+"""Messages between a supervisor, its template process and its slot workers.
+
+They are framed msgpack over pairs of Unix sockets.
 
 Owner: none (values). No pickle here; user code is opaque bytes inside the encoded JobGraph. A frame is a
 4-byte little-endian length and one tagged struct. Supervisor and template talk over a SOCK_SEQPACKET pair
@@ -218,8 +219,9 @@ class EndOfDataReached(FromWorker, frozen=True, kw_only=True):
 
 
 class OutputLines(FromWorker, frozen=True, kw_only=True):
-    """Whole lines that user code and print sinks wrote; the supervisor appends them to .out (stdout) or .err
-    files.
+    """Whole lines that user code and print sinks wrote.
+
+    The supervisor appends them to its .out (stdout) or .err file.
     """
 
     stream: str
@@ -246,8 +248,9 @@ class ThreadDump(FromWorker, frozen=True, kw_only=True):
 
 
 class CurrentUserCall(FromWorker, frozen=True, kw_only=True):
-    """What the task thread was doing when asked or when the worker dies with a handler: names the operator at
-    fault.
+    """What the task thread was doing when it was asked, or when the worker died with a handler.
+
+    It names the operator at fault.
     """
 
     attempt_id: ExecutionAttemptID
@@ -289,8 +292,9 @@ MessageFromWorker = (
 
 
 class ForkWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Supervisor -> template; attached (SCM_RIGHTS): the worker's end of its socket pair, then its raw output
-    file.
+    """From supervisor to template.
+
+    Attached by SCM_RIGHTS: the worker's end of its socket pair, then its raw output file.
     """
 
     worker_id: WorkerID

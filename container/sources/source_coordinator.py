@@ -135,8 +135,10 @@ class SourceCoordinator:
         self._actions.put(act)
 
     def reset(self, subtask: int, ended: ExecutionAttemptID, checkpoint_id: int) -> None:
-        """The attempt `ended` of a reader is followed by one that starts from that checkpoint: what it was assigned
-        since goes back, unless the following one has registered meanwhile, which does the same.
+        """The attempt `ended` of a reader is followed by one that starts from that checkpoint.
+
+        Splits that were assigned since go back, unless the next attempt has registered meanwhile, which does
+        the same.
         """
         self._actions.put(lambda enumerator: self._reset(enumerator, subtask, ended, checkpoint_id))
 

@@ -2,7 +2,7 @@
 
 An event to a reader bears a number, and the id of the last checkpoint for which the enumerator was snapshotted. A
 reader that has not cut for that checkpoint yet holds the event back: the enumerator's snapshot does not know it, so the
-reader's must not either. The reader's state says which event it has taken last; the enumerator's snapshot holds the
+reader's must not either. The reader's state says which event it has taken last. The enumerator's snapshot holds the
 events that a reader may not have taken, and on restore those behind the reader's are sent again.
 
 Owner: `ReaderInbox` the reader's task thread, `AssignmentLog` the enumerator's thread. Must not know transport.
@@ -32,7 +32,7 @@ def encode_to_coordinator(taken: int, number: int, message: Message) -> bytes:
 
 
 def decode_to_coordinator(payload: bytes) -> tuple[int, int, Message]:
-    """(number taken last, number of the message, message)"""
+    """The number taken last, the number of the message, and the message."""
     decoded: tuple[int, int, Message] = pickle.loads(payload)
     return decoded
 

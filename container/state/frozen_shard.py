@@ -1,7 +1,7 @@
 """FrozenShard: the dicts of one shard of a HeapTable as a cut found them, read by the snapshot thread.
 
 Owner: the snapshot thread, but for `copy_unless_read` of the task thread. What a cut has frozen does not change until
-the task thread has the shard back; no call here holds the interpreter for longer than a piece, `copy_unless_read`
+the task thread has the shard back. No call here holds the interpreter for longer than a piece, `copy_unless_read`
 apart.
 """
 

@@ -127,8 +127,10 @@ class HeapPendingSnapshot:
             self._give_back(*self._due.popleft())
 
     def _give_back_some(self) -> None:
-        """Shards of a piece's entries together, one at least: merging them takes the task thread milliseconds, and
-        what comes in one go is one gap. Others follow a rest later; where they come faster, a quarter of them goes.
+        """Groups shards into pieces of `entries` entries, with one shard at least.
+
+        Merging a piece takes the task thread milliseconds, and one piece is one gap. The next follows after a
+        rest; a quarter of them goes where they come faster.
         """
         entries, kept = 0, len(self._due) * 3 // 4
         while self._due and (entries < PIECE or len(self._due) > kept):

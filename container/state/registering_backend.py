@@ -1,6 +1,6 @@
 """RegisteringBackend: what state backends have in common: names, kinds, time to live, folded states.
 
-Owner: the task thread. A backend below opens three handles only (value, list, map) for a StateRegistration; with time
+Owner: the task thread. A backend below opens three handles only (value, list, map) for a StateRegistration. With time
 to live it stores pairs (access time in epoch ms, value) where it would store values. This class must not know how.
 """
 

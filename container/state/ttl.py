@@ -49,8 +49,9 @@ class TimeToLive:
         return self.now() - self.lifetime_ms
 
     def take_sweep_budget(self, *, on_disk: bool = False) -> int:
-        """Entries that the sweep may look at now; 0 where background clean-up is switched off, and not asked for by
-        the name that Flink has for it in such a backend.
+        """The number of entries that the sweep may look at now.
+
+        It is 0 if background clean-up is off and was not asked for by Flink's name for it in such a backend.
         """
         cleanup = self.config.cleanup_strategies
         own_name = (

@@ -62,8 +62,10 @@ class KeyIndex(ABC):
 
 
 class WordIndex(KeyIndex):
-    """Open addressing with linear probing, at most half full after each batch; steps run over all rows at
-    once."""
+    """Open addressing with linear probing, at most half full after each batch.
+
+    Its steps run over all rows at once.
+    """
 
     def __init__(self, key_type: pa.DataType | None = None) -> None:
         super().__init__()

@@ -212,8 +212,9 @@ class JobConnection:
         return {each.attempt_id for each in self._reports if isinstance(each, TaskExecutionStateUpdate)}
 
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation | None:
-        """Hands rows on and waits for room for the next; None when the JobMaster does not take them any
-        more.
+        """Hands rows on and waits for room for the next.
+
+        Returns None when the JobMaster does not take them any more.
         """
         while not self._closed:
             try:

@@ -1,5 +1,4 @@
-"""Files of one job on a TaskExecutor: its graph when that is too long for a message, and what the user
-shipped.
+"""Files of one job on a TaskExecutor: a graph too long for a message, and the user's files.
 
 Owner: the TaskExecutor's event loop; disk writes run in its blocking threads. Must not use a name that came
 with a job as a path: files lie under numbers, workers give them their names.

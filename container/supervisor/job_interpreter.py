@@ -34,8 +34,10 @@ class OwnInterpreter:
         self._path: asyncio.Task[str] | None = None
 
     async def path(self) -> str:
-        """The absolute path, once workers can run in it. Raises UnfitInterpreterError for one that never will, and
-        WorkerStartError where something else went wrong: then the next call tries again.
+        """The absolute path of the interpreter, once workers can run in it.
+
+        Raises UnfitInterpreterError if workers never will. Raises WorkerStartError for anything else: the
+        next call tries again.
         """
         failed = self._path is not None and self._path.done() and self._path.exception() is not None
         if self._path is None or failed:

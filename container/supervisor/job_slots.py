@@ -284,8 +284,10 @@ class JobSlots:
 
     @staticmethod
     def _end_polluted(worker: WorkerHandle, ended: TaskStateChanged) -> None:
-        """Threads of a task that failed may go on writing what its next attempt writes: only the end of the process
-        ends them. The JobMaster reads the same in the report and gives the worker up too.
+        """Ends a worker in which threads of a failed task live on.
+
+        Such threads may write what the next attempt writes, and only the end of the process ends them. The
+        JobMaster reads the same in the report and gives the worker up too.
         """
         if ended.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
             worker.kill(
@@ -346,8 +348,9 @@ class JobSlots:
             )
 
     def running(self, job_id: JobID) -> tuple[ExecutionAttemptID, ...]:
-        """Attempts whose end the JobMaster does not know yet: those that run, and those whose end is on its
-        way.
+        """Attempts whose end the JobMaster does not know yet.
+
+        Some run, and the end of others is on its way.
         """
         attempts = {attempt for slot in self.table.of_job(job_id) for attempt in slot.tasks}
         job = self._jobs.get(job_id)

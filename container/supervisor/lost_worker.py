@@ -63,8 +63,9 @@ def crashed_frame(tail: str) -> tuple[str, int] | None:
 
 
 def _without_other_threads(tail: str) -> str:
-    """Of the dump of a crash, the stack of the thread that crashed, down to our own frames; all of any other
-    text.
+    """The stack of the thread that crashed, down to our own frames, out of the dump of a crash.
+
+    Any other text is returned whole.
 
     Python's faulthandler writes the threads in arbitrary order and lists the C extensions at the end.
     """

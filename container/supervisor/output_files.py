@@ -154,8 +154,9 @@ class OutputFiles:
 
 
 def read_tail(path: Path, start: int, limit: int = 8192) -> str:
-    """The last `limit` bytes that were written to `path` at or after `start`, in whole lines; "" without the
-    file.
+    """The last `limit` bytes that were written to `path` at or after `start`, in whole lines.
+
+    It is "" without the file.
     """
     try:
         with path.open("rb") as file:

@@ -77,7 +77,9 @@ class ProcessWatch:
     """Sums what a TaskExecutor's processes use, and warns before the container is killed for it."""
 
     def __init__(self, budget: int, clock: Clock, threshold: float = 0.9, proc: Path = Path("/proc")) -> None:
-        """`budget` in bytes: taskmanager.memory.process.size; `threshold`: share of it past which a warning
+        """Watches the memory of processes.
+
+        `budget` is taskmanager.memory.process.size in bytes. Past the share `threshold` of it, a warning
         names the largest process.
         """
         self._budget = budget

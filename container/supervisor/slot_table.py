@@ -198,8 +198,9 @@ class SlotTable:
     def compare(
         self, job_id: JobID, reported: Mapping[AllocationID, int]
     ) -> tuple[list[AllocationID], list[AllocationID]]:
-        """Heals lost messages: (to free here: the JobMaster does not know them, unknown here: it should
-        forget them).
+        """Heals lost messages: returns slots to free here, and slots that the JobMaster should forget.
+
+        The JobMaster does not know the former; they do not exist here in the latter case.
         """
         surplus: list[AllocationID] = []
         for slot in self.of_job(job_id):

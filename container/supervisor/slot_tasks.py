@@ -72,8 +72,9 @@ class SlotTasks:
         self._cancellation_timeout = cancellation_timeout
 
     async def submit(self, deployment: Deployment) -> None:
-        """Hands tasks to their workers; nothing of a deployment that is refused was started, and nothing starts again
-        of one that comes twice.
+        """Hands tasks to their workers.
+
+        Nothing of a refused deployment was started. A deployment that comes twice starts nothing again.
         """
         job = self._slots.job(deployment.job_id, deployment.job_master_id)
         fresh = tuple(task for task in deployment.tasks if not self._is_known(job, task.attempt_id))

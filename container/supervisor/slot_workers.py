@@ -108,8 +108,9 @@ class SlotWorkers:
         return self._launcher.environment()
 
     async def start(self, slot_index: int, interpreter: str = "") -> WorkerAddress:
-        """Launches a worker for a slot that has none, in an `interpreter` of its job's own or in that of all;
-        WorkerStartError when it does not become ready.
+        """Launches a worker for a slot that has none, in an `interpreter` of its job or in that of all.
+
+        Raises WorkerStartError when the worker does not become ready.
 
         After an error its end is still told to the listener, unless it was never launched: then
         `get` finds nothing.

@@ -1,5 +1,4 @@
-"""The TaskExecutor: registers with the ResourceManager, gives its slots to jobs and runs their tasks in
-workers.
+"""The TaskExecutor: registers with the ResourceManager, and runs tasks of jobs in workers.
 
 Owner: the event loop on which it was started. Must not import pyarrow, numpy or user code, and must not run a
 task: that is what workers are for.

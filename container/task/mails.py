@@ -1,5 +1,6 @@
-"""The mailbox of a task, and what keeps mails from waiting: the chunk at hand is cut where it stands, and how long each
-waited is measured.
+"""The mailbox of a task.
+
+A mail cuts the chunk at hand where it stands, and the wait of each mail is measured.
 
 Owner: the task thread; `Mailbox.put` and `ChunkAtHand.cut` may be called from any. Must not know what mails do.
 """

@@ -201,9 +201,11 @@ class StreamTask:
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 
     def skip(self, *, beside_enumerator: bool = False) -> None:
-        """In place of `open`, where the task had ended before the checkpoint that its job goes on from: its consumers
-        learn that nothing comes, what its sinks have not committed is committed, and it ends. `beside_enumerator`:
-        a split enumerator lives with it, which other readers need until they have ended.
+        """Starts a task that had ended before the checkpoint from which its job goes on.
+
+        It replaces `open`. Consumers learn that nothing comes, sinks commit what is not committed, and the
+        task ends. With `beside_enumerator`, a split enumerator lives with the task, which other readers need
+        until they have ended.
         """
         if self.life.stage is not TaskStage.CREATED:
             return

@@ -42,8 +42,9 @@ _CHAIN_DECODER = msgspec.msgpack.Decoder(ChainLines)
 
 
 class CurrentCallWriter:
-    """The worker's side: `number = define(call)` once an operator, then `running[0] = number` around its
-    slices.
+    """The worker's side of the page: `number = define(call)` once for each operator.
+
+    Then `running[0] = number` stands around each of its slices.
     """
 
     def __init__(self, directory: Path) -> None:

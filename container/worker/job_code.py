@@ -77,8 +77,10 @@ def _folders(graph: JobGraph) -> tuple[str, ...]:
 
 
 def _check_interpreter(graph: JobGraph) -> None:
-    """A cluster's workers run in the interpreter that its own configuration names, whatever a job asks for, unless the
-    job brings one in an archive.
+    """Whether the job asks for another interpreter than the workers have.
+
+    A cluster's workers run in the interpreter of its own configuration, unless the job brings one in an
+    archive.
     """
     wanted = graph.configuration.get(python.EXECUTABLE.key, python.EXECUTABLE.default)
     if wanted == python.EXECUTABLE.default or interpreter_of(graph) is not None:

@@ -57,8 +57,9 @@ def install_content(files: Sequence[ShippedFile], paths: Mapping[str, str]) -> l
 
 
 def unpack_archive(archive: ShippedFile, path: Path) -> Path:
-    """Unpacks one archive that lies at `path` where `install_content` would, which then finds it; the folder in which
-    it lies under its target. Raises InvalidProgramError.
+    """Unpacks one archive where `install_content` would, which then finds it.
+
+    Returns the folder in which it lies under its target. Raises InvalidProgramError.
     """
     folder = _content_folder(path)
     with _turn(folder):

@@ -1,6 +1,6 @@
 """The root of Yarrow's typed errors.
 
-Owner: none. Every message names the thing, says what was expected and what to do; `YarrowError` is what a
+Owner: none. Every message names the thing, says what was expected and what to do. `YarrowError` is what a
 caller may catch to tell our errors from the user's own.
 """
 
@@ -24,8 +24,10 @@ class FencingTokenError(YarrowError):
 
 
 class JobExecutionError(YarrowError):
-    """A job ended otherwise than FINISHED; the message begins with the user's own traceback where there is
-    one."""
+    """A job ended otherwise than FINISHED.
+
+    The message begins with the user's own traceback, if there is one.
+    """
 
     def __init__(self, message: str, job_id: str | None = None) -> None:
         super().__init__(message)

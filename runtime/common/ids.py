@@ -35,8 +35,10 @@ def is_hex_id(text: str) -> bool:
 
 
 def execution_attempt_id(graph: str, vertex: JobVertexID, subtask: int, attempt: int) -> ExecutionAttemptID:
-    """The id of attempt number `attempt` of subtask `subtask` of `vertex`; `graph` tells runs of one job
-    apart."""
+    """The id of attempt number `attempt` of subtask `subtask` of `vertex`.
+
+    `graph` tells runs of one job apart.
+    """
     return ExecutionAttemptID(f"{graph}_{vertex}_{subtask}_{attempt}")
 
 

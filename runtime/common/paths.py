@@ -26,8 +26,9 @@ def scheme_of(path: str) -> str:
 
 
 def with_default_scheme(path: str, default: str | None) -> str:
-    """`path` as it is where it names its scheme; a plain one lies in the file system `default`, Flink's
-    fs.default-scheme (`hdfs://host:port/`, None = local).
+    """`path` as it is if it names its scheme; a plain path lies in the file system `default`.
+
+    That is Flink's fs.default-scheme (`hdfs://host:port/`, None = local).
 
     Raises FileSystemError for a relative path, which only a local process has a folder for.
     """

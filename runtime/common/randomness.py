@@ -1,5 +1,4 @@
-"""Where pseudo-random numbers come from: generators made here, one an owner, never the `random` module's
-shared one.
+"""Where pseudo-random numbers come from: a generator for each owner, never the shared one of `random`.
 
 Owner: whoever asked for the generator. User code's own `random` stays untouched by the engine.
 """

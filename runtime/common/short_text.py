@@ -7,8 +7,9 @@ from __future__ import annotations
 
 
 def cut_in_the_middle(text: str, longest: int) -> str:
-    """`text`, or its beginning and its end, `longest` characters together, with a note between them of what is left
-    out.
+    """`text`, or its beginning and its end if it is longer than `longest` characters.
+
+    A note between them says how much is left out.
     """
     if len(text) <= longest:
         return text

@@ -48,8 +48,9 @@ class ColumnKeyError(DataError):
 
 
 class SerializationError(DataError):
-    """A row that does not fit its declared type; names the row, the field, what was expected and what
-    came.
+    """A row that does not fit its declared type.
+
+    Names the row, the field, what was expected and what came.
     """
 
     def __init__(self, row: int, field: str, expected: str, got: object) -> None:
@@ -93,8 +94,9 @@ def _shortened(value: object) -> str:
 
 
 class RowFormatError(DataError):
-    """Bytes that are not what the serializer of this declared type writes: truncated, too long or of another
-    type.
+    """Bytes that the serializer of this declared type does not write.
+
+    They are truncated, too long or of another type.
     """
 
 

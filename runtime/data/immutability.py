@@ -96,8 +96,9 @@ def freeze_or_copy(value: Any) -> Any:
 
 
 def copier_for(type_info: TypeInformation | None) -> Callable[[Any], Any] | None:
-    """The copier of values of a declared type (None: undeclared); None when the type proves that none is
-    needed.
+    """The copier of values of a declared type; None = undeclared.
+
+    Returns None when the type proves that no copy is needed.
     """
     if type_info is not None and type_info.is_immutable:
         return None
@@ -291,9 +292,7 @@ def _generate(cls: type, names: tuple[list[str], bool], frozen: bool) -> Copier:
 
 
 def _object_copier(cls: type) -> Copier:
-    """Copies instances that keep everything in their __dict__ (all of it: also what was added to it
-    later).
-    """
+    """Copies instances that keep everything in their __dict__, later additions included."""
 
     def copy_object(value: Any, memo: Memo) -> Any:
         atoms = ATOMIC_TYPES
@@ -338,7 +337,7 @@ def _frozen_object_copier(cls: type) -> Copier:
 class _ShapeLearner:
     """Makes the copier of values that stand alone for the attributes that instances of a class are seen to have.
 
-    Generated code tests that the attributes are those and copies field by field; any other instance goes to the
+    Generated code tests that the attributes are those and copies field by field. Any other instance goes to the
     general copier, and the first few of these make the code anew.
     """
 

@@ -119,8 +119,9 @@ class RowKey:
 
 
 class RecordKey(NamedTuple):
-    """What a frozen dataclass key is read as where its class is not at hand (inspection only, never in
-    state).
+    """The form of a frozen dataclass key whose class is not at hand.
+
+    It serves inspection only, and is never in state.
     """
 
     class_name: str
@@ -143,8 +144,9 @@ class RecordPlan(NamedTuple):
     uncompared: tuple[dataclasses.Field[Any], ...]
 
     def rebuild(self, values: list[Any]) -> Any:
-        """An instance with these compared fields; the others take their defaults, and __post_init__ is not
-        run.
+        """An instance with these compared fields.
+
+        The other fields take their defaults, and __post_init__ is not run.
         """
         made: Any = object.__new__(self.cls)
         for name, value in zip(self.fields, values, strict=True):
@@ -163,8 +165,9 @@ _DATACLASS_FILE: Final = "<string>"  # where the standard library says its gener
 
 
 def record_plan(cls: type) -> RecordPlan:
-    """The plan of a dataclass, made once. Raises UnsupportedKeyError when its equality is not that of its
-    fields.
+    """The plan of a dataclass, made once.
+
+    Raises UnsupportedKeyError when its equality is not that of its fields.
     """
     plan = _record_plans.get(cls)
     if plan is None:
@@ -203,8 +206,9 @@ def _make_plan(cls: type) -> RecordPlan:
 
 
 def refuse_local(cls: type) -> None:
-    """Raises UnsupportedKeyError for a class inside a function: no other process could find it by its
-    name.
+    """Raises UnsupportedKeyError for a class inside a function.
+
+    No other process could find such a class by its name.
     """
     if "<locals>" in cls.__qualname__:
         raise UnsupportedKeyError(
@@ -215,8 +219,9 @@ def refuse_local(cls: type) -> None:
 
 
 def restore_record(name: str, items: list[tuple[str, Any]]) -> Any:
-    """The instance of a stored dataclass key. Raises KeyDecodeError when the class is gone or its fields
-    changed.
+    """The instance of a stored dataclass key.
+
+    Raises KeyDecodeError when the class is gone or its fields changed.
     """
     cls = resolve_class(name)
     if not dataclasses.is_dataclass(cls):

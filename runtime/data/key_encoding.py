@@ -76,8 +76,9 @@ Append = Callable[[bytes], None]
 
 
 def encode_key(key: Any) -> bytes:
-    """The encoding of a canonical key (see `canonicalize`). Raises TypeError for a value that is not
-    canonical.
+    """The encoding of a canonical key, see `canonicalize`.
+
+    Raises TypeError for a value that is not canonical.
     """
     kind = type(key)
     if kind is int:
@@ -214,8 +215,9 @@ _ATOMS: Final[dict[type, Callable[[Any], bytes]]] = {
 
 
 def decode_key(data: bytes) -> Any:
-    """The canonical key of an encoding. Raises KeyDecodeError, also when bytes are left over or a class is
-    gone.
+    """The canonical key of an encoding.
+
+    Raises KeyDecodeError, also when bytes are left over or a class is gone.
     """
     key, end = decode_key_from(data, 0)
     if end != len(data):
@@ -229,8 +231,9 @@ def decode_key_from(data: bytes, offset: int) -> tuple[Any, int]:
 
 
 def inspect_key(data: bytes) -> Any:
-    """As decode_key for tools without the job's classes: these come as RecordKey and EnumKey. Raises
-    KeyDecodeError.
+    """As decode_key, for tools without the job's classes: these come as RecordKey and EnumKey.
+
+    Raises KeyDecodeError.
     """
     key, end = _Decoder(data, lambda name, items: RecordKey(name, tuple(items)), EnumKey).decode(0)
     if end != len(data):

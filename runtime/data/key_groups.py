@@ -46,8 +46,9 @@ _TEXT_HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(
 
 
 def mix64(payload: int) -> int:
-    """The splitmix64 finalizer of an integer modulo 2**64; `vectorized_keys` has the same over numpy
-    arrays.
+    """The splitmix64 finalizer of an integer modulo 2**64.
+
+    `vectorized_keys` has the same over numpy arrays.
     """
     z = (payload + GAMMA) & MASK64
     z = ((z ^ (z >> 30)) * MIX1) & MASK64

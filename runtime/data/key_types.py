@@ -73,8 +73,10 @@ def _kind(declared: TypeInformation | None) -> str | None:
 
 
 def borne_out(declared: TypeInformation, key: Any) -> TypeInformation | None:
-    """What of a declared type is true of a canonical key: without the names of Rows that have none, and with
-    PICKLED_BYTE_ARRAY for what the type does not say. None where the key is of another type.
+    """The part of a declared type that holds for a canonical key.
+
+    Rows without names lose them, and PICKLED_BYTE_ARRAY stands for what the type does not say. It is None if
+    the key is of another type.
     """
     match declared:
         case TupleTypeInfo():

@@ -5,7 +5,7 @@ state but the table of types already seen. It must not use hash(), pickle or rep
 leaves the process.
 
 Why an engine may look a raw key up in a dict of canonical keys first: for the supported types, a raw value
-that Python finds equal to a canonical key (same hash, ==) is that key; only on a miss is `canonicalize`
+that Python finds equal to a canonical key (same hash, ==) is that key. Only on a miss is `canonicalize`
 needed. The exceptions are listed in docs/design/0003-key-encoding.md.
 """
 

@@ -43,8 +43,9 @@ _MAX_CODE: Final = 1 << 62
 
 
 def key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The key group of each value of a column. Raises ColumnKeyError for a type or value that no row key
-    equals.
+    """The key group of each value of a column.
+
+    Raises ColumnKeyError for a type or value that no row key equals.
     """
     return (key_hashes(column) % np.uint64(max_parallelism)).astype(np.int32)
 
@@ -73,8 +74,9 @@ def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]:
-    """A code for each row and the canonical key of each code; codes may repeat a key (1 and 1.0, 0.0 and
-    -0.0).
+    """A code for each row and the canonical key of each code.
+
+    Codes may repeat a key (1 and 1.0, 0.0 and -0.0).
 
     Raises ColumnKeyError.
     """
@@ -305,8 +307,9 @@ def _refuse(column: pa.Array, bad: npt.NDArray[np.bool_], why: str) -> None:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """A column of a type that dictionary_encode knows and whose scalars are Python's, checked where it must
-    be.
+    """A column of a type that dictionary_encode knows and whose scalars are Python's.
+
+    Values are checked where they must be.
     """
     kind = column.type
     mask = _nulls(column)

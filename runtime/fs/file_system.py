@@ -1,5 +1,4 @@
-"""One small interface over local and hdfs:// files: what connectors, blob stores and snapshots do with
-storage.
+"""One small interface over local and hdfs:// files, for connectors, blob stores and snapshots.
 
 Owner: any thread (file systems hold no state but a connection); every call may block. A path is a local
 path, a `file://` URL or an `hdfs://` URL. Must not know who reads or writes (no formats, no buckets here), nor which
@@ -54,8 +53,9 @@ class FileSystem(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Gives a file another name in one step: a reader sees the old name or the new one, and the whole
-        file.
+        """Gives a file another name in one step.
+
+        A reader sees the old name or the new one, and the whole file.
         """
         ...
 

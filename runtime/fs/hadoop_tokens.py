@@ -104,8 +104,9 @@ def token_for(
 
 
 def services_of(host: str, port: int) -> tuple[str, ...]:
-    """What a token for this address may call its service: Hadoop writes the number, or the name where
-    hadoop.security.token.service.use_ip is false. Asks the name service.
+    """The names that a token for this address may call its service. Asks the name service.
+
+    Hadoop writes the number, or the name if hadoop.security.token.service.use_ip is false.
     """
     names = [host]
     try:

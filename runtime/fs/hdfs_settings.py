@@ -74,8 +74,9 @@ def named_folders() -> tuple[str, ...]:
 
 
 def configuration_folder() -> Path | None:
-    """The folder of Hadoop's files: what env.hadoop.conf.dir or env.yarn.conf.dir names, else HADOOP_CONF_DIR or
-    YARN_CONF_DIR; None where none of them has the files.
+    """The folder of Hadoop's files; None where none of the names has the files.
+
+    It is that of env.hadoop.conf.dir or env.yarn.conf.dir, else HADOOP_CONF_DIR or YARN_CONF_DIR.
 
     A setting comes from the machine that it was written on: on another, the folder may not be there, and the
     machine's own variable names the right one.

@@ -1,7 +1,7 @@
 """Files of the machine itself, behind the FileSystem interface.
 
 Owner: any thread. `rename` links the new name and then removes the old one, because a plain rename would
-replace its target; `close` of a created file waits until its bytes are on the disk.
+replace its target. `close` of a created file waits until its bytes are on the disk.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ _listeners_lock = threading.Lock()
 
 @contextlib.contextmanager
 def listening(directory: str, listener: Callable[[str], None]) -> Iterator[None]:
-    """Within the block `listener` is called with the reason whenever a request for something below `directory` has
-    failed and is about to be tried again; from any thread. It must neither block nor raise.
+    """Within the block, `listener` hears of failed requests that are about to be tried again.
+
+    It gets the reason of each failure below `directory`, from any thread. It must neither block nor raise.
     """
     entry = (_plain(directory), listener)
     with _listeners_lock:

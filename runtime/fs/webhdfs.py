@@ -1,7 +1,7 @@
 """hdfs:// files through WebHDFS.
 
 Owner: any thread. A session is used by one thread at a time: each call, each open stream borrows one and gives it
-back. `hdfs://host:port/` names the RPC port of a name node; the HTTP address comes from Hadoop's own configuration
+back. `hdfs://host:port/` names the RPC port of a name node. The HTTP address comes from Hadoop's own configuration
 (hdfs_settings) or is the same host at the default HTTP port. What may not be sent twice is looked at first; errors and
 repeats are those of webhdfs_requests.
 """

@@ -1,7 +1,7 @@
 """Requests to WebHDFS: what is sent again for how long, and what an error of the HDFS client is to callers.
 
 Owner: any thread; nothing is kept between two calls. What fails because HDFS restarts, fails over or is in safe mode is
-repeated for a while; of what may not be sent twice the caller learns that its outcome is unknown. Errors of the client
+repeated for a while. Of what may not be sent twice the caller learns that its outcome is unknown. Errors of the client
 do not leave the modules of WebHDFS: they become OSErrors of the matching kind or FileSystemError.
 """
 

@@ -1,6 +1,6 @@
 """Streams to and from files of WebHDFS.
 
-Owner: the thread that opened the stream, which borrows a session for as long as a request lasts; a writer has a thread
+Owner: the thread that opened the stream, which borrows a session for as long as a request lasts. A writer has a thread
 of its own that sends. What was sent is not sent again unless all of it was kept. They must not know folders or names
 of other files.
 """

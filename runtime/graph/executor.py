@@ -192,8 +192,9 @@ class _ProcessDefaults:
 
 
 def use_for_this_process(executor: PipelineExecutor, configuration: Mapping[str, str]) -> None:
-    """Like `executor_in_place` and `configuration_in_place` in every thread, for as long as the process
-    lasts: of a process that runs one program.
+    """Like `executor_in_place` and `configuration_in_place`, in every thread, until the process ends.
+
+    It is for a process that runs one program.
     """
     _ProcessDefaults.executor = executor
     _ProcessDefaults.configuration = MappingProxyType(dict(configuration))

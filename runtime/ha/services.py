@@ -6,7 +6,7 @@ and REST.
 
 Epochs: each grant has a number that is larger than that of every grant before, in the whole life of the cluster id.
 The fencing token of each component begins with it (`token_of_epoch`), so a receiver that has seen a newer leader can
-refuse an older one for good; every write to a store is conditional on the epoch still being the newest.
+refuse an older one for good. Every write to a store is conditional on the epoch still being the newest.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ class LeaderElection(Protocol):
         ...
 
     def leads(self) -> bool:
-        """Whether this process leads at this very moment, by its own clock: False before `revoke_leadership` comes
-        where the process was stopped and continued. To be asked, from any thread, before what no epoch guards.
+        """Whether this process leads at this very moment, by its own clock.
+
+        It is False before `revoke_leadership` comes if the process was stopped and continued. Ask it, from
+        any thread, before an act that no epoch guards.
         """
         ...
 

@@ -1,6 +1,6 @@
 """ZooKeeperElection: one master process among those that want to lead, by an ephemeral sequential node each.
 
-Owner: a thread of its own makes the calls to ZooKeeper and the decisions (leadership.py); the contender is called on
+Owner: a thread of its own makes the calls to ZooKeeper and the decisions (leadership.py). The contender is called on
 the event loop on which the election was started. kazoo's thread only notes events. A grant comes after the
 transaction that raised the epoch, so two grants of any two processes never bear the same number.
 """

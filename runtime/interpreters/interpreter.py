@@ -33,8 +33,9 @@ _LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 def worker_interpreter(config: Settings) -> str:
-    """The absolute path of the interpreter of the workers; this process's own where nothing else is said, and where a
-    job's archives hold it.
+    """The absolute path of the interpreter of the workers.
+
+    It is that of this process if no other is named, or if an archive of the job holds it.
 
     Raises InvalidOptionValue for one that is not there, is of another minor version, or lacks Yarrow.
     """
@@ -62,8 +63,9 @@ def archive_of_interpreter(config: Settings, option: EngineOption[str] = python.
 
 
 def of_task_executors(config: Settings, folders: Iterable[str]) -> Settings:
-    """The configuration for TaskExecutors of a job that brings archives, unpacked in these folders: an interpreter in
-    one of them is the job's.
+    """The configuration for TaskExecutors of a job whose archives are unpacked in these folders.
+
+    An interpreter in one of them is the job's.
     """
     if not folder_of(config.get(python.EXECUTABLE), map(os.path.normpath, folders)):
         return config
@@ -125,8 +127,9 @@ def unfit(path: str, environment: Mapping[str, str]) -> str:
 
 
 def environment_for(executable: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process of `executable`: libraries that belong to this process's own interpreter would be
-    found before those of another.
+    """The environment variables of a process of `executable`.
+
+    Otherwise libraries of this process's own interpreter would be found before those of the other.
     """
     if executable == sys.executable or _LIBRARY_PATH not in environment:
         return dict(environment)

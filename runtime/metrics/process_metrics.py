@@ -28,8 +28,10 @@ def physical_memory() -> int:
 
 
 def process_metrics(memory_limit: int | None = None) -> dict[str, float]:
-    """Present values; sizes in bytes, CPU time in nanoseconds. `memory_limit`: bytes that the process may have, None =
-    all that the machine has."""
+    """Present values: sizes in bytes, CPU time in nanoseconds.
+
+    `memory_limit` is the number of bytes that the process may have; None = all that the machine has.
+    """
     process = _this_process()
     with process.oneshot():
         cpu = process.cpu_times()

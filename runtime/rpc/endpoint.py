@@ -1,5 +1,4 @@
-"""RpcEndpoint: a component whose state is touched on one event loop only, and the receiver that guards its
-door.
+"""RpcEndpoint: a component whose state is touched on one event loop only, and its receiver.
 
 Owner: the loop on which `start` ran. Blocking calls go through `run_blocking`; nothing else may leave the
 loop. Must not know a transport: a Receiver turns encoded calls into method calls after the fencing check.

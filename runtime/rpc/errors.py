@@ -1,5 +1,4 @@
-"""Errors of remote calls, and how an error crosses a process boundary: as class name, message and plain
-details.
+"""Errors of remote calls, which cross processes as class name, message and plain details.
 
 Owner: none (pure). Never pickles an exception and never imports a module because a peer named it: an error is
 raised again as its own class only where that class is ours and already loaded.
@@ -21,8 +20,10 @@ class RpcError(YarrowError):
 
 
 class RpcUnavailableError(RpcError):
-    """No answer: nobody serves at the address, the connection broke, or the deadline passed. Worth a
-    retry."""
+    """No answer: nobody serves at the address, the connection broke, or the deadline passed.
+
+    A retry may help.
+    """
 
 
 class RpcTimeoutError(RpcUnavailableError):

@@ -252,14 +252,18 @@ class JobMasterGateway(Protocol):
 
     @waits
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
-        """Rows for the client; answers when there is room for the next, which is the operator's credit, and says what
-        the client has. One that `awaits` the client is answered when the subtask may end.
+        """Rows for the client; the answer is the operator's credit and tells what the client has.
+
+        It comes when there is room for the next rows. An operator that `awaits` the client is answered when
+        the subtask may end.
         """
         ...
 
     async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
-        """Bytes of a shipped payload, for the TaskExecutors of the job; parts stay below the message
-        limit."""
+        """Bytes of a shipped payload, for the TaskExecutors of the job.
+
+        Parts stay below the message limit.
+        """
         ...
 
     async def notify_not_enough_resources(

@@ -24,8 +24,10 @@ _SCHEME = "inproc"
 
 
 class MessageFault(Protocol):
-    """Decides the fate of messages in tests; waiting inside delays the message and lets others overtake
-    it."""
+    """Decides the fate of messages in tests.
+
+    Waiting inside delays the message and lets others overtake it.
+    """
 
     async def request(self, endpoint: str, method: str) -> bool:
         """False = the request is lost: the receiver never sees it."""

@@ -1,5 +1,4 @@
-"""Who leads: the address and fencing token of a component, and how changes of leadership reach those who talk
-to it.
+"""Who leads: the address and fencing token of a component, and how changes are told.
 
 Owner: listeners are called on the event loop of the retrieval's user. Must not know how a leader is elected:
 the standalone cluster announces one for ever, ZooKeeper announces each new one.

@@ -13,8 +13,9 @@ DEFAULT_MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 
 
 def check_size(method: MethodSchema, kind: str, size: int, limit: int | None) -> None:
-    """Raises MessageTooLargeError when a `kind` ("request", "reply") of `size` bytes is over `limit`: for a reply
-    AnswerTooLargeError.
+    """Raises MessageTooLargeError when a message of `size` bytes is over `limit`.
+
+    The `kind` is "request" or "reply"; for a reply it raises AnswerTooLargeError.
     """
     if limit is not None and size > limit:
         error = AnswerTooLargeError if kind == "reply" else MessageTooLargeError

@@ -1,5 +1,6 @@
-"""What the tasks of a Deployment restore, apart from it: small states travel inside, and many of them are too long for
-one message.
+"""What the tasks of a Deployment restore, apart from the Deployment.
+
+Small states travel inside, and many of them are too long for one message.
 
 Owner: none (pure). The bytes travel as a blob, under the key that the Deployment names.
 """

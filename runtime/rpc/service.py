@@ -1,7 +1,7 @@
 """RpcService: where endpoints are served and clients are made, over one or several transports.
 
 Owner: the loop on which `start` ran; clients work on any loop of that thread's process that the transport
-allows. Must not interpret messages. Addresses are `inproc://name` and `grpc://host:port/name`; an endpoint is
+allows. Must not interpret messages. Addresses are `inproc://name` and `grpc://host:port/name`. An endpoint is
 served on every transport of the service, and a call to an address of this very service never leaves the
 process.
 """

@@ -1,5 +1,6 @@
-"""One certificate authority an application, and the identities it issues: whoever holds one is of the
-application.
+"""One certificate authority for each application, and the identities it issues.
+
+Whoever holds such an identity belongs to the application.
 
 Owner: any thread; CPU only, no files. The authority's key never leaves the process that made it; processes
 get a PemIdentity through their bootstrap. `cryptography` is imported on first use: most imports never need

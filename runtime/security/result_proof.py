@@ -1,5 +1,6 @@
-"""What a client knows of who sends it rows of execute_and_collect, and the key by which workers seal those that it must
-not believe otherwise.
+"""How a client proves who sends it rows of execute_and_collect.
+
+Workers seal rows that the client must not believe otherwise, by the key that is derived here.
 
 Owner: none (frozen values). The key is derived from the application's data secret, which no client and no REST server
 sends anywhere: who has the key alone can seal rows, and get no further.

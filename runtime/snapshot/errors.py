@@ -58,8 +58,9 @@ class SnapshotStorageError(SnapshotError):
 
 
 class SnapshotWriteError(SnapshotStorageError):
-    """A file of a snapshot that cannot be written: no room, no permission; `path` names it, `states` what was to be
-    in it where that is known.
+    """A file of a snapshot that cannot be written: no room, no permission.
+
+    `path` names the file, `states` its content where that is known.
     """
 
     def __init__(self, path: str, problem: object, states: Sequence[str] = ()) -> None:

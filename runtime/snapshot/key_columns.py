@@ -71,8 +71,9 @@ def split_by_key_group(
 
 
 def objects_of(column: Collection[Any] | Objects) -> Objects:
-    """References to the elements, as an array, which garbage collections do not walk: a list of many thousands that
-    lie in no cache costs one milliseconds.
+    """References to the elements, as an array, which garbage collections do not walk.
+
+    A list of many thousands that lie in no cache costs a collection milliseconds.
     """
     if isinstance(column, np.ndarray):
         return column

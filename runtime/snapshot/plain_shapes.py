@@ -1,7 +1,7 @@
 """Shapes of values that MessagePack can carry as they are: the fast form of undeclared values.
 
 A run of equal-shaped values made of None, bool, int, float, str, bytes, lists, tuples and dicts is written by one
-call in C; its shape, a short text, stands beside it so that reading gives tuples where tuples were. Owner: the calling
+call in C. Its shape, a short text, stands beside it so that reading gives tuples where tuples were. Owner: the calling
 thread; no state but caches. It must not be given values that contain themselves.
 """
 

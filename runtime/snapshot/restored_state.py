@@ -117,8 +117,9 @@ class RestoredKeyedState:
                 yield RestoredTimer(timestamp, key, namespace)
 
     def carried(self, first_state: int) -> tuple[list[StateMetaInfo], list[EncodedRun]]:
-        """States that nobody has asked for, to be written behind those of the backend: their numbers begin at
-        `first_state`.
+        """States that nobody has asked for, to be written behind those of the backend.
+
+        Their numbers begin at `first_state`.
         """
         self._load()
         metas: list[StateMetaInfo] = []

@@ -1,6 +1,6 @@
 """ValueSerializer: how values of one state become bytes, in bulk and one by one, and how older forms are read.
 
-Declared types are written by their columns, everything else by the safe codec of plain_values; pickle is used for
+Declared types are written by their columns, everything else by the safe codec of plain_values. Pickle is used for
 single values that have no other form, where the state's descriptor left the type open, and is logged by state name.
 Owner: one thread at a time. A serializer must not know keys, key groups or files.
 """

@@ -1,3 +1,4 @@
-"""What client, ApplicationMaster and TaskExecutor containers of a YARN application agree upon, and the one module that
-speaks Skein. Skein's types go no further than `skein_bridge`.
+"""What client, ApplicationMaster and containers of an application agree upon, and Skein.
+
+Skein's types go no further than `skein_bridge`.
 """

@@ -1,7 +1,7 @@
 """What a process finds in its YARN container: the application's description, its secrets, host and folder of logs.
 
 Owner: the main thread at the start of a process; blocking. Secrets are tightened to mode 0600 before they are read,
-since YARN localizes files with modes of its own; a file that others may read and that cannot be tightened is refused.
+since YARN localizes files with modes of its own. A file that others may read and that cannot be tightened is refused.
 """
 
 from __future__ import annotations

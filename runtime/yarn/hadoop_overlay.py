@@ -55,7 +55,7 @@ def master_properties(config: Settings) -> dict[str, str]:
     """For Skein's ApplicationMaster.
 
     It tells the ResourceManager what it wants, and hears what it got, every half of this interval but at most every
-    five seconds; it takes nothing else from it. The ResourceManager's own, which decides when a master is lost, stays.
+    five seconds. It takes nothing else from it. The ResourceManager's own, which decides when a master is lost, stays.
     Which attempt is the last it takes from the lesser of the application's attempts, which the client has bounded by
     what the cluster allows, and a property that only the ResourceManager's machine need have.
     """

@@ -1,5 +1,6 @@
-"""Names that client, ApplicationMaster and TaskExecutors of one YARN application agree upon: files in a container's
-folder, environment variables, keys of the application's key-value store.
+"""Names that client, ApplicationMaster and TaskExecutors of one application agree upon.
+
+They are files in a container's folder, environment variables, and keys of the application's key-value store.
 
 Owner: none; constants only. No value that stands in an environment variable or in the key-value store is a secret.
 """

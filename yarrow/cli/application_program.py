@@ -1,7 +1,7 @@
 """The process in which an application's main() runs on YARN: `python -m yarrow.cli.application_program <descriptor>`.
 
 Owner: its main thread. What to run comes on standard input, which then stays open for as long as the master wants this
-process to live; how it ended goes back over the pipe whose number is the argument. Jobs are submitted to the master by
+process to live. How it ended goes back over the pipe whose number is the argument. Jobs are submitted to the master by
 REST.
 """
 

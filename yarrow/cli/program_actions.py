@@ -129,9 +129,7 @@ def check_savepoint(given: Given) -> None:
 
 @action(flags.WHERE, flags.HOST, flags.PORT, flags.DYNAMIC, flags.ADDRESS, flags.PY_FILES)
 def shell(given: Given) -> None:
-    """Opens a Python prompt with an environment `env`, embedded, where execution.target says, or on a cluster
-    (`shell remote HOST PORT`).
-    """
+    """Opens a Python prompt with an environment `env`, embedded or on a cluster (`shell remote HOST PORT`)."""
     from yarrow.cli.shell import open_shell
 
     where, host, port, address = (given[name] for name in ("where", "host", "port", "address"))

@@ -1,7 +1,7 @@
 """CollectedRows: the messages of one collect operator put together again, each row once and none too early.
 
 Owner: the thread that iterates. Where rows are to come exactly once they are kept until a checkpoint covers them, as
-many as come between two checkpoints; those of an attempt that failed are dropped. Must not fetch by itself.
+many as come between two checkpoints. Those of an attempt that failed are dropped. Must not fetch by itself.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class _Stream:
         return self.confirm(message.restored)
 
     def _divergence(self, message: CollectRows) -> int:
-        """Position from which on other rows than those that came are in the state with which the attempt begins: one
-        of which nothing has come may have written them.
+        """The position behind which the attempt's restored state may hold other rows than those received.
+
+        An attempt of which nothing has come may have written them.
         """
         others = [begin for begin, attempt in message.writers if attempt not in self.writers]
         going_on = {attempt for _, attempt in message.writers}

@@ -55,9 +55,9 @@ class CompletableFuture(Generic[T]):
         return True
 
     def cancel(self) -> bool:
-        """Give up waiting;
+        """Give up waiting.
 
-        return whether the future is now cancelled. What is being done is not stopped by this.
+        Return whether the future is now cancelled. What is being done is not stopped by this.
         """
         return self._future.cancel()
 

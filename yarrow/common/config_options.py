@@ -51,9 +51,9 @@ class ConfigOption(Generic[T]):
         self._fallback_keys: tuple[str, ...] = ()
 
     def with_description(self, description: str) -> ConfigOption[T]:
-        """Return this option with a sentence that says what it does;
+        """Return this option with a sentence that says what it does.
 
-        the documentation is generated from it.
+        The documentation is generated from it.
         """
         option = self._copy()
         option._description = description

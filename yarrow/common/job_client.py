@@ -1,6 +1,6 @@
 """JobClient: what can be asked of a submitted job.
 
-The interface alone. Each way of running a program (embedded, remote, YARN) has its own client; all methods
+The interface alone. Each way of running a program (embedded, remote, YARN) has its own client. All methods
 return at once, are safe to call from any thread, and answer through a CompletableFuture.
 """
 
@@ -52,7 +52,7 @@ class JobClient(ABC):
 
     @abstractmethod
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Wait for the end of the job;
+        """Wait for the end of the job.
 
-        the future fails with the job's error when it fails or is cancelled.
+        The future fails with the job's error when it fails or is cancelled.
         """

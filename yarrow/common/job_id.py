@@ -1,6 +1,6 @@
-"""JobID:
+"""JobID: the 128 bits that name a job, written as 32 hexadecimal digits.
 
-the 128 bits that name a job, written as 32 hexadecimal digits. A value; ids are drawn by the runtime.
+A value; ids are drawn by the runtime.
 """
 
 from __future__ import annotations

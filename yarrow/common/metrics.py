@@ -64,9 +64,9 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return the group `name` inside this one;
+        """Return the group `name` inside this one.
 
-        with `extra`, the group of the key `name` and the value `extra`.
+        With `extra`, the group of the key `name` and the value `extra`.
         """
 
     @abstractmethod
@@ -75,9 +75,9 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
-        """Register a function that is asked for the value when metrics are read;
+        """Register a function that is asked for the value when metrics are read.
 
-        it must be quick and not block.
+        It must be quick and not block.
         """
 
     @abstractmethod

@@ -1,6 +1,6 @@
-"""TypeSerializer:
+"""TypeSerializer: the interface of a user's own binary form of a type.
 
-the interface of a user's own binary form of a type. Called by the thread that owns the task.
+Called by the thread that owns the task.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Row:
     Fields are read and written by position (`row[0]`), by name (`row["id"]`) and, unless the name is that of
     a method, as an attribute (`row.id`). A Row of positions bears the names f0, f1, ... in a stream of
     `Types.ROW`, and the declared ones in a stream of `Types.ROW_NAMED`. Rows are equal when kind, names and
-    values are, where f0, f1, ... of `Types.ROW` count as no names; a Row hashes when all its values do, and
+    values are, where f0, f1, ... of `Types.ROW` count as no names. A Row hashes when all its values do, and
     must not change while it is in a set or a dict.
 
     Raises ValueError when positional and named values are mixed, IndexError, KeyError or AttributeError for a

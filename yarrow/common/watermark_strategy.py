@@ -1,6 +1,6 @@
 """WatermarkStrategy: how a stream's timestamps and watermarks are made.
 
-A strategy is an immutable value that travels with the job; each subtask makes its own generator from it, used
+A strategy is an immutable value that travels with the job. Each subtask makes its own generator from it, used
 only by the thread that owns the task. Times are milliseconds since the epoch in UTC; MIN_TIMESTAMP stands for
 "no watermark yet". Nothing here reads a clock: the runtime passes one in.
 """
@@ -49,7 +49,7 @@ class WatermarkOutput(Protocol):
     """Where a generator puts watermarks."""
 
     def emit_watermark(self, watermark: int) -> None:
-        """Say that no record before or at this time is expected any more;
+        """Say that no record before or at this time is expected any more.
 
         a lower one than before has no effect.
         """
@@ -233,8 +233,9 @@ class WatermarkStrategy:
 
     @property
     def needs_timestamps(self) -> bool:
-        """Whether a record without a timestamp is an error: the strategies made here need one, custom generators may
-        look at the record itself.
+        """Whether a record without a timestamp is an error.
+
+        The strategies made here need a timestamp; custom generators may look at the record itself.
         """
         return isinstance(self.generator_factory, _BoundedOutOfOrdernessFactory)
 

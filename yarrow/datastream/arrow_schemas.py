@@ -20,8 +20,9 @@ VALUE_COLUMN = "value"
 
 
 def schema_of_type(declared: TypeInformation, operator: str) -> pa.Schema:
-    """The schema of rows of this type: fields of a Row or tuple as columns, anything else as one column
-    `value`.
+    """The schema of rows of this type.
+
+    Fields of a Row or tuple are columns; anything else is one column `value`.
 
     Raises InvalidProgramError naming operator and field where Arrow has no type for it.
     """

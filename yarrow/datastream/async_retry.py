@@ -63,9 +63,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy[Any]:
-        """Return the strategy that waits the same time before each of up to `max_attempts` further
-        attempts.
-        """
+        """Return the strategy that waits the same time before each of `max_attempts` further attempts."""
         from yarrow.datastream.async_retry_strategies import FixedDelayRetryStrategy
 
         return FixedDelayRetryStrategy(

@@ -128,7 +128,7 @@ class CustomCheckpointStorage(CheckpointStorage):
     """A storage of your own, by the name `module:name` of its CheckpointStorageFactory.
 
     The factory makes both sides of the storage, that of the JobMaster and that of the workers (see
-    yarrow.runtime.snapshot.custom_storage); its module must be installed for both. Raises ValueError for another form.
+    yarrow.runtime.snapshot.custom_storage). Its module must be installed for both. Raises ValueError for another form.
     """
 
     def __init__(self, factory: str) -> None:

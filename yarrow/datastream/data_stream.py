@@ -1,7 +1,7 @@
 """DataStream: a stream of records, and the operators that can be put behind it.
 
 Owner: the thread that builds the program. Each method adds a transformation and returns a stream; nothing
-runs before `execute`. A stream carries rows (Python objects) or columns (Arrow record batches); an operator
+runs before `execute`. A stream carries rows (Python objects) or columns (Arrow record batches). An operator
 that needs the other kind gets a conversion before it, which the plan shows. What this version does not do is
 refused here, at the line that asks for it.
 """
@@ -207,8 +207,8 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         """Return the stream distributed by key: equal keys reach the same subtask.
 
         The key is what a function or KeySelector returns for a record or, on a columnar stream, a column.
-        Numbers, texts, bytes, dates, None, tuples, Rows, enums and frozen dataclasses of these can be keys;
-        a key of another type fails the job at its first record.
+        Numbers, texts, bytes, dates, None, tuples, Rows, enums and frozen dataclasses of these can be keys.
+        A key of another type fails the job at its first record.
         """
         if isinstance(key_selector, str):
             from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream

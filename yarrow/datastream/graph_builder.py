@@ -42,8 +42,9 @@ ARROW_TO_ROWS = "Arrow to Rows"
 
 
 def declared(output_type: TypeInformation | Sequence[TypeInformation] | None) -> TypeInformation | None:
-    """The declared type; None for none and for PICKLED_BYTE_ARRAY, which says the same. A list declares
-    Rows.
+    """The declared type; None for none and for PICKLED_BYTE_ARRAY, which says the same.
+
+    A list declares Rows.
     """
     if output_type is None or isinstance(output_type, PickledBytesTypeInfo):
         return None
@@ -55,8 +56,9 @@ def declared(output_type: TypeInformation | Sequence[TypeInformation] | None) ->
 
 
 class GraphBuilder:
-    """The transformations made so far. `parallelism` is asked at each operator, as the environment's may
-    change.
+    """Collects the transformations of one program.
+
+    `parallelism` is asked at each operator, since the environment's may change.
     """
 
     def __init__(self, parallelism: Callable[[], int]) -> None:
@@ -144,8 +146,9 @@ class GraphBuilder:
         )
 
     def union(self, reads: Sequence[Transformation]) -> UnionTransformation:
-        """All of `reads`; its type is declared when theirs are, and refused in the StreamGraph when they
-        differ.
+        """The union of all `reads`.
+
+        Its type is declared when theirs are. The StreamGraph refuses different types.
         """
         # Unions of unions are one, so that a program may add streams one by one.
         reads = [part for read in reads for part in _parts(read)]

@@ -31,9 +31,7 @@ _TIMEOUT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """What a job has done so far: records its sources put out, and time its tasks waited for those behind
-    them.
-    """
+    """What a job has done so far: records of its sources, and time its tasks waited for others."""
 
     records: int
     backpressured_ms: float

@@ -72,9 +72,9 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._number_of_transfer_threads: int | None = None
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Whether a checkpoint uploads only the files that are new since the one before;
+        """Whether a checkpoint uploads only the files that are new since the one before.
 
-        unless set, it does not.
+        Unless set, it does not.
         """
         return bool(self._enable_incremental_checkpointing)
 

@@ -60,7 +60,7 @@ class StreamEnds(ProgramStream):
 
         With a limit the iterator ends, and the job is cancelled, after so many records.
         With exactly-once checkpoints a record is returned once a checkpoint that covers it is complete, or the job has
-        finished; without, it is returned at once, and perhaps again after a restart.
+        finished. Without, it is returned at once, and perhaps again after a restart.
         A job that is stopped with a savepoint has records left to return, which no job that begins from it returns
         again: read on to the end.
         Raises the job's error from `next`.

@@ -175,8 +175,9 @@ class TumblingEventTimeWindows(_EventTimeWindows, _TumblingWindows):
 
     @staticmethod
     def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingEventTimeWindows:
-        """Return windows of a size that begin at `offset` and its multiples; one of hours, say, for a time
-        zone.
+        """Return windows of a size that begin at `offset` and its multiples.
+
+        An offset of hours, for example, stands for a time zone.
         """
         return TumblingEventTimeWindows(milliseconds_of(size), _offset_of(offset))
 
@@ -186,8 +187,9 @@ class TumblingProcessingTimeWindows(_ProcessingTimeWindows, _TumblingWindows):
 
     @staticmethod
     def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingProcessingTimeWindows:
-        """Return windows of a size that begin at `offset` and its multiples; one of hours, say, for a time
-        zone.
+        """Return windows of a size that begin at `offset` and its multiples.
+
+        An offset of hours, for example, stands for a time zone.
         """
         return TumblingProcessingTimeWindows(milliseconds_of(size), _offset_of(offset))
 
@@ -324,8 +326,9 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
 
 class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
-    """Windows of a number of records, one starting every slide: window n holds records n * slide to n * slide
-    + size.
+    """Windows of a number of records, one starting every slide.
+
+    Window n holds the records n * slide to n * slide + size.
 
     Each window fires once, when it is full; what is left unfilled at the end of the stream is not seen.
     """
@@ -394,8 +397,9 @@ def _check_gap(gap: int) -> None:
 
 
 def _sliding(time: int, size: int, slide: int, offset: int) -> list[TimeWindow]:
-    """Return the windows that contain `time`, latest first; none when it falls between two that do not
-    touch.
+    """Return the windows that contain `time`, latest first.
+
+    There is none when `time` falls between two windows that do not touch.
     """
     last_start = TimeWindow.get_window_start_with_offset(time, offset, slide)
     return [TimeWindow(start, start + size) for start in range(last_start, time - size, -slide)]

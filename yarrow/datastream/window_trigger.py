@@ -111,8 +111,9 @@ class Trigger(ABC, Generic[T, W]):
         return False
 
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
-        """Bring timers and state of merged windows to `window`. Raises TypeError for triggers that cannot
-        merge.
+        """Bring timers and state of merged windows to `window`.
+
+        Raises TypeError for triggers that cannot merge.
         """
         raise TypeError(
             f"{type(self).__name__} cannot be used with windows that merge: choose another trigger"
@@ -219,9 +220,7 @@ class _ContinuousTrigger(_WaitingTrigger[Any, TimeWindow]):
         ctx: Trigger.TriggerContext,
         fire_timestamp_state: ReducingState[int],
     ) -> None:
-        """Set the timer one interval after `time`, or at the window's end if that comes first; not after
-        it.
-        """
+        """Set the timer one interval after `time`, or at the window's end if that comes first."""
         next_fire = min(time + self.interval, window.max_timestamp())
         if next_fire > time:
             fire_timestamp_state.add(next_fire)

@@ -1,7 +1,7 @@
 """The processes of a standalone cluster in the foreground: `yarrow jobmanager` and `yarrow taskmanager`.
 
 Owner: the main thread of such a process. Both end orderly at SIGTERM and SIGINT. A TaskExecutor is a child
-process of `yarrow taskmanager`, started as a ResourceManager starts one; it is replaced when another
+process of `yarrow taskmanager`, started as a ResourceManager starts one. It is replaced when another
 JobManager has taken the lead, and ends with its parent.
 """
 
@@ -209,8 +209,9 @@ async def _serve(
     folder: Path,
     signals: _Signals,
 ) -> None:
-    """Until somebody wants the end, or a signal cancels it. Temporary files go into `folder`, where no other place is
-    set.
+    """Serves until somebody wants the end, or a signal cancels it.
+
+    Temporary files go into `folder`, where no other place is set.
     """
     from yarrow.am.rest.server.web_api import LOOPBACK, start_web_api
 
@@ -335,8 +336,9 @@ def _wait_for(
 def _run_task_executor(
     config: Settings, directory: ClusterDirectory, leader: Leader | None, ended: EndSignal
 ) -> int | None:
-    """One TaskExecutor with one leader, None = with each that leads; its status, None when another is to be followed,
-    or the end was asked for.
+    """Runs one TaskExecutor with one leader; None = with each that leads.
+
+    Returns its status, or None when another leader is to be followed or the end was asked for.
     """
     secrets = directory.find_secrets()
     if secrets is None:

@@ -1,6 +1,6 @@
 """ObservedTypes: the shape of values of no declared type, found by looking at all of them.
 
-Values of one kind get a column of that kind; tuples, Rows and instances of classes become structs, dicts maps or
+Values of one kind get a column of that kind. Tuples, Rows and instances of classes become structs, dicts maps or
 structs, and values of several kinds texts. Owner: the calling thread; one ObservedTypes serves one
 column, and keeps no value.
 """

@@ -1,7 +1,7 @@
 """PickleTrust: whose pickles in a savepoint are read here, by the secret of the jobs that it comes from and goes to.
 
 Owner: the calling thread; reads a local file. The secret goes into no message. Where there is one, what is sealed with
-it is read as the job itself would read it; nothing else that holds pickles gets a seal unless the caller trusts it.
+it is read as the job itself would read it. Nothing else that holds pickles gets a seal unless the caller trusts it.
 """
 
 from __future__ import annotations

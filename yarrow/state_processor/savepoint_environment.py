@@ -55,8 +55,10 @@ class SavepointEnvironment:
         now_ms: int | None = None,
         trust_pickle: bool = False,
     ) -> None:
-        """`now_ms` is the processing time (the machine's without it); pickled values only with `trust_pickle`, or where
-        `configuration` has a `security.snapshot.secret-file` that sealed them. With one, `write` seals too.
+        """Opens a savepoint; `now_ms` is the processing time, by default the machine's.
+
+        Pickled values are read only with `trust_pickle`, or if `configuration` has the secret that sealed
+        them. The secret is that of `security.snapshot.secret-file`. With one, `write` seals too.
 
         Raises SnapshotError, FragmentFailedError.
         """

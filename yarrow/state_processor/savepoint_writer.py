@@ -94,8 +94,8 @@ class SavepointWriter:
         """A savepoint of new operators alone, to begin a job from.
 
         `max_parallelism`: a job that restores takes it over, or must have the same. `configuration`: of the operators
-        that bootstrap functions run in, for instance `state.backend.type: rocksdb` for more state than fits in memory;
-        with `security.snapshot.secret-file` the savepoint is sealed for jobs of that secret.
+        that bootstrap functions run in, for instance `state.backend.type: rocksdb` for more state than fits in memory.
+        With `security.snapshot.secret-file` the savepoint is sealed for jobs of that secret.
         Raises InvalidParallelismError, SnapshotStorageError for a secret that cannot be used.
         """
         check_parallelism(1, max_parallelism)
@@ -179,12 +179,14 @@ class SavepointWriter:
         *,
         key_type: TypeInformation | None = None,
     ) -> SavepointWriter:
-        """Replaces a state by what a function makes of its table: of a keyed state the one that read_keyed_state gives,
-        of a state of the operator that of read_list_state, read_union_state or read_broadcast_state.
+        """Replaces a state by what a function makes of its table.
+
+        The table of a keyed state is that of read_keyed_state. The table of an operator state is that of
+        read_list_state, read_union_state or read_broadcast_state.
 
         Rows that are left out lose the state of their key, or are no elements any more. With a descriptor the state
         gets its name, kind and type; without, the columns must keep their types. Other states stay as they are.
-        Where the function makes keys of another type, `key_type` is what the job declares of them; all keyed states of
+        Where the function makes keys of another type, `key_type` is what the job declares of them. All keyed states of
         an operator and its timers have the same keys.
         """
         kept = self._find(operator)

@@ -1,6 +1,6 @@
 """Shapes: which Arrow type stands for the values of a state, and how values become cells and cells values again.
 
-A declared type gives its shape at once; values of no declared type, and decimals, are looked at first
+A declared type gives its shape at once. Values of no declared type, and decimals, are looked at first
 (`ObservedTypes`), all of them, so that every batch of a table has one schema.
 Owner: the calling thread. It must not know states or files.
 """

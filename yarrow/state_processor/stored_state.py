@@ -1,6 +1,6 @@
 """Keyed state of a savepoint or checkpoint at hand on this machine, in the canonical form whatever backend wrote it.
 
-Files are copied into a temporary folder, verified on the way and mapped into memory; native checkpoints of RocksDB are
+Files are copied into a temporary folder, verified on the way and mapped into memory. Native checkpoints of RocksDB are
 opened read-only and rewritten as canonical files. So memory holds a run at a time, not a state. Owner: the calling
 thread. It must not know tables.
 """

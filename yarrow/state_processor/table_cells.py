@@ -73,8 +73,9 @@ def values_of(column: Column, shape: Shape | None, declared: TypeInformation | N
 
 
 def keys_of(column: Column, shape: Shape | None = None) -> list[Any]:
-    """Keys: by the shape of those that were read, where the column still has its type; else structs with fields f0, f1,
-    ... are tuples, others Rows.
+    """Keys of a column, by the shape of the keys that were read, if the column still has its type.
+
+    Otherwise structs with fields f0, f1, ... are tuples, and other structs are Rows.
     """
     if shape is not None and shape.reversible and column.type == shape.type:
         return shape.values(column)

@@ -95,8 +95,10 @@ class OneInputStateTransformation:
     def key_by(
         self, key_selector: Selector, key_type: TypeInformation | None = None
     ) -> KeyedStateTransformation:
-        """Keyed state: by a column or field, or a function of rows. `key_type` is what the job declares;
-        without it, that of the column counts."""
+        """Keyed state, by a column or field, or a function of rows.
+
+        `key_type` is what the job declares; without it, that of the column counts.
+        """
         return KeyedStateTransformation(self.rows, key_selector, key_type)
 
     def transform(

@@ -43,8 +43,10 @@ class TransformedOperatorState:
     def write(
         self, operator: OperatorState, states: OperatorStates, output: SnapshotOutput
     ) -> Iterator[tuple[int, OperatorStateHandle]]:
-        """Reads, changes and writes it: handles and the subtasks that hold them. Raises StateProcessorError,
-        SnapshotError."""
+        """Reads, changes and writes the state: handles and the subtasks that hold them.
+
+        Raises StateProcessorError, SnapshotError.
+        """
         pieces = [state for _, handle in states.handles for state in handle.states if state.name == self.name]
         what = f"operator '{operator.name}', state '{self.name}'"
         for subtask, state in self._changed(pieces, operator, states, what).items():

@@ -39,8 +39,9 @@ class TransformedTimers:
         *,
         trusted: bool,
     ) -> Iterator[KeyGroupsSnapshot]:
-        """Reads, changes and writes them, those of each time domain by themselves. Raises StateProcessorError,
-        SnapshotError.
+        """Reads, changes and writes the timers of each time domain.
+
+        Raises StateProcessorError, SnapshotError.
         """
         source = TimersTable(operator.name, parts, trusted=trusted)
         changed = changed_table(self.function, source.table(), f"operator '{operator.name}', timers")

@@ -1,7 +1,7 @@
 """The job shapes of the fault proof: each with what it must put out, computed without the engine.
 
 Owner: `build` on the client, functions in workers. Every shape's output is a function of its input alone, whatever the
-order in which inputs arrive; rows are (key, ...) so that order per key can be compared where it is defined.
+order in which inputs arrive. Rows are (key, ...) so that order per key can be compared where it is defined.
 """
 
 from __future__ import annotations

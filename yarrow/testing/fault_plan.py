@@ -1,7 +1,7 @@
 """FaultPlan: one fault at one named place, at one moment of a job, chosen by a seed and replayable from it.
 
 Owner: `FaultPlanner.reached` is called by whatever thread stands at a fault point, in the control plane's process and
-in workers alike; a folder that all of them reach makes sure that a plan fires once, whatever restarts. Tests only.
+in workers alike. A folder that all of them reach makes sure that a plan fires once, whatever restarts. Tests only.
 """
 
 from __future__ import annotations

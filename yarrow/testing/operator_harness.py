@@ -68,7 +68,7 @@ class _Unread(SinkFunction[Any]):
 class OperatorHarness:
     """A running fragment. Use it as a context manager: operators are closed at its end.
 
-    `fragment` is called with `inputs` streams; without any it is called with the environment, and begins with a source
+    `fragment` is called with `inputs` streams. Without any it is called with the environment, and begins with a source
     of its own, whose reader hears nothing from its enumerator. `types` declares the types of the inputs,
     `configuration` holds options of the job, `chunk_rows` caps the rows that a generated loop gets at once. `clock`
     moves by `advance` alone, `state` says what tasks begin with and who takes their snapshots.

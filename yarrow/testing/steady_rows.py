@@ -1,6 +1,8 @@
-"""A job under faults of a real cluster, and what it must put out: numbered rows at a steady rate, counted by key, in
-files of a FileSink; no fault, however long, finds the job at its end or standing still. A second pipeline of the job,
-without an exchange, writes other rows as they come: a fault of one of its subtasks is no matter to the other.
+"""A job that runs under faults of a real cluster, and the output it must have.
+
+It counts numbered rows at a steady rate by key, into files of a FileSink. No fault, however long, finds the job
+at its end or standing still. A second pipeline without an exchange writes other rows as they come: a fault of
+one of its subtasks does not concern the other subtasks.
 
 Owner: `build_job` on the client, readers on their task's thread, `SteadyOutput` wherever the files can be read. Near
 its end a split gets slower and slower until the file `go` exists; then it brings the rest at once.

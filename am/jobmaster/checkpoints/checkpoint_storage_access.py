@@ -114,8 +114,9 @@ class CheckpointStorageAccess:
             _log.warning("%s: pointers to checkpoints were not removed: %s", self._name, error)
 
     async def clean_up(self, kept: Collection[int]) -> None:
-        """Of the job that has ended these checkpoints are kept: what else its masters had begun goes; where nothing is
-        kept, what is left empty too.
+        """Deletes what masters of an ended job have begun, except these checkpoints.
+
+        If no checkpoint is kept, empty folders go too.
         """
         try:
             if kept:

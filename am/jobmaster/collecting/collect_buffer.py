@@ -1,6 +1,6 @@
 """CollectBuffer: rows of one collect operator between its subtasks and the client of execute_and_collect.
 
-Owner: the JobMaster's loop. Holds what the client has not confirmed, and hands it out again when asked again; the
+Owner: the JobMaster's loop. Holds what the client has not confirmed, and hands it out again when asked again. The
 operator holds the same until it hears that it was confirmed, so that nothing is lost with this buffer. Bounded: a push
 waits while the client is behind, which holds the operator up. Tells a subtask that has sent its last rows when it may
 end. Must not look into the rows.
@@ -129,8 +129,9 @@ class CollectBuffer:
         return CollectConfirmation()
 
     def may_end(self, rows: CollectRows) -> bool:
-        """Whether nothing is lost with the attempt that asks: the client has its rows and knows that they are covered,
-        or the job waits for nothing else.
+        """Whether nothing is lost with the attempt that asks.
+
+        Either the client has its rows and knows that they are covered, or the job waits for nothing else.
         """
         if self._released or self._closed:
             return True
@@ -161,8 +162,10 @@ class CollectBuffer:
         self._bytes += len(rows.payload)
 
     def _drop_former(self, subtask: int) -> None:
-        """A new attempt of it sends: what waits of former ones is in its state or comes again. Without that a job that
-        fails again and again would fill this buffer while nobody fetches.
+        """Prepares for the rows of a new attempt; waiting rows of former attempts are dropped.
+
+        They are in the state of the new attempt or come again. Otherwise a job that fails again and again
+        would fill this buffer while nobody fetches.
         """
         kept = deque[CollectRows]()
         for rows in self._waiting:
@@ -232,8 +235,9 @@ class CollectBuffer:
                 self._open += 1
 
     def replaced(self, subtasks: int, attempt_number: int, checkpoint_id: int) -> None:
-        """The operator goes on with so many subtasks, all of which begin anew: with attempts of that number, from that
-        checkpoint.
+        """The operator goes on with another number of subtasks.
+
+        All of them begin anew, with attempts of that number, from that checkpoint.
         """
         self._released = False
         self._attempts.clear()

@@ -29,8 +29,9 @@ class CollectBuffers:
         exactly_once: bool = False,
         checkpoint_id: int = -1,
     ) -> None:
-        """`version` names the buffers of this JobMaster: no other's are so called. `checkpoint_id`: from which the job
-        begins, -1 = none.
+        """The buffers of one JobMaster; no other JobMaster has the same `version`.
+
+        `checkpoint_id` is the checkpoint from which the job begins; -1 = none.
         """
         job = graph.job
         self._graph = graph

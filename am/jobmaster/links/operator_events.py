@@ -1,7 +1,7 @@
 """OperatorEvents: events between split enumerators and readers on their way through the JobMaster.
 
 Owner: the JobMaster's loop. An event goes to the worker in which its receiver runs, behind whatever else was decided
-for that TaskExecutor; one for a task that is not deployed yet waits for it. Must not look into events.
+for that TaskExecutor. One for a task that is not deployed yet waits for it. Must not look into events.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""ResourceManagerLink: a JobMaster's registration with the ResourceManager, what it declares there, and
-heartbeats.
+"""ResourceManagerLink: the registration of a JobMaster with the ResourceManager.
+
+It declares the slots that the job needs, and answers heartbeats.
 
 Owner: the JobMaster's loop. Must not decide how many slots are needed (job_scheduler.py).
 """
@@ -130,8 +131,10 @@ class ResourceManagerLink:
             self._owner.spawn(self._beat(gateway), "heartbeat ResourceManager")
 
     async def leave(self, status: JobStatus) -> None:
-        """The job has ended; to be awaited before any slot is freed: else it would be given to the job
-        again."""
+        """Tells that the job has ended; await it before any slot is freed.
+
+        Otherwise the ResourceManager would give the slot to the job again.
+        """
         gateway = self._connection.gateway
         self.stop()
         if gateway is not None:

@@ -177,8 +177,9 @@ class TaskExecutorLink:
                     self.acknowledged.update(task.attempt_id for task in message.tasks)
 
     async def _call_until_answered(self, message: _Message) -> None:
-        """What nobody would miss is repeated while the TaskExecutor is not given up: readers wait for their events,
-        and take one that comes twice once.
+        """Repeats events for readers while the TaskExecutor is not given up.
+
+        Readers wait for their events, and take an event that comes twice once.
         """
         while True:
             try:

@@ -84,8 +84,11 @@ class Failover:
 
     @cached_property
     def _not_reproducible(self) -> frozenset[int]:
-        """Regions whose subtasks get other rows when they and what feeds them run again, and so put out others: those
-        fed by a partition that deals rows out otherwise each time, and all that is fed by such regions."""
+        """Regions whose subtasks get other rows when they run again, and so emit other rows.
+
+        These are regions behind a partition that deals rows out differently each time, and all regions behind
+        them.
+        """
         subtasks, found = self.subtasks, set[int]()
         todo = {
             subtasks.region_of(target)
@@ -155,8 +158,11 @@ class Failover:
         return self.tasks_to_restart(late) - members if late - members else frozenset()
 
     def readers_left_behind(self, execution: Execution) -> frozenset[Subtask]:
-        """What has to start again because this one has ended with an enumerator that all readers were done with, and
-        another attempt of one of them has begun meanwhile: nobody would answer it."""
+        """Readers that must start again because their enumerator has ended.
+
+        All readers were done with the enumerator, and a new attempt of one of them has begun: nobody would
+        answer it.
+        """
         if execution.finished_readers is None:
             return frozenset()
         done = set(execution.finished_readers)
@@ -166,8 +172,10 @@ class Failover:
         return self.tasks_to_restart(self.subtasks.of_vertex(execution.vertex.id))
 
     def readers_to_reset(self, members: frozenset[Subtask]) -> list[Subtask]:
-        """Readers whose enumerator lives on and has to take their splits back: one whose readers all restart begins
-        anew."""
+        """Readers whose enumerator lives on and has to take back their splits.
+
+        An enumerator whose readers all restart begins anew.
+        """
         return sorted(
             member
             for member in members

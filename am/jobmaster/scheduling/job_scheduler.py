@@ -1,7 +1,7 @@
 """JobScheduler: what a job does next, decided from its ExecutionGraph and SlotPool.
 
 Owner: the JobMaster's loop. Pure: `handle` takes in one event and returns actions for the JobMaster to carry out, in
-order; the scheduler never sends, waits or looks at a clock of its own, and decides by its events alone. Which tasks
+order. The scheduler never sends, waits or looks at a clock of its own, and decides by its events alone. Which tasks
 restart is decided in failover.py, whether and when in restart_strategies.py, what is deployed next in
 deployment_queue.py.
 """

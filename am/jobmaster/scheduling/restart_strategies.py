@@ -79,7 +79,7 @@ class NoRestartBackoff:
 
 @dataclass(frozen=True, slots=True)
 class FixedDelaySettings:
-    """restart-strategy.fixed-delay.*"""
+    """Restarts a number of times, each after the same pause: restart-strategy.fixed-delay.*."""
 
     attempts: int = 1
     delay: float = 1.0
@@ -112,7 +112,7 @@ class FixedDelayBackoff:
 
 @dataclass(frozen=True, slots=True)
 class FailureRateSettings:
-    """restart-strategy.failure-rate.*"""
+    """Restarts as long as failures are rare enough: restart-strategy.failure-rate.*."""
 
     max_failures: int = 1
     interval: float = 60.0
@@ -151,7 +151,7 @@ class FailureRateBackoff:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialDelaySettings:
-    """restart-strategy.exponential-delay.*"""
+    """Restarts after pauses that grow with each failure: restart-strategy.exponential-delay.*."""
 
     initial: float = 1.0
     maximum: float = 60.0

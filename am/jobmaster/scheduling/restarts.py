@@ -1,7 +1,7 @@
 """Restarts under way, and the ends of tasks that lead to them.
 
 Owner: the JobMaster's loop, by way of the JobScheduler. Pure. A restart is a set of subtasks that have failed or are
-being cancelled and wait to start again: it is ready when all have ended and its pause has passed; sets that overlap
+being cancelled and wait to start again: it is ready when all have ended and its pause has passed. Sets that overlap
 become one. What follows from an end is decided in job_scheduler.py, which also makes the new attempts.
 """
 

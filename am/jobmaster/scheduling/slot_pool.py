@@ -1,7 +1,7 @@
 """SlotPool: the slots that a job holds, and which shared slot each of them is.
 
 Owner: the JobMaster's loop. Pure; times are given. A shared slot (group, i) holds subtask i of every vertex
-of its slot sharing group, which keeps forward edges local; a job needs, for each group, as many as its
+of its slot sharing group, which keeps forward edges local. A job needs, for each group, as many as its
 largest parallelism.
 """
 
@@ -231,8 +231,10 @@ class SlotPool:
                 self.release(shared, _LONG_AGO)
 
     def take_idle(self, now: float) -> list[HeldSlot]:
-        """Gives up the slots that were idle for longer than slot.idle.timeout, so far as they are not wanted: to be
-        freed by the caller."""
+        """Gives up unwanted slots that were idle for longer than slot.idle.timeout.
+
+        The caller frees them.
+        """
         idle = [
             slot
             for slot in self._held.values()

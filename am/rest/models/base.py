@@ -1,7 +1,7 @@
 """What all bodies have in common: how Python field names become the names on the wire.
 
 Owner: none (declarations). Flink writes `start-time` in some bodies, `slotsNumber` in others and
-`state_size` in a third kind; each kind has its base class, and a field that follows none names itself.
+`state_size` in a third kind. Each kind has its base class, and a field that follows none names itself.
 """
 
 from __future__ import annotations

@@ -75,8 +75,10 @@ class ProgramJobs:
         await run_program(request, take, self.settings.program_timeout, directory)
 
     def _configuration(self, arguments: ProgramArguments) -> dict[str, str]:
-        """What the program's environments begin with: the cluster's parallelism, then the request's
-        settings."""
+        """The settings with which the program's environments begin.
+
+        They are the cluster's parallelism, then the request's settings.
+        """
         option = pipeline_options.DEFAULT_PARALLELISM
         values: dict[str, object] = {}
         if self.services.settings.is_set(option):

@@ -2,7 +2,7 @@
 
 Owner: its main thread. It submits nothing: JobGraphs go back over the pipe whose number is the argument. The
 request comes on standard input, which then stays open for as long as the control plane wants the process to
-live; when it closes, the process ends at once.
+live. When it closes, the process ends at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Paths about metrics: of the control plane, TaskExecutors, jobs, vertices and subtasks.
 
-Owner: the event loop of the REST server. Without `get` a path lists names, with it values; the aggregating
+Owner: the event loop of the REST server. Without `get` a path lists names, with it values. The aggregating
 paths compute what `agg` names (all without it) over what `jobs`, `subtasks` or `taskmanagers` chooses.
 """
 

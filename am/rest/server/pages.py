@@ -1,7 +1,7 @@
 """Pages: what a browser sees at `/`, out of an archive such as Flink's compiled page.
 
 Owner: the event loop of the REST server; files of the archive are read in threads. A path from a request is looked up
-among the names that the archive listed when it was opened; it never becomes a path of a file.
+among the names that the archive listed when it was opened. It never becomes a path of a file.
 """
 
 from __future__ import annotations

@@ -69,8 +69,9 @@ class RestServer:
         return self._prometheus.port if self._prometheus is not None else None
 
     async def start(self, host: str, ports: Iterable[int], *, lazily: bool = False) -> str:
-        """Listens on the first free port and returns the address; raises RestServerError when none is, or where nothing
-        would keep other hosts out.
+        """Listens on the first free port and returns the address.
+
+        Raises RestServerError when no port is free, or when nothing would keep other hosts out.
 
         `lazily` = load the web framework when the first client connects.
         """

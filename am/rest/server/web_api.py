@@ -1,6 +1,6 @@
 """The web API of a control plane that runs in this process: embedded, or the master of a standalone cluster.
 
-Owner: the control plane's loop. The web framework is loaded when the first client connects; the port is taken
+Owner: the control plane's loop. The web framework is loaded when the first client connects. The port is taken
 at once, so that it can be told, and one in use is an error before a job starts.
 """
 

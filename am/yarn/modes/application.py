@@ -1,8 +1,9 @@
-"""Application: main() of the user's program runs in a child process beside the master, and the application ends with it
-and its last job.
+"""Application: main() of the user's program runs in a child process beside the master.
+
+The application ends with main() and its last job.
 
 Owner: the master's loop. The program submits by REST on loopback, with a token of its own, so that whatever a
-JobClient can do works there; nothing of it is loaded in this process.
+JobClient can do works there. Nothing of it is loaded in this process.
 """
 
 from __future__ import annotations

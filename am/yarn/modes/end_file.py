@@ -1,5 +1,6 @@
-"""How an application has ended, for its next attempt, where nothing is highly available: a file in the application's
-own folder on HDFS, which goes with the application.
+"""How an application has ended, told to its next attempt without high availability.
+
+It is a file in the application's own folder on HDFS, which goes with the application.
 
 Owner: blocking. The file gets its name when it is whole: an attempt that is ended while it writes has recorded nothing.
 """

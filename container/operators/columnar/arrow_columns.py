@@ -1,7 +1,8 @@
-"""Builds Arrow arrays of Python values, strictly: what Arrow would round, cut or reinterpret in silence is
-refused.
+"""Builds Arrow arrays of Python values strictly.
 
-Owner: the task thread; no state. null stands for None alone; 1.5 in an integer column, an aware datetime in a
+Values that Arrow would round, cut or reinterpret in silence are refused.
+
+Owner: the task thread; no state. null stands for None alone. 1.5 in an integer column, an aware datetime in a
 naive one, a time finer than the column's unit and an unknown field all fail, naming the row. Must not know
 operators.
 """

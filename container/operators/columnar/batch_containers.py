@@ -1,6 +1,6 @@
 """The containers in which columnar functions take and return batches: pyarrow, polars and pandas.
 
-Owner: the task thread. An adapter is made once an operator and imports its library then; pandas columns are
+Owner: the task thread. An adapter is made once an operator and imports its library then. Pandas columns are
 backed by Arrow, so that an integer with nulls stays an integer and null is never NaN. Must not call user
 functions.
 """
@@ -60,8 +60,10 @@ class BatchAdapter(ABC):
         """The batch as the function takes it."""
 
     def to_arrow(self, result: Any, given: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """What a function returned as batches; `given` is the schema of what it got. Raises
-        UnknownContainerError."""
+        """The batches that a function returned; `given` is the schema of its input.
+
+        Raises UnknownContainerError.
+        """
         own = self._own_to_arrow(result, given)
         if own is not None:
             yield own
@@ -156,7 +158,7 @@ class PandasAdapter(BatchAdapter):
     """pandas.DataFrame with Arrow-backed columns.
 
     What comes back is read column by column: NaN in a float column is NaN, in an object column, where pandas
-    itself uses it for missing values, it is null; pd.NA, None and NaT are null. The index is dropped unless
+    itself uses it for missing values, it is null. Pd.NA, None and NaT are null. The index is dropped unless
     it has a name, which is refused: it would be a column forgotten.
     """
 

@@ -31,8 +31,10 @@ from yarrow.runtime.graph.operator_spec import BatchFunctionOperator, BatchShape
 
 
 class BatchFunctionError(YarrowError):
-    """What a columnar function returned cannot be used: names operator, column, what was expected and what
-    came."""
+    """The result of a columnar function cannot be used.
+
+    Names operator and column, what was expected, and what came.
+    """
 
 
 @runs(BatchFunctionOperator)
@@ -40,7 +42,7 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
     """Calls a columnar function once a batch.
 
     filter_batches keeps timestamps and row kinds with their rows; a null in the mask drops the row, as in
-    SQL. map_batches keeps them where the number of rows is unchanged, row by row; otherwise the results have
+    SQL. map_batches keeps them where the number of rows is unchanged, row by row. Otherwise the results have
     no timestamps (which row made which is unknown) and a batch with updates or deletions is refused.
     """
 

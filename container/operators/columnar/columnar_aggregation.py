@@ -1,6 +1,6 @@
 """Running aggregates of a keyed columnar stream: per batch, the updated row of every key in it.
 
-Owner: the task thread. State is one numpy array an aggregate, indexed by the slots of the key index; no
+Owner: the task thread. State is one numpy array an aggregate, indexed by the slots of the key index. No
 Python object is made of a row or, for keys of one machine word, of a key. Nulls in value columns are skipped,
 as in SQL: an aggregate of nulls alone is null. Must not know channels or other operators.
 """
@@ -35,15 +35,17 @@ _PIECE = 10_000
 
 
 class AggregationError(YarrowError):
-    """A record batch that the aggregation cannot take; names operator, column and, for an overflow, "
-    "the key."""
+    """A record batch that the aggregation cannot take.
+
+    Names operator, column and, for an overflow, the key.
+    """
 
 
 @runs(ArrowAggregateOperator)
 class VectorizedAggregation(ColumnarOperator):
     """SUM, MIN, MAX, COUNT and MEAN by key column.
 
-    The result has the key column and one column an aggregate; its rows stand in the order of the last row of
+    The result has the key column and one column an aggregate. Its rows stand in the order of the last row of
     each key in the batch, with that row's timestamp. A key of floats is shown as it came last (NaN and -0.0
     included).
     """

@@ -23,8 +23,10 @@ _WIDE: Final = decimal.Context(prec=100)
 
 
 class CombinedState(AggregateState):
-    """Types that numpy has no numbers for (decimals, strings, binary): Arrow combines the batch, Python the
-    results."""
+    """Aggregates of types without numpy numbers: decimals, strings, binary.
+
+    Arrow combines each batch, and Python combines the results.
+    """
 
     def __init__(self, kind: pa.DataType, partial: str, combine: Callable[[Any, Any], Any]) -> None:
         self.type = kind

@@ -95,8 +95,10 @@ def _kinds_of(rows: Sequence[Any]) -> bytes | None:
 
 @runs(ArrowToRowsOperator)
 class ArrowToRowsConverter(ColumnarOperator):
-    """Makes a Row with the columns' names, or a tuple, of each row of a batch; structs inside become Rows
-    too."""
+    """Makes a Row with the columns' names, or a tuple, of each row of a batch.
+
+    Structs inside become Rows too.
+    """
 
     converts_to_rows = True
 
@@ -154,8 +156,10 @@ _put_kind: Any = Row.__dict__["_row_kind"].__set__
 
 
 def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[Row]:
-    """Rows with these names, which must be distinct; the check of set_field_names is made once, by the
-    caller."""
+    """Rows with these names, which must be distinct.
+
+    The caller makes the check of set_field_names once.
+    """
     rows = list(map(Row.__new__, repeat(Row, len(values))))
     # Loops in C over the setters of Row's slots: a call of Row and set_field_names takes four times as long.
     for put, given in (
@@ -168,8 +172,10 @@ def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[R
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """The values of a column as Python objects: None for null, datetimes (never pandas types), dicts for
-    maps."""
+    """The values of a column as Python objects.
+
+    Null is None, times are datetimes (never pandas types), and maps are dicts.
+    """
     kind = column.type
     numbers = _numpy_values(column, kind)
     if numbers is not None:
@@ -227,8 +233,10 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
 
 
 def _change(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes Rows of the dicts and dicts of the pairs that Arrow gives for structs and maps; None for
-    nothing."""
+    """The function that makes Rows of structs and dicts of maps, as Arrow gives them.
+
+    It is None if there is nothing to make.
+    """
     types = pa.types
     if types.is_struct(kind):
         names = tuple(kind.field(i).name for i in range(kind.num_fields))

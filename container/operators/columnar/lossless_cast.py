@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 
 class LossyCastError(Exception):
-    """The column cannot become the wanted type without a loss; the text, which may be empty, goes on the
-    sentence."""
+    """The column cannot become the wanted type without a loss.
+
+    The text, which may be empty, goes on the sentence.
+    """
 
 
 def lossless_cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -1,6 +1,6 @@
 """BroadcastProcessFunction and KeyedBroadcastProcessFunction: a stream processed by what a broadcast stream left.
 
-Owner: the task thread. Input 0 is the stream that is not broadcast: it reads the broadcast state; input 1 is the
+Owner: the task thread. Input 0 is the stream that is not broadcast: it reads the broadcast state. Input 1 is the
 broadcast stream: it writes, without a key at hand. Each subtask has its own copy of the state, in its operator state.
 """
 

@@ -1,6 +1,6 @@
 """Running keyed reduce and the built-in aggregates (sum, min, max, min_by, max_by, count, mean) on rows.
 
-Owner: the task thread. Each record emits the new value of its key. The state is one value table; generated code reads
+Owner: the task thread. Each record emits the new value of its key. The state is one value table. Generated code reads
 it with the raw key, and only a miss makes the canonical key (see runtime.data.keys for why a hit is right).
 """
 

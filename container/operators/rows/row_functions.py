@@ -1,6 +1,6 @@
 """map, flat_map, filter, project and the stateless two-input functions, as parts of the fused loop.
 
-Owner: the task thread. User functions are called once a record, never inlined; what they may return besides plain
+Owner: the task thread. User functions are called once a record, never inlined. What they may return besides plain
 results follows PyFlink (None from flat_map is no result; coroutine results do not exist).
 """
 

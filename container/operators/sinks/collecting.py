@@ -41,7 +41,7 @@ _REMEMBERED = 64
 class CollectingOperator(BulkRowOperator, ColumnarOperator):
     """Hands rows to the client, one message under way at a time: the answer is the credit for the next.
 
-    Rows stay here until the client has confirmed them, which comes with the answers; those that pass the master are
+    Rows stay here until the client has confirmed them, which comes with the answers. Those that pass the master are
     bounded there, since an answer waits for room.
     """
 

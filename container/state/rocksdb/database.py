@@ -76,8 +76,9 @@ class ColumnFamily:
             raise self._database.failure(self.name, "read", error) from error
 
     def first_key(self, start: bytes, end: bytes) -> bytes | None:
-        """The first key in that range; None where there is none, or where more than some thousand removed entries lie
-        before it: for what must be short.
+        """The first key in that range; None where there is none.
+
+        Also None if more than some thousand removed entries lie before it, since the call must be short.
         """
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)

@@ -1,7 +1,7 @@
 """Where the files of a database lie: a folder of its own, below the worker's or one of the configured directories.
 
 Owner: the task thread makes folders; the last who lets go of one removes it, on any thread. A folder name is used once,
-so that what a dead attempt left behind is never read; what lies in configured directories is removed when its process
+so that what a dead attempt left behind is never read. What lies in configured directories is removed when its process
 is gone.
 """
 

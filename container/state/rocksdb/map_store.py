@@ -1,7 +1,7 @@
 """Maps: an entry of RocksDB for each entry of a map, behind the key the bytes of the map's own key.
 
 Owner: the task thread. Keys of maps are written in their canonical form where they have one, so that equal keys are one
-entry; values are encoded when they are put. Entries come back in the order of these bytes, not in that of insertion.
+entry. Values are encoded when they are put. Entries come back in the order of these bytes, not in that of insertion.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the stores of all kinds of state share: their column family, bounds of what they keep back, the sweep.
 
-Owner: the task thread. A store keeps changes in memory and writes the oldest out between chunks, all of them at a cut;
-while a checkpoint holds writes it may keep several times as much. It must not know registrations or snapshots.
+Owner: the task thread. A store keeps changes in memory and writes the oldest out between chunks, all of them at a cut.
+While a checkpoint holds writes it may keep several times as much. It must not know registrations or snapshots.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """StateValues: the bytes of one state's values in RocksDB.
 
-Tuples of fixed-width numbers, and such numbers alone, are packed by one call of `struct`; everything else, and what
+Tuples of fixed-width numbers, and such numbers alone, are packed by one call of `struct`. Everything else, and what
 does not fit, is written by the state's ValueSerializer. The first byte tells which. With time to live, eight bytes with
 the time of the last access (epoch ms) stand in front. Owner: one thread at a time; it must not know keys.
 """

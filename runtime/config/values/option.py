@@ -1,7 +1,7 @@
 """EngineOption: one configuration key with its type, default, documentation and older names.
 
 Owner: any thread; immutable values. An option knows how to read a text into its type and which error to
-raise; it never holds a value and never looks one up (settings.py does). Options are declared only in the
+raise. It never holds a value and never looks one up (settings.py does). Options are declared only in the
 modules of `yarrow.runtime.config.options`; a raw key anywhere else is a mistake.
 """
 

@@ -1,7 +1,7 @@
 """Column coders: how the values of one declared type are written one after another, and read back.
 
 A coder packs values without None; `write_column` adds the bitmap of those that are None. Packing tries the
-fast way and raises one of MISFITS when a value does not fit; `check` then finds the value and says what was
+fast way and raises one of MISFITS when a value does not fit. `check` then finds the value and says what was
 expected. All numbers are little-endian. Owner: the calling thread; coders have no state. They must not know
 batches, frames or channels. The coders of single types stand in modules beside this one, by kind of type.
 """

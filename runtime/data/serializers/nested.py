@@ -95,8 +95,10 @@ def check_fields(
 
 
 class RowCoder(ColumnCoder):
-    """Rows as a column a field, with their kinds and names where these are not INSERT and the declared
-    ones. Rows of a type without names are read with those of their positions.
+    """Rows as one column for each field, with kinds and names where they differ from the usual.
+
+    Usual are INSERT and the declared names. Rows of a type without names are read with those of their
+    positions.
     """
 
     def __init__(self, names: Sequence[str], named: bool, fields: Sequence[ColumnCoder]) -> None:

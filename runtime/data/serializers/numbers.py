@@ -30,8 +30,9 @@ _BOOLS: Final = (False, True)
 
 
 class FixedIntCoder(ColumnCoder):
-    """Integers of 8, 16, 32 or 64 bits; bool, IntEnum and numpy integers are written as the int they
-    equal.
+    """Integers of 8, 16, 32 or 64 bits.
+
+    Values of bool, IntEnum and numpy integers are written as the int they equal.
     """
 
     def __init__(self, code: str) -> None:

@@ -75,8 +75,9 @@ class RowsSerializer(Protocol):
     """Writes and reads lists of rows."""
 
     def dump_rows(self, rows: list[Any]) -> bytes:
-        """The encoding of rows. Raises SerializationError naming row, field, what was expected and what
-        came.
+        """The encoding of rows.
+
+        Raises SerializationError, which names row, field, what was expected and what came.
         """
 
     @property
@@ -84,14 +85,16 @@ class RowsSerializer(Protocol):
         """Whether rows, or some of their fields, are pickled."""
 
     def load_rows(self, data: Buffer) -> list[Any]:
-        """The rows of an encoding. Raises RowFormatError for bytes that `dump_rows` of this type did not
-        write.
+        """The rows of an encoding.
+
+        Raises RowFormatError for bytes that `dump_rows` of this type did not write.
         """
 
 
 class ColumnarRows:
-    """Rows of a declared type, written as columns; any value may be None unless its place in the type forbids
-    it.
+    """Rows of a declared type, written as columns.
+
+    Any value may be None unless its place in the type forbids it.
     """
 
     __slots__ = ("_coder",)
@@ -162,8 +165,10 @@ class TupleRows:
         return self._columns.pickles
 
     def dump_rows(self, rows: list[Any]) -> bytes:
-        """See RowsSerializer; a value of another class, a str among numbers, may be found only by `load_rows`, which
-        names it, too.
+        """See RowsSerializer.
+
+        Only `load_rows` may find a value of another class, such as a str among numbers. It names the value
+        too.
         """
         data = self._message.dump(rows) if rows else None
         return self._columns.dump_rows(rows) if data is None else data

@@ -17,7 +17,7 @@ from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 class TriggerCheckpoint(Message, frozen=True, kw_only=True):
     """JobMaster -> TaskExecutor: begin a checkpoint at these tasks (sources, and tasks whose inputs have all ended).
 
-    `coordinators` name sources whose split enumerator lives in that TaskExecutor and is to be snapshotted; it comes in
+    `coordinators` name sources whose split enumerator lives in that TaskExecutor and is to be snapshotted. It comes in
     a message before the one that names the tasks, and is acknowledged by AcknowledgeCoordinator.
     """
 

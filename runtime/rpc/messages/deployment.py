@@ -85,8 +85,10 @@ class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
 
 
 class Deployment(Message, frozen=True, kw_only=True):
-    """All that one TaskExecutor starts of a job at once: the graph and all placements travel once, not per
-    task."""
+    """All that one TaskExecutor starts of a job at once.
+
+    The graph and all placements travel once, not once for each task.
+    """
 
     job_id: JobID
     job_master_id: JobMasterID

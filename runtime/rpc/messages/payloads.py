@@ -30,8 +30,9 @@ class OperatorEvent(Message, frozen=True, kw_only=True):
 
 
 class CollectRows(Message, frozen=True, kw_only=True):
-    """Rows of a collect operator on their way to the client, in a form of runtime/snapshot/result_rows.py that
-    the control plane passes on unread.
+    """Rows of a collect operator on their way to the client.
+
+    The control plane passes them on unread, in a form of runtime/snapshot/result_rows.py.
 
     One of the subtask -1 is of the JobMaster, which says by it that all tasks begin anew, from the checkpoint
     `restored` (-1 = none).

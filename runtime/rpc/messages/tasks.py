@@ -53,8 +53,10 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
 
 
 class TaskMetrics(Message, frozen=True, kw_only=True):
-    """Metric values of one running subtask: Flink's names without scope; operator metrics under
-    `<operator>.<metric>`."""
+    """Metric values of one running subtask, under Flink's names without scope.
+
+    Operator metrics are under `<operator>.<metric>`.
+    """
 
     attempt_id: ExecutionAttemptID
     values: dict[str, float]

@@ -1,5 +1,6 @@
-"""The table of all flags: how each is written, what it takes, the option that it sets, and its help. Names and letters
-are Flink's.
+"""The table of all flags: how each is written, what it takes, the option that it sets, its help.
+
+Names and letters are Flink's.
 
 Owner: none; declarations only. Actions (action.py) list their flags in the order in which help shows them, and
 docs/cli.md is made from the same lists. Nothing of the engine is imported.

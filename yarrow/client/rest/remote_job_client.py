@@ -1,7 +1,7 @@
 """RemoteJobClient: the handle on a job of a cluster that is reached by REST.
 
 Owner: any thread. One daemon thread a client asks for the end of the job, once somebody waits for it, and says what
-holds the job up; other questions have a thread of a small pool each, so that they answer through futures.
+holds the job up. Other questions have a thread of a small pool each, so that they answer through futures.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class RemoteJobClient(JobClient):
         heartbeats: JobHeartbeatSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`job_graph` as it was submitted. With `heartbeats` the job is told, until it has ended, that its client
-        lives.
+        """The handle on a submitted job.
+
+        With `heartbeats` the client tells the job that the client lives, until the job has ended.
         """
         self._rest = rest
         job_id = self._job_id = job_graph.job_id

@@ -87,7 +87,7 @@ class RestClient:
 
     A request is repeated only when it is a GET, or was not sent at all, and when this client has had an answer before:
     else nobody is there, which is said at once. `locate` names the server's present address (a URL) before a
-    repetition, the first time already when nobody answers at the known one; what it raises ends the request.
+    repetition, the first time already when nobody answers at the known one. What it raises ends the request.
     """
 
     def __init__(

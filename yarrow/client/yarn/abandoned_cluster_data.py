@@ -1,5 +1,6 @@
-"""What applications with high availability that were killed could not remove: their nodes in ZooKeeper, and their
-folders below high-availability.storageDir.
+"""Removes what killed applications with high availability have left behind.
+
+These are nodes in ZooKeeper and folders below high-availability.storageDir.
 
 Owner: the client's thread; blocking. It touches what goes by an application's own id alone: such an id never comes
 again, while a cluster-id that somebody chose may. Of an application that failed all stays, for its last checkpoint may

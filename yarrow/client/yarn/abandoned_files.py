@@ -1,5 +1,6 @@
-"""What Skein's ApplicationMasters that were killed or lost could not remove from HDFS, and clients that were killed
-while they uploaded: the folders of their applications.
+"""Removes folders on HDFS that killed ApplicationMasters of Skein have left behind.
+
+Clients that were killed while they uploaded leave such folders too.
 
 Owner: the client's thread, while it waits for its own application anyhow; blocking, a few requests.
 It touches folders of this user's applications alone, and only of those that YARN says have ended. One that YARN does
@@ -49,8 +50,9 @@ def remove_abandoned(client: YarnClient, latest: str = "", clock: Clock | None =
 def abandoned_folders(
     report_of: Callable[[str], ApplicationReport], latest: str = "", now_ms: int = 0
 ) -> list[str]:
-    """The hdfs:// URLs of folders of this user's applications that have ended, oldest application first; of those that
-    were never submitted too where `latest` is given.
+    """The hdfs:// URLs of folders of this user's ended applications, the oldest application first.
+
+    With `latest`, folders of applications that were never submitted are among them.
     """
     home = applications_folder()
     try:
@@ -62,8 +64,10 @@ def abandoned_folders(
 
 
 def was_never_submitted(application_id: str, modified_ms: int, latest: str, now_ms: int) -> bool:
-    """Of an application that YARN does not know: it gave the number since it started, as it did to `latest`, so that it
-    would know one that runs; and nobody has written to its folder for a day.
+    """Whether the folder of an application that YARN does not know may go.
+
+    YARN has given the application's number since YARN started, as it gave that of `latest`, so it would know a
+    running one. Nobody has written to the folder for a day.
     """
     of_this_yarn = application_id.rpartition("_")[0] == latest.rpartition("_")[0]
     return of_this_yarn and now_ms - modified_ms > _ABANDONED_MS

@@ -1,5 +1,6 @@
-"""YarnClusterDescriptor: makes applications on YARN and finds them again; the client's side of session, job and
-program.
+"""YarnClusterDescriptor: makes applications on YARN and finds them again.
+
+It is the client's side of session, job and program.
 
 Owner: one client thread; every call blocks. It leaves nothing behind when a deployment fails or is interrupted: no
 application, no file on HDFS, no folder with secrets. Skein's driver, a JVM, is started for a deployment at once and in
@@ -109,8 +110,9 @@ class _Plan:
 
 
 class YarnClusterDescriptor:
-    """Deploys by one configuration. `say` gets sentences for the user while something takes long; close it at the
-    end.
+    """Deploys applications by one configuration; close it at the end.
+
+    `say` gets sentences for the user while something takes long.
     """
 
     def __init__(

@@ -201,8 +201,11 @@ def divided(config: Settings) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _for_containers(values: dict[str, str]) -> dict[str, str]:
-    """Without addresses to listen on that are the client's own loopback, as the file of a standalone cluster has them:
-    containers on several hosts must reach each other. Flink's client leaves them out too."""
+    """The configuration without listening addresses on the client's own loopback.
+
+    The file of a standalone cluster has such addresses, and containers on several hosts must reach each other.
+    Flink's client leaves them out too.
+    """
     bind = {
         name
         for option in _BIND_OPTIONS

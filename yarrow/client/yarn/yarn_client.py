@@ -1,5 +1,6 @@
-"""YarnClient: what a client asks of YARN, by the way that is fastest: the ResourceManager's web server for what is
-read, Skein's driver for what is done.
+"""YarnClient: asks YARN on behalf of a client, by the fastest way there is.
+
+It reads from the ResourceManager's web server, and acts through Skein's driver.
 
 Owner: one client thread; every call blocks. The driver, a JVM of some seconds, is started by `begin` or by the first
 call that needs it, never for a read that the web server answers. It ends with `close`.
@@ -46,8 +47,9 @@ CONNECT_SECONDS: Final = 5.0
 
 
 class YarnClient:
-    """YarnClientGateway of one Hadoop cluster; `credentials` are those of connections to the applications it talks
-    to.
+    """The YarnClientGateway of one Hadoop cluster.
+
+    `credentials` are for connections to the applications it talks to.
     """
 
     def __init__(

@@ -108,8 +108,9 @@ class SourceReader(ABC, Generic[T, SplitT]):
     """Reads splits on the task's thread; must not block for long unless its source is declared `blocking`."""
 
     def start(self) -> None:
-        """Called once before the first poll, and after restored splits were added; readers without splits
-        usually request one here.
+        """Called once before the first poll, and after restored splits were added.
+
+        Readers without splits usually request one here.
         """
         return None
 
@@ -242,8 +243,9 @@ class Source(ABC, Generic[T, SplitT]):
         """A reader for one subtask."""
 
     def with_default_scheme(self, default: str) -> Source[T, SplitT]:
-        """The source with its plain paths in the file system `default`, the job's fs.default-scheme; called on the
-        client. Itself where it reads no files.
+        """The source with its plain paths in the file system `default`, the job's fs.default-scheme.
+
+        Called on the client. A source that reads no files returns itself.
         """
         return self
 
@@ -256,9 +258,7 @@ class Source(ABC, Generic[T, SplitT]):
         return None
 
     def validate(self) -> None:
-        """Called on the client while the graph is built: raises for what can be known then (a missing
-        file).
-        """
+        """Called on the client while the graph is built; raises for a known mistake, such as a missing file."""
         return None
 
 
@@ -326,8 +326,9 @@ class SinkWriter(ABC, Generic[T]):
         """Takes a slice of rows; errors raised here fail the task."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Takes columns; by default refused: the plan puts a conversion before a sink that
-        `accepts_columns` is False.
+        """Takes columns; the default refuses them.
+
+        The plan puts a conversion before a sink whose `accepts_columns` is False.
         """
         raise TypeError(
             f"{type(self).__name__} takes rows only; set accepts_columns on its Sink to take columns"

@@ -149,9 +149,10 @@ def _typed(element: Any, type_info: TypeInformation, index: int) -> Any:
 
 
 def conform(value: Any, type_info: TypeInformation) -> Any:
-    """`value` with tuples, lists and dicts turned into the Rows and tuples that the type declares, and
-    integers into floats where it declares these; other values are returned as they are, whether they belong
-    to it or not.
+    """`value` with tuples, lists and dicts turned into the Rows and tuples that the type declares.
+
+    Integers become floats where the type declares floats. Other values are returned unchanged, whether they
+    belong to the type or not.
     """
     if isinstance(type_info, RowTypeInfo):
         return _row(value, type_info)

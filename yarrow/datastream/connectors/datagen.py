@@ -53,8 +53,9 @@ class RateLimiterStrategy:
 
 
 class DataGeneratorSource(Source[T, NumberRange], Generic[T]):
-    """`generator_function(index)` for each index from 0 to `count` - 1; parallel readers take ranges of
-    indexes.
+    """`generator_function(index)` for each index from 0 to `count` - 1.
+
+    Parallel readers take ranges of indexes.
 
     The function must give the same record for the same index each time: after a failure indexes are read
     again. Raises ValueError for a negative count.

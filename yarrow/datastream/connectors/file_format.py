@@ -1,5 +1,4 @@
-"""What a file format is to a FileSource: it makes readers of splits, which give records and say where they
-stand.
+"""FileFormat: makes readers of splits, which give records and say where they stand.
 
 Owner: the task's thread. A position is a byte (or other) offset that the format can resume at and the
 number of records behind it that were handed out already. Formats know nothing of enumerators, checkpoints

@@ -31,7 +31,7 @@ class FileSink(Sink[Any]):
     """Writes records to part files in the buckets below a base path; made by a builder.
 
     Without another assigner a bucket is an hour of processing time. While a file is written it lies hidden in
-    `.staging-*` below the base path; it appears whole and under its name, once, when a checkpoint that covers it is
+    `.staging-*` below the base path. It appears whole and under its name, once, when a checkpoint that covers it is
     complete, and at the end of bounded input. With checkpoints each record is in the visible files exactly once.
     """
 
@@ -60,8 +60,9 @@ class FileSink(Sink[Any]):
             return self
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """When files are closed. Raises ValueError for a bulk format with another policy than on
-            checkpoint.
+            """Sets when files are closed.
+
+            Raises ValueError for a bulk format with another policy than on checkpoint.
             """
             if self._settings.bulk_factory is not None and not rolling_policy.on_checkpoint:
                 raise ValueError(

@@ -52,8 +52,9 @@ class BucketAssigner(ABC):
     def date_time_bucket_assigner(
         format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
     ) -> BucketAssigner:
-        """A folder for each hour (or what the pattern says) of processing time; in the system's zone unless
-        one is given.
+        """A folder for each hour of processing time, or for what the pattern says.
+
+        The zone is the system's unless one is given.
 
         Raises ValueError for an unknown zone or a pattern with other letters than y, M, d, H, m and s.
         """

@@ -1,6 +1,6 @@
 """The writer and the committer of a FileSink: which rows go to which file, and when files are closed.
 
-Owner: the task's thread. A file that the policy keeps open over a checkpoint is snapshotted with its length; a restored
+Owner: the task's thread. A file that the policy keeps open over a checkpoint is snapshotted with its length. A restored
 writer copies that much into a file of its own, so that the original serves a second recovery, and never writes where
 an attempt that is not quite dead may still write. Where a file's beginning cannot be made durable while it is open
 (anything but local files), files roll at every checkpoint.

@@ -104,7 +104,7 @@ class FileEnumeratorState:
 class FileSource(Source[T, FileSourceSplit], Generic[T]):
     """Records of the files at `paths`; made by a builder.
 
-    A path is a file, a folder (with everything below it) or a pattern of `*?[`; names that begin with a dot
+    A path is a file, a folder (with everything below it) or a pattern of `*?[`. Names that begin with a dot
     or an underscore are left out. Local paths, `file://` and `hdfs://` URLs.
     """
 

@@ -72,7 +72,7 @@ class TwoPhaseCommitSink(Sink[T], Generic[T, TransactionT]):
     The engine calls, in each subtask: `open`; `commit` for what a restored checkpoint holds; `recover`; then for the
     rows up to a checkpoint `begin_transaction`, `write` for each slice of rows and `pre_commit`; and `commit` when the
     checkpoint is complete. Without a row no transaction is begun. `abort` is called for a transaction that is known to
-    be of no use; a killed process cannot do that, so `recover` looks for what such processes left behind.
+    be of no use. A killed process cannot do that, so `recover` looks for what such processes left behind.
 
     The instance is pickled on the client: open connections in `open`, not in `__init__`.
     """

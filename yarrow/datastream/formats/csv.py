@@ -1,6 +1,6 @@
 """CSV files: the format for a FileSource, as rows or columns, and bulk writers for a FileSink.
 
-Owner: the task's thread. Columns are parsed by Arrow block by block; a block that Arrow refuses is read
+Owner: the task's thread. Columns are parsed by Arrow block by block. A block that Arrow refuses is read
 again row by row, so that both ways give the same rows and the same malformed ones.
 """
 
@@ -53,7 +53,7 @@ __all__ = [
 class CsvReaderFormat(StreamFormat[Row]):
     """Rows of CSV files; record batches with `columnar`.
 
-    Fields in quotes may hold line ends, so a file is one split; without a quote character, or with
+    Fields in quotes may hold line ends, so a file is one split. Without a quote character, or with
     `multiline` False (a promise that no field holds a line end), large files are read in parts.
     """
 

@@ -1,7 +1,7 @@
 """Types of columns in SQL's terms as the declared types of values, as Arrow columns, and the digits of decimals.
 
 Owner: the calling thread; no state. Whether a column may hold None (`not_null`) is not enforced by formats, nor is the
-length of a text or the precision of a time; the digits of a decimal are.
+length of a text or the precision of a time. The digits of a decimal are.
 """
 
 from __future__ import annotations

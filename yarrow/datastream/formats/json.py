@@ -1,6 +1,6 @@
 """JSON: lines of a file as rows or columns, and single messages.
 
-Owner: the task's thread. Rows are decoded one by one; columns are parsed by Arrow block by block, and a
+Owner: the task's thread. Rows are decoded one by one. Columns are parsed by Arrow block by block, and a
 block that Arrow refuses is read again row by row, so that both ways give the same rows and the same
 malformed ones.
 """
@@ -43,8 +43,7 @@ __all__ = [
 
 
 class JsonLinesFormat(StreamFormat[Any]):
-    """One JSON value a line: Rows of a declared type, otherwise whatever the line holds; blank lines are
-    left out.
+    """One JSON value a line: Rows of a declared type, otherwise any value. Blank lines are skipped.
 
     With `columnar` the lines are objects and come as record batches. Raises InvalidProgramError when a
     columnar format has no declared type.
@@ -138,8 +137,9 @@ class _ColumnParser(BlockParser):
 
 
 class JsonLinesEncoder(Encoder[Any]):
-    """Writes each record as one line of JSON, for a FileSink in row format: named Rows and dicts as
-    objects.
+    """Writes each record as one line of JSON, for a FileSink in row format.
+
+    Named Rows and dicts become objects.
     """
 
     def encode(self, element: Any, stream: BinaryIO) -> None:

@@ -1,7 +1,7 @@
 """Parquet files: record batches or Rows in, and bulk writers out, by Arrow.
 
 Owner: the task's thread. A split owns the row groups that begin in it. A position is the number of row
-groups read and the rows handed out of the next one; rows of a group are decoded batch by batch.
+groups read and the rows handed out of the next one. Rows of a group are decoded batch by batch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ParquetColumnarRowInputFormat(BulkFormat[Any]):
     """Record batches of Parquet files, or Rows with `columnar` False.
 
     `row_type` (Types.ROW_NAMED, DataTypes.ROW or a pyarrow.Schema) chooses columns by name and casts them where
-    nothing is lost; without it the files have the columns of the first one. Raises UnsupportedFeatureError for
+    nothing is lost. Without it the files have the columns of the first one. Raises UnsupportedFeatureError for
     `hadoop_config`: HDFS is reached with the settings in HADOOP_CONF_DIR.
     """
 
@@ -96,8 +96,9 @@ class ParquetColumnarRowInputFormat(BulkFormat[Any]):
         return [names[name] for name in wanted]
 
     def records_of(self, path: str, batch: pa.RecordBatch) -> Any:
-        """The batch with the declared types, or its Rows. Raises FileFormatError where a cast loses
-        something.
+        """The batch with the declared types, or its Rows.
+
+        Raises FileFormatError where a cast loses something.
         """
         if self._schema is not None:
             try:

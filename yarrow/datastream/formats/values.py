@@ -82,8 +82,9 @@ def _number_reader(type_info: BasicTypeInfo) -> Callable[[str], Any]:
 
 
 def json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
-    """What turns a decoded JSON value into a value of the type; it raises ValueError for one that does not
-    fit.
+    """The function that turns a decoded JSON value into a value of the type.
+
+    It raises ValueError for a value that does not fit.
     """
     reader = _json_reader(type_info)
     return lambda value: None if value is None else reader(value)

@@ -21,14 +21,14 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
     @abstractmethod
     def async_invoke(self, value: IN) -> Awaitable[list[OUT]]:
-        """Return the results of a record;
+        """Return the results of a record.
 
-        written as `async def`, it runs on the event loop of the subtask.
+        Written as `async def`, it runs on the event loop of the subtask.
         """
 
     def timeout(self, value: IN) -> list[OUT]:
-        """Return the results of a record whose time is over;
+        """Return the results of a record whose time is over.
 
-        by default this fails the job with TimeoutError.
+        By default this fails the job with TimeoutError.
         """
         raise TimeoutError(f"async function {type(self).__name__} gave no result in time for {value!r}")
