@@ -94,6 +94,7 @@ class ReadingSource(SourceHead):
     engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {
         SPLITS: OperatorStateMode.SPLIT,
         PROGRESS: OperatorStateMode.UNION,
+        CARRIED: OperatorStateMode.UNION,
     }
 
     def __init__(self, name: str, spec: SourceOperator) -> None:

@@ -29,7 +29,7 @@ def keeps_values(descriptor: OperatorDescriptor) -> bool:
 def check_values(
     descriptor: OperatorDescriptor, state: OperatorState, reader: SnapshotReader, *, trusted: bool
 ) -> None:
-    """Reads every split, enumerator, writer state and committable; `trusted`: also pickled ones.
+    """Reads every split, record not run yet, enumerator, writer state and committable; `trusted`: also pickled ones.
 
     Raises SnapshotError naming operator and state, as the restore would.
     """

@@ -18,11 +18,12 @@ from yarrow.cli.savepoints.savepoint_checks import answer_of
 from yarrow.cli.savepoints.savepoint_report import Report, report_on, text_of
 from yarrow.common import TypeInformation, Types, WatermarkStrategy
 from yarrow.container.operators.sinks.sink_writing import COMMITTABLES, WRITER_STATE
+from yarrow.container.operators.sources.carried_records import CARRIED, encode_carried
 from yarrow.container.operators.sources.source_reader import PROGRESS, SPLITS
 from yarrow.container.sources.coordinator_state import CoordinatorState, dump_state
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.datastream import StreamExecutionEnvironment
-from yarrow.datastream.connectors.base import Boundedness, Sink, Source, SourceSplit
+from yarrow.datastream.connectors.base import Boundedness, Sink, Source, SourceRecords, SourceSplit
 from yarrow.datastream.functions import CheckpointedFunction, SourceFunction
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.settings import Settings
@@ -43,6 +44,11 @@ class Part(SourceSplit):
 @dataclass
 class Known:
     names: list[str]
+
+
+@dataclass
+class Reading:
+    value: int
 
 
 @dataclass
@@ -111,7 +117,7 @@ def state(
 ) -> OperatorState:
     backend = OperatorStateBackend(operator.name)
     for name, values in lists.items():
-        ask = backend.union_list_state if name == PROGRESS else backend.list_state
+        ask = backend.union_list_state if name in (PROGRESS, CARRIED) else backend.list_state
         ask(ListStateDescriptor(name, kind) if kind else ListStateDescriptor(name)).update(values)
     handles = backend.snapshot(1).write(MemoryOutput())
     coordinator = None
@@ -127,8 +133,13 @@ def state(
 def found(folder: Path, graph: JobGraph, settings: dict[str, str] | None = None, **changed: Any) -> Report:
     """Stored with the classes of now; `changed` are those of the program that restores it."""
     operators = {each.uid: each for vertex in graph.vertices for each in vertex.operators}
+    read: dict[str, list[Any]] = {
+        SPLITS: [Part(5)],
+        PROGRESS: [(0, 1, 3, False)],
+        CARRIED: encode_carried([SourceRecords([Reading(7)], split_id="part")], 0, 1, ["part"]),
+    }
     stored = (
-        state(operators["parts"], {SPLITS: [Part(5)], PROGRESS: [(0, 1, 3, False)]}, enumerator=Known(["a"])),
+        state(operators["parts"], read, enumerator=Known(["a"])),
         state(operators["reads"], {"seen": [1, 2]}, Types.LONG()),
         state(operators["writes"], {COMMITTABLES: [(1, Written("x"))], WRITER_STATE: [Opaque()]}),
     )
@@ -174,6 +185,7 @@ class Longer:
     ("changed", "operator", "reason"),
     [
         ({"Part": TextPosition}, "parts", r"parts', state 'source-splits'.*Part.position'.*int.*str"),
+        ({"Reading": None}, "parts", r"parts', state 'source-records'.*:Reading, .*no such class"),
         ({"Known": None}, "parts", r"parts', state 'split enumerator'.*:Known, .*no such class"),
         (
             {"Written": Longer},
