@@ -52,17 +52,19 @@ class Failover:
         subtasks = self.subtasks
         todo = {subtasks.region_of(subtask) for subtask in failed}
         regions: set[int] = set()
+        #: Sources all of whose readers go along: they are looked at once, and not with each of them.
+        whole: set[JobVertexID] = set()
         while todo:
             region = todo.pop()
             regions.add(region)
             for member in subtasks.members(region):
-                todo |= {subtasks.region_of(other) for other in self._along_with(member)} - regions
+                todo |= {subtasks.region_of(other) for other in self._along_with(member, whole)} - regions
         return frozenset(member for region in regions for member in subtasks.members(region))
 
-    def _along_with(self, member: Subtask) -> Iterable[Subtask]:
-        if self._graph.vertices[member.vertex].vertex.has_enumerator and not self._enumerator_lives(
-            member.vertex
-        ):
+    def _along_with(self, member: Subtask, whole: set[JobVertexID]) -> Iterable[Subtask]:
+        has_enumerator = self._graph.vertices[member.vertex].vertex.has_enumerator
+        if has_enumerator and member.vertex not in whole and not self._enumerator_lives(member.vertex):
+            whole.add(member.vertex)
             # A new enumerator begins from a checkpoint, and knows nothing of what was given to the others since.
             yield from self.subtasks.of_vertex(member.vertex)
         if not self.has_blocking_edges:

@@ -404,7 +404,7 @@ class JobScheduler:
         if self.graph.status is not JobStatus.RESTARTING:
             return ""
         restart = self._restarts.pending()[0]
-        if any(True for _ in self._live(restart)):
+        if self._lives(restart):
             return "waits for tasks to end before it restarts them"
         return f"restarts in {max(0.0, restart.due - now):.1f} s: {self._backoff.description}"
 
@@ -563,7 +563,7 @@ class JobScheduler:
         cancels = cancel_tasks(executions)
         attempts = frozenset(each.attempt_id for each in executions)
         actions: Actions = [TasksRestarting(attempts, restart.delay, cause), *cancels]
-        if any(True for _ in self._live(restart)):
+        if self._lives(restart):
             actions.append(ArmCancellationTimeout(restart.id))
         if not restart.pause_over:
             actions.append(ArmRestart(restart.id, restart.delay))
@@ -572,8 +572,12 @@ class JobScheduler:
     def _live(self, restart: PendingRestart) -> Iterable[Execution]:
         return (each for each in map(self._execution, sorted(restart.members)) if not each.state.is_terminal)
 
+    def _lives(self, restart: PendingRestart) -> bool:
+        """Whether a task of it has not ended; asked at each end of one, so in no order: to sort would take longer."""
+        return any(not self._execution(member).state.is_terminal for member in restart.members)
+
     def _restart_when_ready(self, restart: PendingRestart, now: float) -> Actions:
-        if not restart.pause_over or any(True for _ in self._live(restart)):
+        if not restart.pause_over or self._lives(restart):
             return []
         if self._checkpoints_in_doubt:
             restart.pause_over = False

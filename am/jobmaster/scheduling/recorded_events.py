@@ -55,10 +55,17 @@ _MESSAGE_CHARACTERS: Final = 300
 _STACKTRACE_CHARACTERS: Final = 1500
 #: The name in `name: value` or `name=value`, in quotes or not.
 _NAME: Final = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]+)["']?\s*[:=]\s*""")
-#: A value ends with its quotes, or at white space and what separates values.
-_VALUE: Final = re.compile(r""""[^"]*"|'[^']*'|(?:(?:Bearer|Basic)\s+)?[^\s,;&"']+""")
+#: A value ends with its quotes, or at white space and what separates values. What brackets hold belongs to it.
+_VALUE: Final = re.compile(
+    r"""
+    "[^"]*" | '[^']*'
+    | (?:(?:Bearer|Basic)\s+)?
+      (?: "[^"\n]*"? | '[^'\n]*'? | [(\[{][^)\]}\n]*[)\]}]? | [^\s,;&"'] )+
+    """,
+    re.VERBOSE,
+)
 #: User and password of an address.
-_USER_OF_ADDRESS: Final = re.compile(r"://[^/\s@]+@")
+_USER_OF_ADDRESS: Final = re.compile(r"://[^/\s]+@")
 
 RecordedAction = dict[str, Any]
 
@@ -127,6 +134,8 @@ def cut(text: str) -> str:
 
 def redacted(text: str) -> str:
     """The text without the values of what is named like a secret (`is_secret_key`), and without users of addresses."""
+    # What cannot be encoded, as in a file's name of another system, must not fail who keeps it.
+    text = text.encode("utf-8", "backslashreplace").decode()
     text = _USER_OF_ADDRESS.sub(f"://{REDACTED}@", text)
     parts, end = list[str](), 0
     for found in _NAME.finditer(text):

@@ -18,7 +18,7 @@ from yarrow.runtime.common.ids import AllocationID, ResourceID
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotOffer, WorkerAddress
 
 #: Longer ago than any slot.idle.timeout; finite, so that JSON can tell it.
-_LONG_AGO: Final = -1e15
+_LONG_AGO: Final = -1e300
 
 
 class SharedSlot(NamedTuple):

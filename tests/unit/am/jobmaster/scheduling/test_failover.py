@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.jobmaster.scheduling.scheduling import BROKEN, Scheduling, of_kind
 from yarrow.am.jobmaster.details import job_details
+from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.regions import Subtask, SubtaskGraph
 from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
 from yarrow.am.jobmaster.scheduling.scheduler_actions import (
@@ -699,3 +702,30 @@ def test_a_result_that_everybody_has_read_may_go() -> None:
     again = lazy_line(PartitionerKind.FORWARD)
     again.report(FINISHED, again.execution(1, 0))
     assert again.handle(ResultLost(again.now, again.execution(0, 0).attempt_id, BROKEN)) == []
+
+
+def test_the_work_of_a_restart_does_not_grow_with_the_square_of_its_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks = 400
+    job = restarting(linear_job(Stage(tasks // 2), Stage(tasks // 2)))
+    job.running(tasks // 2)
+    calls = Counter[str]()
+
+    def counted(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*args: Any) -> Any:
+            calls[name] += 1
+            return original(*args)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(JobScheduler, "_execution")
+    counted(SubtaskGraph, "region_of")
+    # With the first reader goes the enumerator, and so all readers.
+    job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    for execution in [each for each in job.graph.executions() if each.state is ExecutionState.CANCELING]:
+        job.report(CANCELED, execution)
+    assert job.graph.restarts == 1 and job.status() is JobStatus.RUNNING
+    assert calls["region_of"] < 10 * tasks and calls["_execution"] < 40 * tasks, calls

@@ -21,6 +21,7 @@ from tests.unit.am.jobmaster.scheduling.test_failover_properties import World
 from yarrow.am.jobmaster.scheduling import scheduler_log
 from yarrow.am.jobmaster.scheduling.failover import Failover
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.recorded_events import cut
 from yarrow.am.jobmaster.scheduling.replay import (
     DumpNotReadError,
     ReplayDifferenceError,
@@ -232,6 +233,33 @@ def test_of_texts_little_is_kept_and_no_secret() -> None:
         assert hidden not in text, hidden
     assert "m" * 50 in text and "m" * 400 not in text and "ValueError: the last line" in text
     assert "t" * 2000 not in text and "(left out: 20 characters)" in text
+    job.replay()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "connect(password=b'hunter2', user='me')",
+        "login(password=SecretStr('hunter2'))",
+        """tokens = ["hunter2", 'hunter2']""",
+        "'credentials': {'user': 'hunter2', 'other': 'hunter2'}",
+        'password="hunter2 and no end',
+        "s3://me:hunter2@hunter2@host/path",
+    ],
+)
+def test_a_secret_is_not_kept_however_it_is_written(text: str) -> None:
+    assert "hunter2" not in cut(f"it failed: {text} in the end")
+
+
+def test_the_lines_behind_a_secret_are_kept() -> None:
+    assert cut("token: it's wrong\nthe next line") == "token: ******\nthe next line"
+
+
+def test_a_text_that_cannot_be_encoded_loses_no_action() -> None:
+    job = Scheduling(linear_job(Stage(1)))
+    job.running(1)
+    cause = FailureCause(exception_name="", message="no file \udce9", stacktrace="no file \udce9")
+    assert "CancelTasksAction" in [type(action).__name__ for action in job.handle(JobFailed(job.now, cause))]
     job.replay()
 
 

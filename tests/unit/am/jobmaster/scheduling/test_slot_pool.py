@@ -60,6 +60,15 @@ def test_a_released_slot_is_idle_used_again_or_given_back_late() -> None:
     assert pool.required == 1
 
 
+def test_a_slot_that_is_not_needed_goes_whatever_the_idle_timeout() -> None:
+    # The longest that Flink has, which stands for never: 2 ** 63 - 1 milliseconds.
+    pool = SlotPool(idle_timeout=(2**63 - 1) / 1000)
+    pool.require([SharedSlot("default", 0)])
+    pool.offer(ResourceID("te"), [offer("a")])
+    pool.release_unless(lambda shared: False)
+    assert [slot.allocation_id for slot in pool.take_idle(now=1)] == ["a"]
+
+
 def test_what_waits_no_longer_is_not_required() -> None:
     pool = SlotPool(50)
     pool.require(shared(0, 1))
