@@ -15,14 +15,14 @@ REGISTRATION_INITIAL_TIMEOUT: Final = option(
     "cluster.registration.initial-timeout",
     DURATION,
     "100 ms",
-    "How long the first attempt of one component to register with another may take;"
-    " each further one twice as long.",
+    "Pause after the first attempt of one component to register with another that got no answer;"
+    " each further pause is twice as long.",
 )
 REGISTRATION_MAX_TIMEOUT: Final = option(
     "cluster.registration.max-timeout",
     DURATION,
     "30 s",
-    "The longest an attempt to register may take.",
+    "The longest pause between two attempts to register.",
 )
 REGISTRATION_ERROR_DELAY: Final = option(
     "cluster.registration.error-delay",

@@ -21,7 +21,7 @@ import pytest
 
 from tests.unit.am.yarn.containers_of_yarn import ContainersOfYarn
 from tests.unit.runtime.security.stores import Stores
-from tests.yarn.waiting import until
+from tests.yarn.waiting import GRACE, until
 from yarrow.am.yarn.application_master import ChildProcesses
 from yarrow.am.yarn.modes import progress
 from yarrow.am.yarn.modes.application_end import ApplicationEnd
@@ -217,6 +217,8 @@ def test_the_listener_of_yarns_proxy_is_this_hosts_alone_and_shows_views(tmp_pat
     application = Application(tmp_path, DeploymentMode.SESSION)
 
     def look() -> None:
+        # It is added behind the address of REST.
+        until(lambda: bool(application.yarn.pages), GRACE, "the page for YARN's proxy")
         (page,) = application.yarn.pages
         port = int(page.rpartition(":")[2])
         assert page != application.yarn.published[KV_REST_ADDRESS]
