@@ -5,6 +5,7 @@ Fixtures of one part belong into the conftest of that part's folder, not here.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -33,10 +34,15 @@ GRACE = 15.0
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test whose child processes, or threads that would keep the interpreter alive, outlive it."""
+    """Fails a test whose child processes, or threads that would keep the interpreter alive, outlive it.
+
+    The root logger gets back its level: a program that a test runs in this process may have set it.
+    """
+    level = logging.root.level
     processes_before = set(psutil.Process().children(recursive=True)) if _starts_processes(request) else None
     threads_before = set(threading.enumerate())
     yield
+    logging.root.setLevel(level)
     for thread in set(threading.enumerate()) - threads_before:
         if not thread.daemon:
             thread.join(GRACE)

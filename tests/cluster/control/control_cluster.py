@@ -129,7 +129,7 @@ class ControlCluster:
         )
         #: Where JobMasters that fail write their last decisions.
         self.logs = directory / "log"
-        self.logs.mkdir(exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
         self.plane = self.new_plane(driver)
         self.leader = AnnouncedLeader()
 

@@ -18,6 +18,8 @@ NAME = "tests.client_logging"
 @contextmanager
 def the_clients_handler() -> Iterator[io.StringIO]:
     """A handler of level INFO on the logger, and what it writes; entered in a test, behind what pytest adds."""
+    level = logging.root.level
+    logging.root.setLevel(logging.WARNING)
     logger = logging.getLogger(NAME)
     text = io.StringIO()
     handler = logging.StreamHandler(text)
@@ -34,6 +36,7 @@ def the_clients_handler() -> Iterator[io.StringIO]:
         logger.handlers.clear()
         logger.setLevel(logging.NOTSET)
         logger.propagate = True
+        logging.root.setLevel(level)
 
 
 def record(level: int, message: str = "a row", traceback: str = "") -> LoggedRecord:
