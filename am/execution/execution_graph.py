@@ -132,9 +132,26 @@ class ExecutionJobVertex:
     def __init__(self, vertex: JobVertex, executions: list[Execution]) -> None:
         self.vertex = vertex
         self.executions = executions
+        #: Oldest first.
         self.former: list[Execution] = []
+        self._former_of: Counter[int] = Counter()
         #: Current executions by state; kept in step by the graph.
         self.counts: Counter[ExecutionState] = Counter({ExecutionState.CREATED: len(executions)})
+
+    def take_former(self, former: list[Execution]) -> None:
+        """These attempts came before, oldest first."""
+        self.former = former
+        self._former_of = Counter(each.subtask for each in former)
+
+    def add_former(self, execution: Execution, kept: int) -> None:
+        """The attempt is a former one from now on: of each subtask the last `kept` stay."""
+        subtask = execution.subtask
+        self.former.append(execution)
+        self._former_of[subtask] += 1
+        if self._former_of[subtask] > kept:
+            # Searched only now, and to the oldest: a restart asks this for each of its tasks.
+            del self.former[next(i for i, each in enumerate(self.former) if each.subtask == subtask)]
+            self._former_of[subtask] -= 1
 
 
 class ExecutionGraph:
@@ -190,7 +207,7 @@ class ExecutionGraph:
             executions = [self._execution(vertex, subtask, attempt) for subtask in range(vertex.parallelism)]
             self.vertices[vertex.id] = ExecutionJobVertex(vertex, executions)
             kept = self._attempts_kept * vertex.parallelism
-            self.vertices[vertex.id].former = formers[vertex.id][-kept:] if kept else []
+            self.vertices[vertex.id].take_former(formers[vertex.id][-kept:] if kept else [])
             self.live += len(executions)
 
     def snapshot(self) -> ExecutionGraphSnapshot:
@@ -310,10 +327,7 @@ class ExecutionGraph:
         vertex = self.vertices[execution.vertex.id]
         following = self._execution(execution.vertex, execution.subtask, execution.attempt_number + 1)
         del self._by_attempt[execution.attempt_id]
-        vertex.former.append(execution)
-        same = [index for index, former in enumerate(vertex.former) if former.subtask == execution.subtask]
-        if len(same) > self._attempts_kept:
-            del vertex.former[same[0]]
+        vertex.add_former(execution, self._attempts_kept)
         vertex.executions[execution.subtask] = following
         vertex.counts[execution.state] -= 1
         vertex.counts[ExecutionState.CREATED] += 1

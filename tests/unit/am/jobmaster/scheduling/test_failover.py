@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.jobmaster.scheduling.scheduling import BROKEN, Scheduling, of_kind
+from yarrow.am.execution.execution_graph import Execution
 from yarrow.am.jobmaster.details import job_details
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.regions import Subtask, SubtaskGraph
@@ -729,3 +730,23 @@ def test_the_work_of_a_restart_does_not_grow_with_the_square_of_its_tasks(
         job.report(CANCELED, execution)
     assert job.graph.restarts == 1 and job.status() is JobStatus.RUNNING
     assert calls["region_of"] < 10 * tasks and calls["_execution"] < 40 * tasks, calls
+
+
+def test_a_new_attempt_looks_at_no_former_ones_of_other_tasks() -> None:
+    class Counting(list[Execution]):
+        looked_at = 0
+
+        def __iter__(self) -> Iterator[Execution]:
+            for each in super().__iter__():
+                Counting.looked_at += 1
+                yield each
+
+    tasks = 50
+    job = restarting(linear_job(Stage(tasks, operator=PLAIN)), attempts=3 * tasks)
+    job.running(tasks)
+    vertex = next(iter(job.graph.vertices.values()))
+    vertex.former = Counting()
+    for _ in range(3):
+        for subtask in range(tasks):
+            job.report(FAILED, job.execution(0, subtask), cause=BROKEN)
+    assert len(vertex.former) == 3 * tasks and Counting.looked_at == 0
