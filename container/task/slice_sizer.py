@@ -31,6 +31,9 @@ _MAX_ROWS_PER_BATCH = 1 << 20
 _CHANGE = 4
 #: A source is asked for so many rows at least: what its poll costs says nothing about a row.
 MIN_POLL_ROWS = 256
+#: A source that gives record batches is asked for as many rows as it gives within so many slices: reading a block of a
+#: file takes longer than one, and asking for fewer rows would not make it shorter.
+_SLICES_PER_BATCH_POLL = 4
 #: Rows are asked for until the fixed cost of a call is a tenth of the whole.
 _ROWS_PER_FIXED_COST = 9
 #: How much larger the next chunk may be for the sake of a fixed cost: the guess may be wrong.
@@ -136,6 +139,8 @@ class PollSizer:
         self._trials = _Trials()
         #: Rows of the next poll.
         self.rows = self._min_rows
+        #: Rows of the largest record batch that a poll gives in time.
+        self.batch_rows = self._min_rows
 
     def measured(self, rows: int, seconds: float, chunk: SliceSizer) -> None:
         """A poll gave `rows` and took `seconds`; `chunk` knows what they cost behind the source."""
@@ -143,7 +148,8 @@ class PollSizer:
             return
         self._cost.measured(rows, seconds)
         run_seconds = chunk.cost.row or 0.0
-        in_time = MAX_CHUNK_ROWS if seconds <= 0 else int(self._slice_seconds * rows / seconds)
+        in_time = _MAX_ROWS_PER_BATCH if seconds <= 0 else int(self._slice_seconds * rows / seconds)
+        self.batch_rows = in_time * _SLICES_PER_BATCH_POLL
         worth = int(min(self._cost.rows_worth(run_seconds), self.rows * _GUESSED_CHANGE))
         wanted = max(min(chunk.rows, in_time), worth)
         weighs = seconds * _ROWS_PER_FIXED_COST > run_seconds * rows

@@ -136,7 +136,7 @@ class SourceReading:
         source, sizer, seconds = self._source, self._sizer, self._slices.seconds
         asked = self._polls.rows if source.reads_ahead else sizer.rows
         if self._in_columns:
-            asked = max(asked, sizer.rows)
+            asked = max(asked, min(sizer.rows, self._polls.batch_rows))
         started = seconds()
         with self._chain.attributed(0):
             found = source.poll(asked)

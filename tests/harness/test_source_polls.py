@@ -258,6 +258,41 @@ def test_record_batches_are_cut_where_a_slice_is_too_short_for_them(
     assert World.asked[-1] >= max(sizes)
 
 
+class BuiltColumns(Polled):
+    """Builds each record batch of as many rows as it is asked for."""
+
+    def produced_schema(self) -> pa.Schema:
+        return pa.schema([("n", pa.int64())])
+
+    def create_reader(self, context: Any) -> Any:
+        return BuildingReader()
+
+
+class BuildingReader(PolledReader):
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        found = super().poll(max_rows)
+        if isinstance(found, SourceRecords):
+            return SourceRecords(pa.RecordBatch.from_pydict({"n": list(found.rows)}), split_id=found.split_id)
+        return found
+
+
+def test_a_poll_for_record_batches_takes_a_few_slices_at_most_however_little_the_chain_costs() -> None:
+    World.end, World.poll, World.row, parts = 60_000, (0.0, 1e-6), 1e-9, list[int]()
+    World.on_row = staticmethod(lambda batch: parts.append(len(batch)))
+    with OperatorHarness(
+        lambda env: env.from_source(BuiltColumns(), WatermarkStrategy.no_watermarks(), "polled").map_batches(
+            run_batch, pa.schema([("n", pa.int64())])
+        ),
+        inputs=0,
+        clock=World.clock,
+    ) as running:
+        begin(running)
+        running.run()
+    assert sum(parts) == World.end
+    # 20 000 rows are four slices of 5 ms.
+    assert 10_000 < max(World.asked) <= 20_000
+
+
 class Requests(Sink[int]):
     """Each write is a request that costs 10 ms however many rows it has."""
 
