@@ -178,9 +178,10 @@ class Failover:
 
         An enumerator whose readers all restart begins anew.
         """
-        return sorted(
-            member
-            for member in members
-            if self._graph.vertices[member.vertex].vertex.has_enumerator
-            and not members.issuperset(self.subtasks.of_vertex(member.vertex))
-        )
+        sources = {
+            vertex
+            for vertex in {member.vertex for member in members}
+            if self._graph.vertices[vertex].vertex.has_enumerator
+            and not members.issuperset(self.subtasks.of_vertex(vertex))
+        }
+        return sorted(member for member in members if member.vertex in sources)

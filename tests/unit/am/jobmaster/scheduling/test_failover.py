@@ -724,12 +724,15 @@ def test_the_work_of_a_restart_does_not_grow_with_the_square_of_its_tasks(
 
     counted(JobScheduler, "_execution")
     counted(SubtaskGraph, "region_of")
+    counted(SubtaskGraph, "of_vertex")
     # With the first reader goes the enumerator, and so all readers.
     job.report(FAILED, job.execution(0, 0), cause=BROKEN)
     for execution in [each for each in job.graph.executions() if each.state is ExecutionState.CANCELING]:
         job.report(CANCELED, execution)
     assert job.graph.restarts == 1 and job.status() is JobStatus.RUNNING
     assert calls["region_of"] < 10 * tasks and calls["_execution"] < 40 * tasks, calls
+    # Each call makes a list of all subtasks of a vertex.
+    assert calls["of_vertex"] < 20, calls
 
 
 def test_a_new_attempt_looks_at_no_former_ones_of_other_tasks() -> None:
