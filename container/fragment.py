@@ -8,8 +8,11 @@ must not know who runs it, nor decide what becomes of a failure.
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -42,6 +45,7 @@ from yarrow.runtime.common.ids import (
     JobMasterID,
     JobVertexID,
     OperatorID,
+    RandomIdFactory,
     ResourceID,
     WorkerID,
 )
@@ -169,8 +173,10 @@ class Fragment:
             for placement in placements
             for index, subtask in enumerate(placement.subtasks)
         }
+        #: What a state backend makes on disk lies here; nothing does before.
+        self._directory = Path(tempfile.gettempdir()) / f"yarrow-fragment-{RandomIdFactory().hex_id()}"
         self._io = IoThread()
-        self._network = _without_sockets(self._io)
+        self._network = _without_sockets(self._io, self._directory)
         hooks = TaskHooks(self, write_output, _no_enumerator, _no_collect, snapshots or self._cuts)
         descriptors = {subtask: self._descriptor(subtask) for subtask in here}
         deployment = Deployment(
@@ -251,6 +257,8 @@ class Fragment:
             begins_rows = operator.converts_to_rows or (vertex.is_source and index == 0)
             if begins_rows and (compiler.children(index, None) or compiler.partitions_of(index, None)):
                 found.append(compiler.compile_behind(index, None, with_timestamps=stamped))
+        for operator in operators:
+            operator.context.state.dispose()
         return [code.source for code in found]
 
     # ------------------------------------------------------------------ running
@@ -401,6 +409,7 @@ class Fragment:
             # Never started as a thread: one run of its loop closes what it holds.
             self._io.stop()
             self._io.run()
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self) -> Fragment:
         return self
@@ -458,13 +467,13 @@ def _no_collect(builder: TaskBuilder, message: CollectMessage) -> None:
     raise AssertionError("a fragment is read by who runs it, not by execute_and_collect")
 
 
-def _without_sockets(io_thread: IoThread) -> NetworkEnvironment:
+def _without_sockets(io_thread: IoThread, directory: Path) -> NetworkEnvironment:
     settings = WorkerSettings(
         worker_id=_WORKER,
         resource_id=_RESOURCE,
         host="",
         host_key="",
-        working_directory="",
+        working_directory=str(directory),
         memory_budget_bytes=0,
         cpu_cores=1.0,
         configuration={},

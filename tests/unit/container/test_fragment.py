@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,3 +186,16 @@ def test_an_operator_by_itself_has_the_state_that_is_restored() -> None:
         assert sorted(backend.state_keys(name)) == keys_of(1, 2)
         operator.close()
         backend.dispose()
+
+
+def test_what_state_makes_on_disk_ends_with_the_fragment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for the code of a job with RocksDB finds no database in the folder at hand."""
+    monkeypatch.chdir(tmp_path)
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    graph, settings = sums(1), Settings({"state.backend.type": "rocksdb"})
+    with Fragment(graph, settings, ManualClock()) as fragment:
+        assert [fragment.generated_code(subtask) for subtask in subtasks_of(graph)]
+    assert list(tmp_path.rglob("*")) == [temporary]
