@@ -109,11 +109,11 @@ class SchedulerLog:
         return actions
 
     def events(self, last: int) -> tuple[bytes, ...]:
-        """The last events, each as JSON of a LoggedDecision, oldest first: at most SHOWN_BYTES of them."""
+        """The last events, each as JSON of a LoggedDecision, oldest first: at most SHOWN_BYTES, or one."""
         found, size = list[bytes](), 0
         for encoded in (each for segment in reversed(self._segments) for each in reversed(segment.events)):
             size += len(encoded)
-            if len(found) == last or size > SHOWN_BYTES:
+            if len(found) == last or (found and size > SHOWN_BYTES):
                 break
             found.append(encoded)
         return tuple(reversed(found))
@@ -126,8 +126,9 @@ class SchedulerLog:
                 snapshot=msgspec.Raw(segments[0].snapshot),
                 events=[msgspec.Raw(each) for segment in segments for each in segment.events],
             )
-            if sum(len(each.snapshot) + each.size for each in segments) <= DUMP_BYTES:
-                return _ENCODER.encode(raw)
+            encoded = _ENCODER.encode(raw)
+            if len(encoded) <= DUMP_BYTES:
+                return encoded
         return None
 
     def _tails(self) -> Iterator[list[_Segment]]:

@@ -302,7 +302,20 @@ def test_as_many_events_are_kept_as_wanted_and_no_looks_that_find_nothing(
     assert shown == [201, 202, 203] and job.log.events(0) == ()
     monkeypatch.setattr(scheduler_log, "SHOWN_BYTES", sum(map(len, job.log.events(2))))
     assert len(job.log.events(3)) == 2
+    monkeypatch.setattr(scheduler_log, "SHOWN_BYTES", 1)
+    assert [json.loads(each)["number"] for each in job.log.events(3)] == [203], "the newest is always shown"
     job.replay()
+
+
+def test_a_dump_is_never_longer_than_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Scheduling(linear_job(Stage(1)))
+    job.running(1)
+    whole = job.log.dump("why")
+    assert whole is not None
+    for limit, expected in ((len(whole), whole), (len(whole) - 1, None)):
+        with monkeypatch.context() as patched:
+            patched.setattr(scheduler_log, "DUMP_BYTES", limit)
+            assert job.log.dump("why") == expected
 
 
 @pytest.mark.parametrize(
