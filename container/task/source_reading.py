@@ -90,6 +90,7 @@ class SourceReading:
     def recover(self) -> None:
         """The task opens: rows that the restored checkpoint holds as read, and not as run, come first."""
         for records in self._source.take_carried():
+            self._in_columns = self._in_columns or isinstance(records.rows, pa.RecordBatch)
             self._waiting.put(records)
         self.tell_source()
 

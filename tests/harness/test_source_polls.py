@@ -675,6 +675,26 @@ def test_restored_rows_of_a_split_that_had_ended_are_not_late() -> None:
         assert late_rows(running) == []
 
 
+def test_restored_record_batches_are_run_as_such() -> None:
+    World.end, World.row, parts = 0, 1e-9, list[int]()
+    World.on_row = staticmethod(lambda batch: parts.append(len(batch)))
+    with OperatorHarness(
+        lambda env: env.from_source(ColumnPolled(), WatermarkStrategy.no_watermarks(), "polled").map_batches(
+            run_batch, pa.schema([("n", pa.int64())])
+        ),
+        inputs=0,
+        clock=World.clock,
+    ) as running:
+        begin(running)
+        (task,) = running.tasks
+        head: Any = task.chain.source
+        head._carried = [SourceRecords(pa.RecordBatch.from_pydict({"n": list(range(30_000))}), None, "a")]
+        task.reading.recover()
+        running.run()
+    assert sum(parts) == 30_000
+    assert max(parts) > 2048
+
+
 # ---------------------------------------------------------------------- cuts at odd moments
 
 

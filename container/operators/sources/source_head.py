@@ -1,6 +1,6 @@
 """SourceHead: a task's head that is polled for rows instead of being given them.
 
-Owner: the task thread. What both kinds of source have in common; the kinds are sources.py and source_function.py.
+Owner: the task thread. What both kinds of source have in common; the kinds are source_reader.py and source_function.py.
 """
 
 from __future__ import annotations
