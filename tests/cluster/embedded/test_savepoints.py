@@ -50,12 +50,18 @@ class Total(KeyedProcessFunction[int, int, tuple[int, int]]):
 
     _count: ValueState[int]
 
+    def __init__(self, begun: Path) -> None:
+        #: A file that is there once a row has been counted.
+        self._begun = begun
+
     def open(self, runtime_context: RuntimeContext) -> None:
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
     def process_element(self, value: int, ctx: Any) -> Iterable[tuple[int, int]]:
         count = (self._count.value() or 0) + 1
         self._count.update(count)
+        if count == 1:
+            self._begun.touch()
         if count >= ROWS // KEYS:
             yield (value % KEYS, count)
 
@@ -73,7 +79,7 @@ def submitted(
     keys = {key.replace("__", ".").replace("_", "-"): value for key, value in settings.items()}
     env = cluster.get_execution_environment(keys).set_parallelism(parallelism)
     slow = env.from_sequence(1, ROWS).uid("numbers").map(Slow()).uid("slow")
-    totals = slow.key_by(lambda value: value % KEYS).process(Total()).uid("total")
+    totals = slow.key_by(lambda value: value % KEYS).process(Total(output / "begun")).uid("total")
     folder = str(output)
 
     def write(total: tuple[int, int]) -> tuple[int, int]:
@@ -255,7 +261,7 @@ def test_a_drained_job_is_at_its_end_and_takes_no_other_source(cluster: MiniClus
         env = cluster.get_execution_environment(keys).set_parallelism(2)
         numbers = env.from_sequence(1, 9).uid("other numbers")
         rows = numbers.map(Slow()).uid("slow") if chained else numbers
-        rows.key_by(lambda value: value % KEYS).process(Total()).uid("total").print()
+        rows.key_by(lambda value: value % KEYS).process(Total(tmp_path / "begun")).uid("total").print()
         # It would read nothing, or its rows would go nowhere.
         with pytest.raises(RestoreError, match=r"had finished when the snapshot was taken.*another uid"):
             cluster.submit(env.get_job_graph("another source"))
@@ -354,7 +360,7 @@ def test_a_program_is_checked_against_a_savepoint_and_begins_from_it(
     cluster: MiniCluster, tmp_path: Path
 ) -> None:
     client = submitted(cluster, tmp_path, 2)
-    until_running(cluster, client)
+    wait_until((tmp_path / "begun").exists)
     path = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
     program = tmp_path / "again.py"
     program.write_text(_PROGRAM)
