@@ -5,12 +5,13 @@ Imports inside functions and those for types alone count: a reader has to follow
 
 from __future__ import annotations
 
-import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from tests.architecture.source_tree import engine_files, module_name, parse
+from grimp import build_graph
+
+from tests.architecture.source_tree import engine_files, module_name
 
 MOST_MODULES = 22
 
@@ -78,24 +79,9 @@ def modules() -> Mapping[str, bool]:
 
 @cache
 def imports() -> Mapping[str, frozenset[str]]:
-    """The modules that each module imports, wherever in its text."""
-    known = modules()
-    return {
-        module_name(path): frozenset(_imported(parse(path), known)) - {module_name(path)}
-        for path in engine_files()
-    }
-
-
-def _imported(tree: ast.Module, known: Mapping[str, bool]) -> Iterable[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                found = name if name in known else node.module
-                if found in known:
-                    yield found
+    """The modules that each module imports, wherever in its text, as the import linter sees them."""
+    graph = build_graph("yarrow", cache_dir=None)
+    return {module: frozenset(graph.find_modules_directly_imported_by(module)) for module in modules()}
 
 
 def room(module: str) -> str:
