@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,8 +25,11 @@ import yaml
 from bench.case import PEER_PYTHON, PROGRAMS, ROOT
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.containers import ContainerProcess
+from tests.support.hadoop.ports import free_ports
 
 T = TypeVar("T")
+#: As REST shows it.
+Subtask = dict[str, Any]
 
 _APPLICATION = re.compile(r"application_\d+_\d+")
 _WEB = re.compile(r"JobManager Web Interface: (http://\S+)")
@@ -88,9 +90,7 @@ class Engine(ABC):
 
     def start_highly_available_session(self, storage: str) -> None:
         """A session whose master is followed by another; REST has the same port under each."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = next(free_ports(str(self.folder)))
         self.start_session(
             0,
             {
@@ -157,22 +157,30 @@ class Engine(ABC):
 
     def time_recovery(self, job: str) -> float:
         """Seconds from kill -9 of a TaskExecutor of the job until all its tasks run again."""
-        before = self._attempts(job)
+        before = sum(int(subtask["attempt"]) for subtask in self._subtasks(job))
+
+        def is_new(subtasks: Sequence[Subtask]) -> bool:
+            return sum(int(subtask["attempt"]) for subtask in subtasks) >= before + len(subtasks)
+
         executors = self._processes(self.task_executor_mark)
         used = self._executors_of(job)
         victims = [each for each in executors if len(used) != 1 or self._is(each.pid, used)] or executors
         begin = time.monotonic()
         for victim in victims:
             os.kill(victim.pid, 9)
-        wait_for("all tasks running again", lambda: self._runs_again(job, before))
+        wait_for("all tasks running again", lambda: self._runs(job, is_new))
         return time.monotonic() - begin
 
     def time_recovery_of_master(self, job: str) -> float:
         """Seconds from kill -9 of the master until all tasks of the job run under the next one."""
         (victim,) = self._processes(self.master_mark)
-        since, begin = time.time(), time.monotonic()
+        killed_ms, begin = time.time() * 1000, time.monotonic()
+
+        def is_new(subtasks: Sequence[Subtask]) -> bool:
+            return all(subtask["start-time"] > killed_ms for subtask in subtasks)
+
         os.kill(victim.pid, 9)
-        wait_for("all tasks running under the next master", lambda: self._runs_since(job, since))
+        wait_for("all tasks running under the next master", lambda: self._runs(job, is_new))
         return time.monotonic() - begin
 
     def cancel(self, job: str) -> None:
@@ -201,32 +209,19 @@ class Engine(ABC):
         found = self._try(f"/jobs/{job}/checkpoints")
         return int(found["counts"]["completed"]) if found else 0
 
-    def _subtasks(self, job: str) -> list[dict[str, Any]]:
+    def _subtasks(self, job: str) -> list[Subtask]:
         vertices = [vertex["id"] for vertex in self._ask("GET", f"/jobs/{job}")["vertices"]]
         found = [self._ask("GET", f"/jobs/{job}/vertices/{vertex}") for vertex in vertices]
         return [subtask for vertex in found for subtask in vertex["subtasks"]]
 
-    def _attempts(self, job: str) -> int:
-        return sum(int(subtask["attempt"]) for subtask in self._subtasks(job))
-
-    def _runs_again(self, job: str, before: int) -> bool | None:
+    def _runs(self, job: str, is_new: Callable[[Sequence[Subtask]], bool]) -> bool | None:
+        """True once all subtasks run and `is_new` says that they have started again; None before."""
         try:
             subtasks = self._subtasks(job)
         except OSError:
             return None
-        running = all(subtask["status"] == "RUNNING" for subtask in subtasks)
-        anew = sum(int(subtask["attempt"]) for subtask in subtasks) >= before + len(subtasks)
-        return True if running and anew else None
-
-    def _runs_since(self, job: str, since: float) -> bool | None:
-        try:
-            subtasks = self._subtasks(job)
-        except OSError:
-            return None
-        started = all(
-            subtask["status"] == "RUNNING" and subtask["start-time"] > since * 1000 for subtask in subtasks
-        )
-        return (started and bool(subtasks)) or None
+        running = bool(subtasks) and all(subtask["status"] == "RUNNING" for subtask in subtasks)
+        return True if running and is_new(subtasks) else None
 
     def _processes(self, mark: str) -> list[ContainerProcess]:
         """Processes of the session's containers by a text of their command lines, shells apart."""
