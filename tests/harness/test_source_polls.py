@@ -202,22 +202,33 @@ def test_what_a_poll_costs_by_itself_is_spread_over_full_batches(
         assert set(World.asked) == {2048}
 
 
+COLUMNS = pa.schema([("n", pa.int64())])
+
+
 class ColumnPolled(Polled):
-    """Gives each time a record batch of as many rows as it likes."""
+    """Gives record batches: each of as many rows as it is asked for, or as it likes."""
+
+    def __init__(self, *, heeds: bool = True) -> None:
+        self.heeds = heeds
 
     def produced_schema(self) -> pa.Schema:
-        return pa.schema([("n", pa.int64())])
+        return COLUMNS
 
     def create_reader(self, context: Any) -> Any:
-        return ColumnReader()
+        return ColumnReader(self.heeds)
 
 
 class ColumnReader(PolledReader):
+    def __init__(self, heeds: bool) -> None:
+        super().__init__()
+        self.heeds = heeds
+
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
-        found = super().poll(1 << 20)
-        World.asked[-1] = max_rows
+        found = super().poll(max_rows if self.heeds else 1 << 20)
+        if World.asked:
+            World.asked[-1] = max_rows
         if isinstance(found, SourceRecords):
-            batch = pa.RecordBatch.from_pydict({"n": list(found.rows)})
+            batch = pa.RecordBatch.from_pydict({"n": list(found.rows)}, COLUMNS)
             return SourceRecords(batch, split_id=found.split_id)
         return found
 
@@ -226,6 +237,20 @@ def run_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     World.clock.advance(World.row * len(batch))
     World.on_row(batch)
     return batch
+
+
+def column_harness(source: ColumnPolled, parts: list[int]) -> OperatorHarness:
+    """`parts` gets the sizes of the record batches as the chain runs them."""
+    World.on_row = staticmethod(lambda batch: parts.append(len(batch)))
+    made = OperatorHarness(
+        lambda env: env.from_source(source, WatermarkStrategy.no_watermarks(), "polled").map_batches(
+            run_batch, COLUMNS
+        ),
+        inputs=0,
+        clock=World.clock,
+    )
+    begin(made)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -242,15 +267,7 @@ def test_record_batches_are_cut_where_a_slice_is_too_short_for_them(
     """The cost is known after a few parts, and now and then a larger part is tried."""
     World.end, World.poll_rows = 12 * 65_536 if row_seconds < 1e-3 else 1000, 65_536
     World.row, parts = row_seconds, list[int]()
-    World.on_row = staticmethod(lambda batch: parts.append(len(batch)))
-    with OperatorHarness(
-        lambda env: env.from_source(ColumnPolled(), WatermarkStrategy.no_watermarks(), "polled").map_batches(
-            run_batch, pa.schema([("n", pa.int64())])
-        ),
-        inputs=0,
-        clock=World.clock,
-    ) as running:
-        begin(running)
+    with column_harness(ColumnPolled(heeds=False), parts) as running:
         running.run()
     assert sum(parts) == World.end
     ((usual, _),) = Counter(parts[len(parts) // 2 :]).most_common(1)
@@ -258,35 +275,9 @@ def test_record_batches_are_cut_where_a_slice_is_too_short_for_them(
     assert World.asked[-1] >= max(sizes)
 
 
-class BuiltColumns(Polled):
-    """Builds each record batch of as many rows as it is asked for."""
-
-    def produced_schema(self) -> pa.Schema:
-        return pa.schema([("n", pa.int64())])
-
-    def create_reader(self, context: Any) -> Any:
-        return BuildingReader()
-
-
-class BuildingReader(PolledReader):
-    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
-        found = super().poll(max_rows)
-        if isinstance(found, SourceRecords):
-            return SourceRecords(pa.RecordBatch.from_pydict({"n": list(found.rows)}), split_id=found.split_id)
-        return found
-
-
 def test_a_poll_for_record_batches_takes_a_few_slices_at_most_however_little_the_chain_costs() -> None:
     World.end, World.poll, World.row, parts = 60_000, (0.0, 1e-6), 1e-9, list[int]()
-    World.on_row = staticmethod(lambda batch: parts.append(len(batch)))
-    with OperatorHarness(
-        lambda env: env.from_source(BuiltColumns(), WatermarkStrategy.no_watermarks(), "polled").map_batches(
-            run_batch, pa.schema([("n", pa.int64())])
-        ),
-        inputs=0,
-        clock=World.clock,
-    ) as running:
-        begin(running)
+    with column_harness(ColumnPolled(), parts) as running:
         running.run()
     assert sum(parts) == World.end
     # 20 000 rows are four slices of 5 ms.
@@ -677,15 +668,7 @@ def test_restored_rows_of_a_split_that_had_ended_are_not_late() -> None:
 
 def test_restored_record_batches_are_run_as_such() -> None:
     World.end, World.row, parts = 0, 1e-9, list[int]()
-    World.on_row = staticmethod(lambda batch: parts.append(len(batch)))
-    with OperatorHarness(
-        lambda env: env.from_source(ColumnPolled(), WatermarkStrategy.no_watermarks(), "polled").map_batches(
-            run_batch, pa.schema([("n", pa.int64())])
-        ),
-        inputs=0,
-        clock=World.clock,
-    ) as running:
-        begin(running)
+    with column_harness(ColumnPolled(), parts) as running:
         (task,) = running.tasks
         head: Any = task.chain.source
         head._carried = [SourceRecords(pa.RecordBatch.from_pydict({"n": list(range(30_000))}), None, "a")]
