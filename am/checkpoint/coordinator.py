@@ -137,7 +137,7 @@ class CheckpointCoordinator:
         return min(times, default=None)
 
     def handle(self, event: Event) -> list[Action]:
-        """What is to be done now that this has happened."""
+        """Takes in an event; returns the actions that follow, in their order."""
         actions = self._react(event)
         if not self._ended:
             actions += self._expire()

@@ -113,7 +113,7 @@ class JobMaster(RpcEndpoint):
         self.graph = ExecutionGraph(
             job, clock, ids, settings.exception_history_size, settings.attempts_history_size
         )
-        #: What the scheduler was last told of `graph.is_ending`.
+        #: The value of `graph.is_ending` that the scheduler knows.
         self._told_ending = False
         self._scheduler = _scheduler(self.graph, settings)
         self._scheduler_log = SchedulerLog(self._scheduler, clock)

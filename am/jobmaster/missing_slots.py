@@ -42,7 +42,7 @@ class MissingSlots:
         return self.explained(text) if text and self._scheduler.pool.waiting else text
 
     def explained(self, text: str) -> str:
-        """What is missing, with all that is known of why."""
+        """`text` with the reasons that are known: those of the ResourceManager and of a worker that did not start."""
         reasons = (text, self._resource_manager.explanation, self.not_started)
         return "; ".join(filter(None, reasons))
 

@@ -21,7 +21,7 @@ _Result = tuple[Any, int | None]
 
 
 class EmittedResults:
-    """What one call of an operator brings forth, outside of the loop over its input."""
+    """The results of one call of an operator that the loop over its input did not make."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ _ACCUMULATED = ("Busy", "Idle", "BackPressured")
 
 
 class MeasuredTask(Protocol):
-    """What is read of a task; StreamTask is one."""
+    """A task whose metrics are read, such as a StreamTask."""
 
     time: TimeAccounting
     #: When its operators began to be restored and when they ran (perf_counter); None before.

@@ -144,7 +144,7 @@ class JobScheduler:
         return scheduler
 
     def handle(self, event: SchedulerEvent) -> Actions:
-        """What is to be done now that this has happened."""
+        """Takes in an event; returns the actions that follow, in their order."""
         now = event.now
         match event:
             case JobStarted():

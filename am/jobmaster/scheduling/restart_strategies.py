@@ -34,7 +34,7 @@ class RestartBackoff(Protocol):
     """Counts failures; answers for the one told last."""
 
     def snapshot(self) -> AnyRestartBackoffSnapshot:
-        """What is decided by, now."""
+        """The present state, by which the strategy decides."""
         ...
 
     @property

@@ -94,7 +94,7 @@ class SchedulerLog:
         self._segments: list[_Segment] = []
 
     def handle(self, event: SchedulerEvent) -> Actions:
-        """What is to be done now that this has happened. Raises what the scheduler raises; that is kept as well."""
+        """Takes in an event and keeps it; returns the scheduler's actions. An error of the scheduler is kept too."""
         segment = self._segment()
         # Encoded before it is handled: nothing that is decided changes what is kept of it.
         recorded = recorded_event(event)

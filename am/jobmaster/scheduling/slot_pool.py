@@ -85,7 +85,7 @@ class SlotPool:
         self._at_least = 0
 
     def snapshot(self) -> SlotPoolSnapshot:
-        """What is decided by, now."""
+        """The present state, by which the pool decides."""
         return SlotPoolSnapshot(
             idle_timeout=self._idle_timeout,
             at_least=self._at_least,

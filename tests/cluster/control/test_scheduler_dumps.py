@@ -28,7 +28,7 @@ from yarrow.runtime.graph.states import ExecutionState
 
 
 def replayed(file: Path) -> str:
-    """What the command prints; raises CommandError."""
+    """The output of `yarrow replay FILE`; raises CommandError."""
     done = CliRunner().invoke(app, ["replay", str(file)])
     if done.exception is not None:
         raise done.exception
