@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
+from yarrow.runtime.common.http_answers import body_of
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.failures import without_stack
 from yarrow.runtime.yarn.gateways import YarnError
@@ -57,7 +58,7 @@ class ContainerOutput:
             with contextlib.closing(self._connection(node)) as connection:
                 connection.request("GET", path, headers={"Accept": "text/plain"})
                 response = connection.getresponse()
-                data = response.read(4 * _BYTES)
+                data = body_of(response, 4 * _BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise YarnError(f"{node} does not show {file}: {error or type(error).__name__}") from None
         if response.status != http.HTTPStatus.OK:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
+from yarrow.runtime.common.http_answers import body_of
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
     ApplicationReport,
@@ -213,7 +214,7 @@ class ResourceManagerWeb:
         try:
             connection.request("GET", path, headers={"Accept": form})
             response = connection.getresponse()
-            data = response.read(_MAX_BYTES)
+            data = body_of(response, _MAX_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ResourceManagerWebError(f"{address}: {error or type(error).__name__}") from None
         finally:

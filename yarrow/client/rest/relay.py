@@ -166,6 +166,9 @@ class _Handler(BaseHTTPRequestHandler):
         while self.command != "HEAD" and (piece := response.read1(_PIECE)):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
             self.wfile.flush()
+        if response.length:
+            # The master ended in the middle: whoever waits for the rest is told by the end of the connection.
+            self.close_connection = True
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 

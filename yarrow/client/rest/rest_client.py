@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from yarrow.client.errors import CommandError
+from yarrow.runtime.common.http_answers import body_of
 from yarrow.runtime.config.options import rest, security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.gateways import YarnUnreachableError
@@ -157,7 +158,14 @@ class RestClient:
         data = None if body is None else json.dumps(body).encode()
         headers = {} if data is None else {"Content-Type": "application/json"}
         answer = self.request(method, path, data, headers)
-        return json.loads(answer) if answer else {}
+        try:
+            return json.loads(answer) if answer else {}
+        except ValueError:
+            raise RestError(
+                f"{self.address} answered {method} {path} with something that is no JSON"
+                f" ({answer[:80].decode(errors='replace')!r}): is it a Yarrow cluster? {self._remedy}",
+                HTTPStatus.OK,
+            ) from None
 
     def request(
         self,
@@ -251,7 +259,7 @@ class RestClient:
         try:
             connection.request(method, path, body, {**headers, **self._authorization()})
             response = connection.getresponse()
-            data = response.read(self._max_answer + 1)
+            data = body_of(response, self._max_answer)
         except (OSError, http.client.HTTPException) as error:
             raise RestUnavailableError(
                 f"No REST server answers at {self.address}: {error or type(error).__name__}. {self._remedy}"

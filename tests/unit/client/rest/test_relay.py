@@ -35,6 +35,13 @@ class Master(BaseHTTPRequestHandler):
             assert self.first_was_seen.wait(10)
             self.wfile.write(b"6\r\nsecond\r\n0\r\n\r\n")
             return
+        if self.path == "/cut":
+            self.send_response(200)
+            self.send_header("Content-Length", "8")
+            self.end_headers()
+            self.wfile.write(b"1234")
+            self.close_connection = True
+            return
         length = int(self.headers.get("content-length", 0))
         got = {
             "method": self.command,
@@ -119,6 +126,11 @@ def test_every_method_passes(relay: Relay, method: str) -> None:
     status, _, body = ask(relay, method, "/x")
     assert status == 202
     assert body == b"" if method == "HEAD" else json.loads(body)["method"] == method
+
+
+def test_an_answer_that_ends_in_the_middle_ends_so_for_who_asked(relay: Relay) -> None:
+    with pytest.raises(http.client.IncompleteRead):
+        ask(relay, "GET", "/cut")
 
 
 def test_an_answer_is_passed_on_while_it_comes(relay: Relay) -> None:

@@ -35,6 +35,12 @@ HOST = "127.0.0.1"
 AT_ONCE = RetryPolicy(3, 0.0)
 
 
+#: Numbers that the tests give for a status: the server is gone after so many bytes of an answer of eight.
+CUT = {1: 0, 2: 7}
+#: What is answered with a number; every other one is a refusal.
+BODIES = {200: b'{"a": 1}', 3: b"<html>"}
+
+
 class Master:
     """A server that answers what the test says, and remembers what it was asked."""
 
@@ -47,12 +53,18 @@ class Master:
             def do_GET(self) -> None:
                 asked.append(self.command)
                 status = answers.pop(0) if answers else 200
+                cut = CUT.get(status)
                 if status == 0:
                     # Gone in the middle of an answer.
                     return
-                self.send_response(status)
+                self.send_response(max(200, status))
+                if cut is not None:
+                    self.send_header("Content-Length", "8")
+                    self.end_headers()
+                    self.wfile.write(b'{"a": 1}'[:cut])
+                    return
                 self.end_headers()
-                self.wfile.write(b'{"a": 1}' if status == 200 else b'{"errors": ["not now"]}')
+                self.wfile.write(BODIES.get(status, b'{"errors": ["not now"]}'))
 
             do_POST = do_GET
 
@@ -101,6 +113,25 @@ def test_a_question_that_was_lost_is_asked_again(start: Callable[..., Master]) -
     with pytest.raises(RestUnavailableError):
         rest.get("/")
     assert len(master.asked) == 8
+
+
+@pytest.mark.parametrize("cut", CUT)
+def test_an_answer_that_ends_in_the_middle_is_none(start: Callable[..., Master], cut: int) -> None:
+    master = start()
+    rest = RestClient(HOST, master.port, retry=AT_ONCE)
+    with pytest.raises(RestUnavailableError, match="IncompleteRead"):
+        master.answers.append(cut)
+        rest.get("/")
+    rest.get("/")
+    master.answers += [cut, 200]
+    assert rest.get("/") == {"a": 1}
+
+
+def test_an_answer_that_is_no_json_names_the_server(start: Callable[..., Master]) -> None:
+    master = start()
+    master.answers.append(3)
+    with pytest.raises(RestError, match=rf"http://{HOST}:{master.port} answered GET /jobs with .*no JSON"):
+        RestClient(HOST, master.port, retry=AT_ONCE).get("/jobs")
 
 
 def test_what_may_have_been_done_is_not_asked_again(start: Callable[..., Master]) -> None:
