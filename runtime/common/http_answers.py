@@ -1,7 +1,7 @@
 """The body of an HTTP answer, whole or not at all.
 
-Owner: any thread; blocking. Must not take the beginning of a body for the whole. A server that dies before the last byte
-of its answer has not answered.
+Owner: any thread; blocking. Must not take the beginning of a body for the whole. A server that dies before the last
+byte of its answer has not answered.
 """
 
 from __future__ import annotations
