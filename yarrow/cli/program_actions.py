@@ -64,10 +64,6 @@ def _run(given: Given, target: str | None) -> None:
     from yarrow.client.targets import YARN_APPLICATION, YARN_SESSION
     from yarrow.runtime.config.options import execution
 
-    if given["classpath"]:
-        raise CommandError(
-            "-C names Java classes, which this engine does not run: ship Python files with -pyfs."
-        )
     say_without_effect(given["jar"], given["streaming"])
     if given["query"]:
         return show_yarn(given)

@@ -181,7 +181,17 @@ SHUTDOWN_ON_EXIT: Final = switch(
     help="The job, and a per-job application, end with this command, however that ends; not in application mode.",
     key="execution.shutdown-on-attached-exit",
 )
-CLASSPATH: Final = Flag(name="classpath", written=("-C", "--classpath"), type=list[str], hidden=True)
+CLASSPATH: Final = Flag(
+    name="classpath",
+    written=("-C", "--classpath"),
+    type=list[str],
+    metavar="URL",
+    help="Where Flink finds classes of Java; without effect.",
+    hidden=True,
+    # A key without effect as well: reading the configuration says so, once.
+    key="pipeline.classpaths",
+    value=lambda urls: ";".join(urls) or None,
+)
 CLUSTER_ID: Final = Flag(
     name="cluster_id",
     written=("-z", "--zookeeperNamespace"),
