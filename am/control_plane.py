@@ -288,8 +288,9 @@ class ControlPlane:
             log_directory=services.log_directory,
         )
         store = JobGraphStore(records, self._ha.storage_directory, services.ids)
-        dispatcher = Dispatcher(job_services, store, recovery, settings.dispatcher)
-        dispatcher.on_shut_down = self._shut_down.set
+        dispatcher = Dispatcher(
+            job_services, store, recovery, settings.dispatcher, on_shut_down=self._shut_down.set
+        )
         self._leading = _Leadership(epoch, resource_manager, dispatcher)
         try:
             await resource_manager.start()

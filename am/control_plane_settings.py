@@ -19,7 +19,6 @@ from yarrow.runtime.common.errors import JobSubmissionError, YarrowError
 from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options import (
     checkpointing,
-    cluster,
     high_availability,
     jobmanager,
     resourcemanager,
@@ -134,10 +133,7 @@ def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
         slot_idle_timeout=merged.get(resourcemanager.SLOT_IDLE_TIMEOUT).seconds,
         cancellation_timeout=merged.get(taskmanager.CANCELLATION_TIMEOUT).seconds,
         heartbeat=heartbeat_settings(config),
-        registration=RegistrationSettings(
-            config.get(cluster.REGISTRATION_INITIAL_TIMEOUT).seconds,
-            config.get(cluster.REGISTRATION_MAX_TIMEOUT).seconds,
-        ),
+        registration=RegistrationSettings.of(config),
         exception_history_size=merged.get(web.EXCEPTION_HISTORY_SIZE),
         attempts_history_size=merged.get(jobmanager.ATTEMPTS_HISTORY_SIZE),
         restart_backoff=restart_backoff_factory(merged),

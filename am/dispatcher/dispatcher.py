@@ -72,8 +72,12 @@ class Dispatcher(RpcEndpoint):
         store: JobGraphStore,
         recovery: RecordedCheckpointRecovery,
         settings: DispatcherSettings,
+        on_shut_down: Callable[[], None],
     ) -> None:
-        """`store` and `recovery` are of the leadership under which this Dispatcher works."""
+        """`store` and `recovery` are of the leadership under which this Dispatcher works.
+
+        `on_shut_down` is called when a client asks for the end of the cluster.
+        """
         self.leader_id = DispatcherID(token_of_epoch(services.epoch, services.ids.hex_id()))
         super().__init__(ENDPOINT_NAME, self.leader_id)
         self._services = services
@@ -87,8 +91,7 @@ class Dispatcher(RpcEndpoint):
         self._clients = AttachedClients(services.clock, services.timers, self._client_is_gone)
         self._resource_manager: ResourceManagerGateway | None = None
         self._stopping = False
-        #: Called when a client asks for the end of the cluster.
-        self.on_shut_down: Callable[[], None] = lambda: None
+        self._on_shut_down = on_shut_down
         self.address = ""
 
     async def on_start(self) -> None:
@@ -355,7 +358,7 @@ class Dispatcher(RpcEndpoint):
 
     async def shut_down_cluster(self) -> Acknowledge:
         # After the answer is out.
-        self.loop.call_soon(self.on_shut_down)
+        self.loop.call_soon(self._on_shut_down)
         return Acknowledge()
 
     # Jobs.

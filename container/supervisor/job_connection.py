@@ -39,7 +39,7 @@ from yarrow.runtime.rpc.messages import (
     SlotOffer,
     TaskExecutionStateUpdate,
 )
-from yarrow.runtime.rpc.registration import LeaderConnection, RegistrationSettings
+from yarrow.runtime.rpc.registration import LeaderConnection, Registration, RegistrationSettings
 from yarrow.runtime.rpc.service import RpcService
 
 #: Updates that travel in one message at most.
@@ -111,7 +111,7 @@ class ConnectionServices:
     rpc: RpcService
     timers: Timers
     #: Pauses between attempts, of the registration and of reports.
-    retry: RegistrationSettings
+    registration: RegistrationSettings
     output: OutputGate
 
 
@@ -141,7 +141,7 @@ class JobConnection:
         self._listener = listener
         self._resource_id = registrant.resource_id
         self._output = services.output
-        self._retry_pause = services.retry.initial_pause
+        self._retry_pause = services.registration.initial_pause
         self._reports: deque[Report] = deque()
         self._offers: dict[AllocationID, SlotOffer] = {}
         self._wake = asyncio.Event()
@@ -160,13 +160,9 @@ class JobConnection:
             services.rpc,
             JOB_MASTER,
             AnnouncedLeader(leader),
-            register,
+            Registration(register=register, on_registered=self._registered, on_rejected=self._rejected),
             services.timers,
-            services.retry,
-        )
-        self._registration.on_registered = self._registered
-        self._registration.on_rejected = lambda reason: listener.on_job_master_lost(
-            self, f"its JobMaster refused this TaskExecutor: {reason}"
+            services.registration,
         )
         self._work: list[asyncio.Task[None]] = []
 
@@ -235,6 +231,9 @@ class JobConnection:
             ]
         self._offer_wake.set()
         self._listener.on_job_master_registered(self)
+
+    def _rejected(self, reason: str) -> None:
+        self._listener.on_job_master_lost(self, f"its JobMaster refused this TaskExecutor: {reason}")
 
     async def _pause(self) -> None:
         passed = asyncio.Event()

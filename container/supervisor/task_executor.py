@@ -65,7 +65,7 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorToResourceManagerHeartbeat,
     TriggerCheckpoint,
 )
-from yarrow.runtime.rpc.registration import LeaderConnection
+from yarrow.runtime.rpc.registration import LeaderConnection, Registration
 from yarrow.runtime.rpc.service import RpcService
 
 #: Key of the ResourceManager among the peers whose heartbeats are watched; job ids are hexadecimal.
@@ -119,13 +119,15 @@ class TaskExecutor(RpcEndpoint):
             services.rpc,
             RESOURCE_MANAGER,
             NewestLeader(services.resource_manager, self._new_epoch),
-            self._register,
+            Registration(
+                register=self._register,
+                on_registered=self._registered,
+                on_rejected=self._rejected,
+                on_lost=self._resource_manager_lost,
+            ),
             services.timers,
-            settings.retry,
+            settings.registration,
         )
-        self._resource_manager.on_registered = self._registered
-        self._resource_manager.on_rejected = self._rejected
-        self._resource_manager.on_lost = self._resource_manager_lost
         self._registration_deadline: TimerHandle | None = None
         self._ticks: dict[str, TimerHandle] = {}
         self._stop_grace = settings.release_grace
@@ -291,7 +293,7 @@ class TaskExecutor(RpcEndpoint):
             interpreter = OwnInterpreter(request.interpreter, files, self.workers.environment())
         return JobConnection(
             self,
-            ConnectionServices(services.rpc, services.timers, settings.retry, services.output),
+            ConnectionServices(services.rpc, services.timers, settings.registration, services.output),
             self.slots,
             Registrant(self.resource_id, self.address, settings.host),
             JobOfSlots(request.job_id, leader, files, interpreter),

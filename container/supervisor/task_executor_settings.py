@@ -44,7 +44,7 @@ class TaskExecutorSettings:
     #: From a slot's release, or the TaskExecutor's own end, to SIGKILL.
     release_grace: float = 5.0
     heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
-    retry: RegistrationSettings = field(default_factory=RegistrationSettings)
+    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
 
 
@@ -87,6 +87,7 @@ def settings_of(bootstrap: TaskExecutorBootstrap) -> TaskExecutorSettings:
         heartbeat=HeartbeatSettings(
             config.get(rpc.HEARTBEAT_INTERVAL).seconds, config.get(rpc.HEARTBEAT_TIMEOUT).seconds
         ),
+        registration=RegistrationSettings.of(config),
         max_message_bytes=bootstrap.max_message_bytes,
     )
 

@@ -15,8 +15,10 @@ from typing import Any, Generic, TypeVar
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.timers import TimerHandle, Timers
+from yarrow.runtime.config.options import cluster
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.errors import HandshakeError, RpcError
+from yarrow.runtime.rpc.errors import HandshakeError, RemoteError, RpcError, RpcUnavailableError
 from yarrow.runtime.rpc.gateway_type import GatewayType
 from yarrow.runtime.rpc.leader import LeaderInformation, LeaderRetrieval
 from yarrow.runtime.rpc.messages import RegistrationRejection, RegistrationSuccess
@@ -28,10 +30,38 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RegistrationSettings:
-    """Pauses in seconds between attempts: doubled from the first to the last."""
+    """`cluster.registration.*`: seconds before the next attempt."""
 
+    #: After attempts without an answer: doubled from the first to the last.
     initial_pause: float = 0.1
-    max_pause: float = 10.0
+    max_pause: float = 30.0
+    #: After an error that is neither silence nor the leader's own failure.
+    error_delay: float = 10.0
+    #: After the leader failed to register.
+    refused_delay: float = 30.0
+
+    @classmethod
+    def of(cls, config: Settings) -> RegistrationSettings:
+        """The settings that a configuration gives."""
+        return cls(
+            config.get(cluster.REGISTRATION_INITIAL_TIMEOUT).seconds,
+            config.get(cluster.REGISTRATION_MAX_TIMEOUT).seconds,
+            config.get(cluster.REGISTRATION_ERROR_DELAY).seconds,
+            config.get(cluster.REGISTRATION_REFUSED_DELAY).seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration(Generic[G]):
+    """The call that registers an endpoint, and what the endpoint does about its outcome."""
+
+    register: Callable[[G], Awaitable[RegistrationSuccess | RegistrationRejection]]
+    #: Called after each accepted registration.
+    on_registered: Callable[[G, RegistrationSuccess], None]
+    #: Called with the reason when a leader refused for good.
+    on_rejected: Callable[[str], None] = lambda reason: None
+    #: Called when a registered leader is no more: replaced, or given up by `reconnect`.
+    on_lost: Callable[[], None] = lambda: None
 
 
 class LeaderConnection(Generic[G]):
@@ -43,7 +73,7 @@ class LeaderConnection(Generic[G]):
         service: RpcService,
         gateway: GatewayType[G],
         retrieval: LeaderRetrieval,
-        register: Callable[[G], Awaitable[RegistrationSuccess | RegistrationRejection]],
+        registration: Registration[G],
         timers: Timers,
         settings: RegistrationSettings | None = None,
     ) -> None:
@@ -51,20 +81,14 @@ class LeaderConnection(Generic[G]):
         self._service = service
         self._gateway_type = gateway
         self._retrieval = retrieval
-        self._register = register
+        self._registration = registration
         self._timers = timers
-        settings = settings or RegistrationSettings()
-        self._backoff = Backoff(settings.initial_pause, settings.max_pause)
+        self._settings = settings or RegistrationSettings()
+        self._backoff = Backoff(self._settings.initial_pause, self._settings.max_pause)
         self._leader: LeaderInformation | None = None
         self._gateway: G | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._retry: TimerHandle | None = None
-        #: Called after each accepted registration.
-        self.on_registered: Callable[[G, RegistrationSuccess], None] = lambda gateway, success: None
-        #: Called when a leader refused for good.
-        self.on_rejected: Callable[[str], None] = lambda reason: None
-        #: Called when a registered leader is no more: replaced, or given up by `reconnect`.
-        self.on_lost: Callable[[], None] = lambda: None
 
     @property
     def gateway(self) -> G | None:
@@ -96,7 +120,7 @@ class LeaderConnection(Generic[G]):
         self._leader = leader
         if self._gateway is not None:
             self._gateway = None
-            self.on_lost()
+            self._registration.on_lost()
         if leader is not None:
             self._backoff.reset()
             self._try(leader)
@@ -115,12 +139,12 @@ class LeaderConnection(Generic[G]):
     async def _register_once(self, leader: LeaderInformation) -> None:
         gateway: Any = self._service.connect(leader.address, self._gateway_type, leader.leader_id)
         try:
-            answer = await self._register(gateway)
+            answer = await self._registration.register(gateway)
         except HandshakeError as error:
-            self.on_rejected(str(error))
+            self._registration.on_rejected(str(error))
             return
         except (RpcError, FencingTokenError) as error:
-            pause = self._backoff.next_seconds()
+            pause = self._pause_after(error)
             _log.info(
                 "%s: registration at %s failed, next try in %.1f s: %s",
                 self._endpoint.name,
@@ -131,7 +155,15 @@ class LeaderConnection(Generic[G]):
             self._retry = self._timers.call_later(pause, lambda: self._try(leader))
             return
         if isinstance(answer, RegistrationRejection):
-            self.on_rejected(answer.reason)
+            self._registration.on_rejected(answer.reason)
             return
         self._gateway = gateway
-        self.on_registered(gateway, answer)
+        self._registration.on_registered(gateway, answer)
+
+    def _pause_after(self, error: RpcError | FencingTokenError) -> float:
+        """Seconds before the next attempt: as in Flink, silence and errors have pauses of their own."""
+        if isinstance(error, RpcUnavailableError):
+            return self._backoff.next_seconds()
+        if isinstance(error, RemoteError):
+            return self._settings.refused_delay
+        return self._settings.error_delay

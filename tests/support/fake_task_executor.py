@@ -52,7 +52,7 @@ from yarrow.runtime.rpc.messages import (
     TriggerCheckpoint,
     WorkerAddress,
 )
-from yarrow.runtime.rpc.registration import LeaderConnection
+from yarrow.runtime.rpc.registration import LeaderConnection, Registration
 from yarrow.runtime.rpc.service import RpcService
 
 _log = logging.getLogger(__name__)
@@ -127,12 +127,16 @@ class FakeTaskExecutor(RpcEndpoint):
         self.registrations = 0
         self.address = ""
         self._connection: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
-            self, service, RESOURCE_MANAGER, resource_manager, self._register, timers
+            self,
+            service,
+            RESOURCE_MANAGER,
+            resource_manager,
+            Registration(register=self._register, on_registered=self._registered),
+            timers,
         )
 
     async def on_start(self) -> None:
         self.address = self._service.serve(TASK_EXECUTOR, self)
-        self._connection.on_registered = self._registered
         self._connection.start()
 
     async def on_stop(self) -> None:

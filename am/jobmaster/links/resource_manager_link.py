@@ -32,7 +32,7 @@ from yarrow.runtime.rpc.messages import (
     ResourceRequirement,
     ResourceRequirements,
 )
-from yarrow.runtime.rpc.registration import LeaderConnection
+from yarrow.runtime.rpc.registration import LeaderConnection, Registration
 from yarrow.runtime.rpc.service import RpcService
 
 _log = logging.getLogger(__name__)
@@ -73,13 +73,12 @@ class ResourceManagerLink:
         #: Why the job does not get its slots, in the words of the ResourceManager with which it is registered.
         self._said = ""
         self._beats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, services.clock)
-        self._on_rejected = on_rejected
         self._connection: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
             owner,
             services.rpc,
             RESOURCE_MANAGER,
             services.resource_manager,
-            self._register,
+            Registration(register=self._register, on_registered=self._registered, on_rejected=on_rejected),
             services.timers,
             settings.registration,
         )
@@ -103,8 +102,6 @@ class ResourceManagerLink:
     def start(self, address: str) -> None:
         """Registers; `address` is the JobMaster's own."""
         self._address = address
-        self._connection.on_registered = self._registered
-        self._connection.on_rejected = self._on_rejected
         self._connection.start()
 
     def stop(self) -> None:

@@ -28,16 +28,14 @@ REGISTRATION_ERROR_DELAY: Final = option(
     "cluster.registration.error-delay",
     DURATION,
     "10 s",
-    "Pause after an attempt to register that failed with an error.",
-    no_effect="pauses grow from `cluster.registration.initial-timeout` to"
-    " `cluster.registration.max-timeout` after errors too",
+    "Pause after an attempt to register that failed with an error, such as a leader that leads no longer.",
 )
 REGISTRATION_REFUSED_DELAY: Final = option(
     "cluster.registration.refused-registration-delay",
     DURATION,
     "30 s",
-    "Pause after a registration that was refused.",
-    no_effect="a refusal is final for the leader that gave it",
+    "Pause after an attempt to register at which the leader itself failed. A rejection (a TaskExecutor that nobody"
+    " asked for, a job that has ended) is final for that leader, as in Flink.",
 )
 SHUTDOWN_TIMEOUT: Final = option(
     "cluster.services.shutdown-timeout",

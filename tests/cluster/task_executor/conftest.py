@@ -220,7 +220,7 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
     bootstrap = make_bootstrap(folder, configuration={"taskmanager.cpu.cores": "2", **configuration})
     settings = replace(
         settings_of(bootstrap),
-        retry=RegistrationSettings(initial_pause=0.01, max_pause=0.05),
+        registration=RegistrationSettings(initial_pause=0.01, max_pause=0.05),
         **changes,  # type: ignore[arg-type]
     )
     fault = ScriptedFault()

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.echo import ECHO, Echo, EchoGateway
 from tests.unit.runtime.rpc.loops import run, settled
+from yarrow.am.control_plane_settings import job_master_settings
+from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
 from yarrow.runtime.common.timers import ManualTimers
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
+from yarrow.runtime.rpc.errors import InvalidMessageError, RemoteError
 from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, ScriptedFault
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import RegistrationRejection, RegistrationSuccess
-from yarrow.runtime.rpc.registration import LeaderConnection, RegistrationSettings
+from yarrow.runtime.rpc.registration import LeaderConnection, Registration, RegistrationSettings
 from yarrow.runtime.rpc.service import RpcService
 
 
@@ -26,21 +36,26 @@ class Registering:
         self.answer: RegistrationSuccess | RegistrationRejection = RegistrationSuccess(
             leader_id="x", heartbeat_interval_ms=1
         )
+        self.error: YarrowError | None = None
         self.seen: list[str] = []
         self.connection: LeaderConnection[EchoGateway] = LeaderConnection(
             self.endpoint,
             self.service,
             ECHO,
             self.leader,
-            self._register,
+            Registration(
+                register=self._register,
+                on_registered=lambda gateway, success: self.seen.append("registered"),
+                on_rejected=self.seen.append,
+                on_lost=lambda: self.seen.append("lost"),
+            ),
             self.timers,
-            RegistrationSettings(initial_pause=1, max_pause=4),
+            RegistrationSettings(initial_pause=1, max_pause=4, error_delay=20, refused_delay=60),
         )
-        self.connection.on_registered = lambda gateway, success: self.seen.append("registered")
-        self.connection.on_rejected = lambda reason: self.seen.append(reason)
-        self.connection.on_lost = lambda: self.seen.append("lost")
 
     async def _register(self, gateway: EchoGateway) -> RegistrationSuccess | RegistrationRejection:
+        if self.error is not None:
+            raise self.error
         await gateway.tick()
         return self.answer
 
@@ -124,3 +139,57 @@ def test_a_refusal_is_final_for_that_leader() -> None:
         await it.endpoint.stop()
 
     run(body())
+
+
+@pytest.mark.parametrize(
+    ("error", "pause"),
+    [
+        (FencingTokenError("it leads no longer"), 20),
+        (InvalidMessageError("not what the gateway declares"), 20),
+        (RemoteError("the leader failed with a KeyError"), 60),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_after_an_error_comes_the_pause_of_its_kind(error: YarrowError, pause: float) -> None:
+    async def body() -> None:
+        it = Registering()
+        await it.endpoint.start()
+        leader = await it.lead("a")
+        it.error = error
+        it.announce("a")
+        it.connection.start()
+        await settled()
+        it.error = None
+        it.timers.advance(pause - 0.01)
+        await settled()
+        assert it.seen == []
+        it.timers.advance(0.01)
+        await settled()
+        assert it.seen == ["registered"]
+        it.connection.stop()
+        await leader.stop()
+        await it.endpoint.stop()
+
+    run(body())
+
+
+def test_both_sides_that_register_read_the_options() -> None:
+    keys = ("initial-timeout", "max-timeout", "error-delay", "refused-registration-delay")
+    values = {f"cluster.registration.{key}": f"{index + 1} s" for index, key in enumerate(keys)}
+    expected = RegistrationSettings(1, 2, 3, 4)
+    bootstrap = TaskExecutorBootstrap(
+        application_id="application",
+        resource_id=ResourceID("one"),
+        resource_manager_address="",
+        resource_manager_id=ResourceManagerID(""),
+        host="localhost",
+        bind_host="localhost",
+        identity=PemIdentity(),
+        data_secret=b"",
+        configuration=values,
+        log_directory="",
+        working_directory="",
+    )
+    assert settings_of(bootstrap).registration == expected
+    assert job_master_settings(Settings(values), linear_job(Stage(1))).registration == expected
+    assert RegistrationSettings.of(Settings({})) == RegistrationSettings(0.1, 30, 10, 30), "Flink's"
