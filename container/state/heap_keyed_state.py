@@ -23,7 +23,7 @@ from yarrow.container.state.heap_states import (
     HeapReducingState,
     HeapValueState,
 )
-from yarrow.container.state.heap_table import HeapTable
+from yarrow.container.state.heap_table import SWEPT_FLAT_LIMIT, HeapTable
 from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl_sweep import TtlSweep
@@ -97,9 +97,11 @@ class HeapKeyedStateBackend(RegisteringBackend):
             self._sections.refuse_name(state.name)
             protect = protector_for(state.value_type)
             is_immutable = protect is None and state.kind not in (StateKind.LIST, StateKind.MAP)
-            table = self._tables[state.name] = HeapTable(protect, is_immutable)
+            is_swept = state.ttl is not None and state.ttl.is_swept()
+            flat_limit = SWEPT_FLAT_LIMIT if is_swept else None
+            table = self._tables[state.name] = HeapTable(protect, is_immutable, flat_limit)
             self._fill(state, table)
-            if state.ttl is not None:
+            if state.ttl is not None and is_swept:
                 self._sweeps.append(TtlSweep(table, state.kind, state.ttl))
         return table
 

@@ -24,6 +24,8 @@ FLAT_LIMIT: Final = 170_000
 #: The same where content cannot change, so that a snapshot holds the dict no longer than copying takes: well below the
 #: 1 398 101 entries at which it would be rehashed, and few enough to be copied in one go within 100 ms.
 LARGE_FLAT_LIMIT: Final = 1_100_000
+#: The same where a sweep lists the keys of one dict after the other: as many as a shard has with 7 million keys.
+SWEPT_FLAT_LIMIT: Final = 10_000
 #: Length of `live` once the table is divided. A prime, so that keys with a common factor (multiples of 1000, aligned
 #: times) spread over all of it.
 SLOTS: Final = 8191

@@ -48,20 +48,21 @@ class TimeToLive:
         """What was accessed at this time or before has expired."""
         return self.now() - self.lifetime_ms
 
-    def take_sweep_budget(self, *, on_disk: bool = False) -> int:
-        """The number of entries that the sweep may look at now.
-
-        It is 0 if background clean-up is off and was not asked for by Flink's name for it in such a backend.
-        """
+    def is_swept(self, *, on_disk: bool = False) -> bool:
+        """False if background clean-up is off and was not asked for by Flink's name for it in such a backend."""
         cleanup = self.config.cleanup_strategies
         own_name = (
             cleanup.Strategies.ROCKSDB_COMPACTION_FILTER
             if on_disk
             else cleanup.Strategies.INCREMENTAL_CLEANUP
         )
-        if not cleanup.in_background and own_name not in cleanup.strategies:
+        return cleanup.in_background or own_name in cleanup.strategies
+
+    def take_sweep_budget(self, *, on_disk: bool = False) -> int:
+        """The number of entries that the sweep may look at now; 0 where there is none, see `is_swept`."""
+        if not self.is_swept(on_disk=on_disk):
             return 0
-        incremental = cleanup.get_incremental_cleanup_strategy()
+        incremental = self.config.cleanup_strategies.get_incremental_cleanup_strategy()
         swept = _SWEPT_AN_ACCESS if incremental is None else incremental.get_cleanup_size()
         wanted = self.accesses * swept
         self.accesses = 0

@@ -279,17 +279,3 @@ class CheckpointMetadata(Handle, frozen=True, kw_only=True):
     def state_size(self) -> int:
         """Bytes of all state."""
         return sum(state.state_size for operator in self.operators for state in operator.subtasks.values())
-
-
-_SUBTASK_ENCODER = msgspec.msgpack.Encoder()
-_SUBTASK_DECODER = msgspec.msgpack.Decoder(OperatorSubtaskState)
-
-
-def encode_subtask_state(state: OperatorSubtaskState) -> bytes:
-    """The state of a subtask as it travels in a deployment."""
-    return _SUBTASK_ENCODER.encode(state)
-
-
-def decode_subtask_state(data: bytes) -> OperatorSubtaskState:
-    """The same back; msgspec.ValidationError for anything else."""
-    return _SUBTASK_DECODER.decode(data)

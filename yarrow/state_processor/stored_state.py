@@ -249,12 +249,3 @@ def stored_key_type(parts: Sequence[CanonicalPart], names: Collection[str] = ())
         if part.states and (not names or any(meta.name in names for meta in part.states))
     }
     return found.pop() if len(found) == 1 else None
-
-
-def find_state(parts: Sequence[CanonicalPart], name: str) -> StateMetaInfo | None:
-    """What is known of a keyed state; None where no part has it."""
-    for part in parts:
-        for meta in part.states:
-            if meta.name == name:
-                return meta
-    return None

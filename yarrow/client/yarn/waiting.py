@@ -14,7 +14,6 @@ from yarrow.runtime.yarn.resource_manager_web import ClusterMetrics, LeafQueue
 _QUEUE_AM_LIMIT: Final = re.compile(r"Queue's AM resource limit exceeded|maxAMShare", re.IGNORECASE)
 _USER_AM_LIMIT: Final = re.compile(r"User's AM resource limit exceeded", re.IGNORECASE)
 _EMPTY_CLUSTER: Final = re.compile(r"cluster resource is empty", re.IGNORECASE)
-_WAITING_FOR_MASTER: Final = re.compile(r"waiting for resources to be assigned for AM", re.IGNORECASE)
 _LAUNCHED: Final = re.compile(r"AM container is launched", re.IGNORECASE)
 _TIMESTAMP: Final = re.compile(r"^\[[^\]]*\]\s*")
 

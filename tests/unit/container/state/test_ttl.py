@@ -14,6 +14,8 @@ from yarrow.common.typeinfo import Types
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.errors import NoneInStateError, StateConflictError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
+from yarrow.container.state.heap_table import HeapTable
+from yarrow.container.state.ttl import TimeToLive
 from yarrow.datastream.functions import AggregateFunction
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
@@ -25,7 +27,7 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot
+from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, StateKind
 
 UPDATES = StateTtlConfig.UpdateType
 VISIBILITY = StateTtlConfig.StateVisibility
@@ -179,6 +181,50 @@ def test_the_sweep_removes_what_nobody_reads() -> None:
         states.backend.end_of_chunk()
     assert states.backend.entries == 1
     assert list(states.list.get()) == [1]
+
+
+def test_no_slice_of_the_sweep_touches_more_keys_than_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice lists the keys of one dict at most beyond those it looks at; a table that is swept has no large dict."""
+    touched = 0
+    list_shard, is_living = HeapTable.keys_of_shard, TimeToLive.living
+
+    def counted_list(table: HeapTable, index: int) -> list[Any]:
+        nonlocal touched
+        keys = list_shard(table, index)
+        touched += len(keys)
+        return keys
+
+    def counted_look(kind: StateKind, stored: Any, deadline: int) -> Any:
+        nonlocal touched
+        touched += 1
+        return is_living(kind, stored, deadline)
+
+    clock = ManualClock(1000)
+    backend = HeapKeyedStateBackend(context(clock=clock))
+    descriptor: ValueStateDescriptor[int] = ValueStateDescriptor("value", Types.LONG())
+    descriptor.enable_time_to_live(config())
+    value = backend.value_state(descriptor)
+    monkeypatch.setattr(HeapTable, "keys_of_shard", counted_list)
+    monkeypatch.setattr(TimeToLive, "living", staticmethod(counted_look))
+    slices = []
+
+    def run_chunk(start: int) -> None:
+        nonlocal touched
+        for number in range(start, start + 2000):
+            backend.current_key = f"key-{number}"
+            value.update(number)
+        touched = 0
+        backend.end_of_chunk()
+        slices.append(touched)
+
+    for start in range(0, 100_000, 2000):
+        run_chunk(start)
+    advance(clock, LIFETIME)
+    while backend.entries > 2000:
+        run_chunk(0)
+        assert len(slices) < 500, "the sweep does not come round"
+    # What is looked at, and the first dict, which the last chunk may have taken beyond its limit.
+    assert max(slices) <= 5000 + 10_000 + 2000
 
 
 def test_background_clean_up_can_be_switched_off() -> None:
