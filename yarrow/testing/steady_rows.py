@@ -31,8 +31,9 @@ from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, Outp
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.fs.registry import file_system_for
-from yarrow.testing.fault_jobs import Counting, key_of
+from yarrow.testing.fault_jobs import key_of
 from yarrow.testing.gated_source import GatedSource, GatedSplit, row_of
+from yarrow.testing.restored_state import TellingCounting, tell_splits
 
 #: Rows of a split; at full rate they last for 75 seconds.
 ROWS, SPLITS, KEYS = 15_000, 2, 24
@@ -41,6 +42,8 @@ RATE = 200.0
 #: Seconds between two readings, and the part of the rest that is brought in each once a split is near its end.
 _PAUSE, _PART = 0.05, 0.002
 _TAG, _APART_TAG = "n", "a"
+#: Uids of the source with the exchange and of the operator behind it.
+NUMBERED, COUNTS = "rows", "counts"
 #: Name of the only vertex of the pipeline without an exchange, and what the folder of its output ends with.
 APART = "apart"
 #: How the names of finished files begin.
@@ -72,6 +75,8 @@ class _SteadyReader(SourceReader[Any, GatedSplit]):
         self._read_at = perf_counter()
 
     def start(self) -> None:
+        name = f"{self._source.tag}-{self._context.subtask_index}"
+        tell_splits(self._source.folder, name, self._splits.values())
         self._context.request_split()
 
     def add_splits(self, splits: Sequence[GatedSplit]) -> None:
@@ -122,6 +127,11 @@ class _SteadyReader(SourceReader[Any, GatedSplit]):
         ]
 
 
+def reader_names(parallelism: int) -> list[str]:
+    """Those of the source with the exchange, as its readers tell the splits that they were restored with."""
+    return [f"{_TAG}-{subtask}" for subtask in range(parallelism)]
+
+
 def build_job(
     env: StreamExecutionEnvironment,
     folder: str,
@@ -133,8 +143,8 @@ def build_job(
 
     `key`: the same as `key_of`, from wherever a test wants it to be loaded.
     """
-    source = env.from_source(SteadySource(folder, rows=rows), WatermarkStrategy.no_watermarks(), "rows")
-    counted = source.uid("rows").key_by(key, Types.STRING()).process(Counting()).uid("counts")
+    source = env.from_source(SteadySource(folder, rows=rows), WatermarkStrategy.no_watermarks(), NUMBERED)
+    counted = source.uid(NUMBERED).key_by(key, Types.STRING()).process(TellingCounting(folder)).uid(COUNTS)
     counted.sink_to(_files(output)).uid("files")
     others = SteadySource(folder, rows=rows, tag=_APART_TAG)
     apart = env.from_source(others, WatermarkStrategy.no_watermarks(), APART)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -160,9 +161,11 @@ def submitted(hadoop: HadoopCluster, leaves_nothing_on_the_cluster: None) -> Ite
             job.end()
 
 
-def start_job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+def start_job(
+    session: FaultSession, submitted: list[SteadyJob], settings: Mapping[str, str] = MappingProxyType({})
+) -> SteadyJob:
     """Submits the steady job; returns once it runs and has completed checkpoints."""
-    started = session.submit()
+    started = session.submit(settings)
     submitted.append(started)
     started.until_running()
     started.until_checkpoints()

@@ -18,6 +18,7 @@ import psutil
 
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.containers import ContainerProcess
+from tests.support.kept_state import kept_splits, kept_state
 from tests.yarn.commands import Commands
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.rest import ask, client_secrets
@@ -27,7 +28,8 @@ from yarrow.client.errors import CommandError
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER
 from yarrow.runtime.yarn.layout import RESOURCE_ID
-from yarrow.testing.steady_rows import APART, SteadyOutput
+from yarrow.testing.restored_state import found_splits, found_state
+from yarrow.testing.steady_rows import APART, NUMBERED, SteadyOutput, reader_names
 
 #: Of ZooKeeper, in seconds: what a new leader waits for at most.
 SESSION_TIMEOUT = 6.0
@@ -294,6 +296,25 @@ class SteadyJob(WatchedJob):
         until(lambda: self.state() in ENDED, GRACE, f"job {self.job_id} ends")
         assert self.state() == "FINISHED", self.get("/exceptions")
         SteadyOutput(self._output).check()
+
+    def found_what_was_kept(self) -> None:
+        """The tasks found the state of each key and the position of each split that their checkpoint has.
+
+        For a job that was restored, runs, and retains that checkpoint.
+        """
+        restored = self.get("/checkpoints")["latest"]["restored"]
+        counts, splits = kept_state(restored["external_path"]), kept_splits(restored["external_path"])
+        assert counts and splits, "a checkpoint of a job that reads and counts"
+        subtasks = len(self.subtasks(NUMBERED))
+
+        def found() -> dict[str, Any]:
+            return found_state(self._folder, subtasks)
+
+        until(lambda: found().keys() >= counts.keys(), GRACE, "the tasks see each key of the checkpoint")
+        assert {key: state for key, state in found().items() if state is not None} == counts
+        assert found_splits(self._folder, reader_names(subtasks)) == splits
+        again = self.get("/checkpoints")["latest"]["restored"]
+        assert again["id"] == restored["id"], "it was not restored from another one meanwhile"
 
     def cancel_again(self) -> None:
         """Cancels; it may be over, or forgotten."""

@@ -10,15 +10,26 @@ import signal
 import pytest
 
 from tests.support.hadoop.containers import ContainerProcess
-from tests.yarn.faults.conftest import StartSession
-from tests.yarn.faults.sessions import FaultSession, SteadyJob, Survivor, kill, victim_and_survivor
+from tests.yarn.faults.conftest import StartSession, start_job
+from tests.yarn.faults.sessions import (
+    FaultSession,
+    SteadyJob,
+    Survivor,
+    exchanges_by_tls,
+    kill,
+    victim_and_survivor,
+)
 from tests.yarn.waiting import GRACE, until
 
 
-def test_1_killed_under_load(session: FaultSession, job: SteadyJob) -> None:
+def test_1_killed_under_load(session: FaultSession, submitted: list[SteadyJob]) -> None:
+    # The checkpoint that it is restored from is read when it is the last one no more.
+    job = start_job(session, submitted, {"execution.checkpointing.num-retained": "1000"})
+    assert exchanges_by_tls(*session.two_task_executors())
     epoch, attempts = session.epoch(), session.attempts()
     first, survivor = victim_and_survivor(session, job)
     job.until_disturbed_and_back(lambda: kill(first))
+    job.found_what_was_kept()
     job.until_checkpoints()
     survivor.check()
     (failure, *_) = job.get("/exceptions")["exceptionHistory"]["entries"]
