@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import soak_large_row, soak_requests, soak_yarn
+from bench import soak_large_row, soak_pages, soak_requests, soak_yarn
 from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
@@ -157,6 +157,8 @@ def rows_asked_for(given: argparse.Namespace) -> Iterable[Row] | None:
         return soak_large_row.run_large_row(given.large_row)
     if given.requests is not None:
         return soak_requests.run_requests(given.requests)
+    if given.pages is not None:
+        return soak_pages.run_pages(given.pages)
     if given.largest_value:
         return soak_large_row.run_largest_value()
     return None
@@ -213,12 +215,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="so many requests made up for each operation of REST",
     )
     parser.add_argument(
+        "--pages",
+        type=int,
+        nargs="?",
+        const=soak_pages.ROUNDS,
+        metavar="ROUNDS",
+        help="every page of Flink's dashboard so often, while jobs restart and after they have ended",
+    )
+    parser.add_argument(
         "--page",
         type=Path,
         default=PAGE,
         help="where results on a real YARN, and of large rows and values, are stored (docs/soak.md)",
     )
     given = parser.parse_args(arguments)
+    if given.pages is not None and given.pages < 1:
+        parser.error(f"--pages takes 1 round or more, not {given.pages}")
     if given.nemesis is not None and given.nemesis < 2:
         parser.error(
             "--nemesis takes 2 seeds or more: an odd one ends by comparing output, an even one by a cancel"

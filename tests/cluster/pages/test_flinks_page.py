@@ -1,112 +1,36 @@
 """Flink's own page in a real browser, against a running and an ended job: each of its pages loads whole.
 
-No request fails and no script fails, save on the pages of `NOT_YET`.
+No request fails and no script fails, save on the pages of `flinks_pages.NOT_YET`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.pages.browser import PATIENCE, Browser, browser
+from tests.support.browser import PATIENCE, Browser, browser
+from tests.support.flinks_pages import (
+    EDITORS,
+    NOT_YET,
+    NOT_YET_AT_MOST,
+    PAGES,
+    Shown,
+    ask,
+    logged_from,
+    what_fails,
+)
 from yarrow.cli.dashboard_command import get_dashboard
 from yarrow.common import Types
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.config.options import web
 
-#: Pages that ask for what is not there yet, by the path they ask in vain. The list may only shrink.
-NOT_YET = {
-    "job-manager/profiler": "/jobmanager/profiler",
-    "task-manager/{executor}/profiler": "/profiler",
-    "job/running/{running}/overview/{vertex}/flamegraph": "/flamegraph",
-}
-NOT_YET_AT_MOST = 3
-
-#: Pages and what stands on each when it is whole.
-PAGES = {
-    "overview": "sum by key",
-    "submit": "Uploaded Jars",
-    "application/running": "sum by key",
-    "application/completed": "print two",
-    "job/running": "sum by key",
-    "job/completed": "print two",
-    "task-manager": "{executor}",
-    "job-manager/metrics": "Outside JVM",
-    "job-manager/config": "web.pages",
-    "job-manager/logs": "INFO",
-    "job-manager/stdout": "Thread Dump",
-    "job-manager/log": "{log}",
-    "job-manager/log/{log}": "{log}",
-    "job-manager/thread-dump": "_bootstrap_inner",
-    "job-manager/profiler": "Profiling Mode",
-    "task-manager/{executor}/metrics": "Managed Memory",
-    "task-manager/{executor}/logs": "INFO",
-    "task-manager/{executor}/stdout": "two words",
-    "task-manager/{executor}/log-list": "{log}",
-    "task-manager/{executor}/log-list/{log}": "{log}",
-    "task-manager/{executor}/thread-dump": "_bootstrap_inner",
-    "task-manager/{executor}/profiler": "Profiling Mode",
-    "application/running/{running}/overview": "Running Job List",
-    "application/running/{running}/exceptions": "Root Exception",
-    "application/completed/{ended}/overview": "print two",
-    "application/completed/{ended}/exceptions": "Root Exception",
-    "job/running/{running}/overview": "Keyed Reduce",
-    "job/running/{running}/timeline": "Vertex TimeLine",
-    "job/running/{running}/exceptions": "Exception History",
-    "job/running/{running}/dataskew": "What is Data Skew",
-    "job/running/{running}/checkpoints": "Latest Completed Checkpoint",
-    "job/running/{running}/configuration": "User Configuration",
-    "job/running/{running}/rescales": "Rescale Counts",
-    "job/running/{running}/overview/{vertex}/detail": "Max Parallelism",
-    "job/running/{running}/overview/{vertex}/subtasks": "Subtask Metrics",
-    "job/running/{running}/overview/{vertex}/taskmanagers": "127.0.0.1",
-    "job/running/{running}/overview/{vertex}/watermarks": "Watermark",
-    "job/running/{running}/overview/{vertex}/accumulators": "Vertex Accumulators",
-    "job/running/{running}/overview/{vertex}/backpressure": "Back Pressure Status",
-    "job/running/{running}/overview/{vertex}/metrics": "Add Metric",
-    "job/running/{running}/overview/{vertex}/flamegraph": "Off-CPU",
-    "job/completed/{ended}/overview": "Collection Source",
-    "job/completed/{ended}/timeline": "Vertex TimeLine",
-    "job/completed/{ended}/exceptions": "Exception History",
-    "job/completed/{ended}/checkpoints": "Checkpoint Counts",
-    "job/completed/{ended}/configuration": "User Configuration",
-    "job/completed/{ended}/rescales": "Rescale Counts",
-}
-
-
-#: Pages whose text stands in an editor. It is made after the page: left before it is there, the page itself fails.
-EDITORS = (
-    *(f"job-manager/{part}" for part in ("logs", "stdout", "log/{log}", "thread-dump")),
-    *(f"task-manager/{{executor}}/{part}" for part in ("logs", "stdout", "log-list/{log}", "thread-dump")),
-    *(f"application/{part}/exceptions" for part in ("running/{running}", "completed/{ended}")),
-    *(f"job/{part}/exceptions" for part in ("running/{running}", "completed/{ended}")),
-)
-_EDITOR = ".monaco-editor .view-line"
-#: Ends of pages that still draw when their text is there: the next page is shown in a new life of the browser's page.
-_DRAWN = ("/timeline", "{running}/overview", "{ended}/overview", "/flamegraph")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A cluster whose page is looked at."""
-
-    address: str
-    #: What stands for the names in braces.
-    names: dict[str, str]
-
-
-def ask(address: str) -> Any:
-    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
-        return json.load(answer)
+#: Names of the two jobs.
+RUNNING, ENDED = "sum by key", "print two"
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +42,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     with logged_from(logging.INFO), mini_cluster(1, 4, configuration=configuration) as cluster:
         env = cluster.get_execution_environment({"parallelism.default": "2"})
         env.from_collection(["two words"]).map(lambda text: text).print()
-        ended = env.execute("print two").get_job_id()
+        ended = env.execute(ENDED).get_job_id()
         job = run_on(cluster)
         try:
             address = str(cluster.web_address)
@@ -128,7 +52,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
             logs = ask(f"{address}/taskmanagers/{executor}/logs")["logs"]
             names = {
                 "running": running,
+                "running_name": RUNNING,
                 "ended": str(ended),
+                "ended_name": ENDED,
                 "vertex": ask(f"{address}/jobs/{running}")["vertices"][1]["id"],
                 "executor": executor,
                 "log": next(file["name"] for file in logs if file["name"].endswith(".log")),
@@ -137,18 +63,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         finally:
             if not job.get_job_status().result(PATIENCE).is_globally_terminal_state():
                 job.cancel().result(PATIENCE)
-
-
-@contextmanager
-def logged_from(level: int) -> Iterator[None]:
-    """The control plane's log has these lines, as where a program sets its logging so."""
-    logger = logging.getLogger("yarrow")
-    before = logger.level
-    logger.setLevel(level)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def slowly(number: int) -> tuple[int, int]:
@@ -165,7 +79,7 @@ def run_on(cluster: MiniCluster) -> Any:
     numbers = env.from_sequence(1, 10**12).map(slowly, output_type=pair)
     sums = numbers.key_by(lambda row: row[0]).reduce(lambda first, second: (first[0], first[1] + second[1]))
     sums.filter(lambda row: False).print()
-    return env.execute_async("sum by key")
+    return env.execute_async(RUNNING)
 
 
 def wait_for_a_checkpoint(address: str) -> None:
@@ -183,27 +97,9 @@ def test_each_page_loads_whole_and_a_job_is_cancelled_from_them(shown: Shown, tm
         assert set(EDITORS) <= set(PAGES)
         wrong = {page: failures for page in PAGES if (failures := what_fails(window, shown, page))}
         assert wrong == {}
-        window.show(f"{shown.address}/#/job/running", lambda text: "sum by key" in text)
+        window.show(f"{shown.address}/#/job/running", lambda text: RUNNING in text)
         assert asked_by_the_page(window, f"jobs/{shown.names['running']}/yarn-cancel") == 202
-        assert window.show(f"{shown.address}/#/job/completed", lambda text: "sum by key" in text) == []
-
-
-def what_fails(window: Browser, shown: Shown, page: str) -> list[str]:
-    """All that goes wrong on a page, but for what is known to."""
-    address = f"{shown.address}/#/{page.format(**shown.names)}"
-    mark = PAGES[page].format(**shown.names)
-    has_editor = page in EDITORS
-    failures = window.show(address, lambda text: mark in text and (not has_editor or window.has(_EDITOR)))
-    if window.driver.current_url != address:
-        failures.append(f"moved to {window.driver.current_url}")
-    if has_editor or page.endswith(_DRAWN):
-        window.leave()
-    expected = NOT_YET.get(page)
-    if expected is None:
-        return failures
-    if not any(expected in failure for failure in failures):
-        return ["this page loads now: take it off the list"]
-    return [failure for failure in failures if expected not in failure]
+        assert window.show(f"{shown.address}/#/job/completed", lambda text: RUNNING in text) == []
 
 
 def asked_by_the_page(window: Browser, path: str) -> int:

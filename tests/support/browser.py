@@ -62,18 +62,23 @@ class Browser:
         """
         self._traffic = Traffic(under_way=self._traffic.under_way)
         self.driver.get(address)
+        return self.stay(is_there)
+
+    def stay(self, is_there: Callable[[str], bool], seconds: float = PATIENCE) -> list[str]:
+        """Waits on the page that is shown, which asks anew from time to time; what failed, as `show` tells."""
 
         def done(driver: Any) -> bool:
             self._look()
             return not self._traffic.under_way and is_there(self.text())
 
         try:
-            WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(done)
+            WebDriverWait(self.driver, seconds, poll_frequency=0.05).until(done)
         except TimeoutException:
             waited = ", ".join(self._traffic.under_way.values()) or "a text that is not there"
             self._traffic.failures.append(f"waited for {waited}: {self.text()[:500]!r}")
         self._look()
-        return self._traffic.failures + self._console()
+        failures, self._traffic.failures = self._traffic.failures, []
+        return failures + self._console()
 
     def leave(self) -> None:
         """Shows nothing: what the page had begun ends with it."""
