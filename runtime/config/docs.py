@@ -21,15 +21,15 @@ DEFAULT_TARGET: Final = Path("docs") / "config.md"
 _INTRODUCTION: Final = """\
 # Configuration
 
-This page is generated: `python -m yarrow.runtime.config.docs` writes it from the options.
+`python -m yarrow.runtime.config.docs` writes this page from the options.
 
-Yarrow reads `config.yaml` (nested YAML or dotted keys) or, without it, `flink-conf.yaml` (one `key: value`
-a line) from the directory that `YARROW_CONF_DIR` or `FLINK_CONF_DIR` names, else from `conf`. Values given by
+Yarrow reads `config.yaml` (nested YAML or dotted keys) or, without it, `flink-conf.yaml` (one `key: value` a
+line). The folder is the one that `YARROW_CONF_DIR` or `FLINK_CONF_DIR` names, else `conf`. Values given by
 `-D key=value` come before those of the file, and values a program sets come before both.
 
-Keys and defaults are Flink's, or the text says why not; keys marked *Yarrow* exist only here. A key of Flink
-that has no effect in Yarrow is accepted with one warning; where it stands here it is marked *no effect*, with
-the reason. A key that neither has, or a value of the wrong type, is refused before anything starts.
+Keys and defaults are Flink's, or the text says why not. Keys marked *Yarrow* exist only here. Yarrow accepts
+a key of Flink without an effect, with one warning. This page marks it *no effect*, with
+the reason. Yarrow refuses a key that neither has, or a value of the wrong type, before anything starts.
 
 | type | how it is written |
 | --- | --- |

@@ -16,9 +16,9 @@ from yarrow.cli.parameters.flags import Flag
 HEADING = "## The flags of each action"
 DEFAULT_TARGET = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 _INTRODUCTION = (
-    "Written by `python -m yarrow.cli.docs` from the table of flags. A flag that sets a key goes before the"
-    " configuration\nfile; of a flag of YARN (`-y...` of `run`, and those of `session`) and `-D` for the same key, `-D`"
-    " holds."
+    "`python -m yarrow.cli.docs` writes this part from the table of flags. A flag that sets a key goes before the"
+    " configuration\nfile. If a flag of YARN (`-y...` of `run`, and those of `session`) and `-D` set the same key, `-D`"
+    " counts."
 )
 
 

@@ -39,7 +39,7 @@ class ApplicationSummary(HyphenModel):
 
 
 class ApplicationsOverview(RestModel):
-    """All applications that run or are remembered."""
+    """All running and remembered applications."""
 
     applications: list[ApplicationSummary]
 
@@ -74,12 +74,12 @@ class ApplicationExceptionHistory(RestModel):
 
 
 class ApplicationExceptions(CamelModel):
-    """Why jobs of an application failed."""
+    """The failures of an application's jobs."""
 
     exception_history: ApplicationExceptionHistory
 
 
 class ApplicationStart(RestModel):
-    """The application was begun."""
+    """The server has begun the application."""
 
     applicationid: str = Field(description="Its id.")

@@ -42,17 +42,17 @@ class CamelModel(RestModel):
 
 
 class EmptyBody(RestModel):
-    """An answer that says no more than that it was done."""
+    """An answer without content: the server has done the request."""
 
 
 class ErrorBody(RestModel):
-    """Why a request was refused."""
+    """The reasons of a refusal."""
 
     errors: list[str]
 
 
 class TriggerBody(HyphenModel):
-    """An operation was begun; its path with this id tells how it goes."""
+    """The server has begun an operation; the operation's path with this id tells its state."""
 
     request_id: str
 

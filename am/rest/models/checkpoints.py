@@ -41,7 +41,7 @@ class StatsSummary(RestModel):
 
 
 class CheckpointSummaryBody(RestModel):
-    """What completed checkpoints took."""
+    """Sizes and durations of completed checkpoints."""
 
     checkpointed_size: StatsSummary = Field(default_factory=StatsSummary)
     state_size: StatsSummary = Field(default_factory=StatsSummary)
@@ -108,7 +108,7 @@ class RestoredCheckpoint(RestModel):
 
 
 class LatestCheckpoints(RestModel):
-    """The last one of each kind."""
+    """The last checkpoint of each kind."""
 
     completed: CompletedCheckpointBody | None = None
     savepoint: CompletedCheckpointBody | None = None
@@ -126,7 +126,7 @@ class CheckpointStatisticsBody(RestModel):
 
 
 class Externalization(RestModel):
-    """What becomes of checkpoints when the job ends."""
+    """The retention of checkpoints at the end of the job."""
 
     enabled: bool = False
     delete_on_cancellation: bool = True
@@ -160,7 +160,7 @@ class CheckpointDuration(RestModel):
 
 
 class CheckpointAlignment(RestModel):
-    """Waiting for barriers, and bytes meanwhile."""
+    """The time of waiting for barriers, and the bytes meanwhile."""
 
     buffered: StatsSummary = Field(default_factory=StatsSummary)
     processed: StatsSummary = Field(default_factory=StatsSummary)
@@ -180,14 +180,14 @@ class TaskCheckpointSummary(RestModel):
 
 
 class SubtaskDuration(RestModel):
-    """Of one subtask."""
+    """The metrics of one subtask."""
 
     sync: int
     asynchronous: int = Field(serialization_alias="async")
 
 
 class SubtaskAlignment(RestModel):
-    """Of one subtask."""
+    """The metrics of one subtask."""
 
     buffered: int
     processed: int
@@ -220,13 +220,13 @@ class TaskCheckpointDetails(TaskCheckpoint):
 
 
 class OperationStatus(RestModel):
-    """How far an operation is."""
+    """The progress of an operation."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
 
 
 class FailureCauseBody(HyphenModel):
-    """Why an operation failed; `serialized-throwable` is empty: there are no Java objects here."""
+    """The cause of an operation's failure; `serialized-throwable` is empty: Yarrow has no Java objects."""
 
     class_: str = Field(serialization_alias="class")
     stack_trace: str
@@ -234,61 +234,61 @@ class FailureCauseBody(HyphenModel):
 
 
 class SavepointResult(HyphenModel):
-    """Where a savepoint is, or why there is none."""
+    """The path of a savepoint, or the cause of its failure."""
 
     location: str | None = None
     failure_cause: FailureCauseBody | None = None
 
 
 class SavepointOperation(RestModel):
-    """How a savepoint that was asked for goes."""
+    """The state of a requested savepoint."""
 
     status: OperationStatus
     operation: SavepointResult | None = None
 
 
 class CheckpointResult(RestModel):
-    """Which checkpoint it became, or why there is none."""
+    """The id of the checkpoint, or the cause of its failure."""
 
     checkpoint_id: int | None = Field(default=None, serialization_alias="checkpointId")
     failure_cause: FailureCauseBody | None = Field(default=None, serialization_alias="failure-cause")
 
 
 class CheckpointOperation(RestModel):
-    """How a checkpoint that was asked for goes."""
+    """The state of a requested checkpoint."""
 
     status: OperationStatus
     operation: CheckpointResult | None = None
 
 
 class DisposalResult(HyphenModel):
-    """Empty, or why it failed."""
+    """Empty, or the cause of the failure."""
 
     failure_cause: FailureCauseBody | None = None
 
 
 class DisposalOperation(RestModel):
-    """How the disposal of a savepoint goes."""
+    """The state of a savepoint's disposal."""
 
     status: OperationStatus
     operation: DisposalResult | None = None
 
 
 class SavepointDisposal(HyphenModel):
-    """Which savepoint is to be deleted."""
+    """The savepoint to delete."""
 
     savepoint_path: str
 
 
 class CheckpointTrigger(CamelModel):
-    """What kind of checkpoint is asked for."""
+    """The kind of checkpoint that a client requests."""
 
     checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
     trigger_id: str | None = Field(default=None, pattern=_HEX)
 
 
 class SavepointTrigger(CamelModel):
-    """Where a savepoint is to go."""
+    """The request for a savepoint."""
 
     target_directory: str | None = Field(default=None, alias="target-directory")
     cancel_job: bool = Field(default=False, alias="cancel-job")
@@ -297,7 +297,7 @@ class SavepointTrigger(CamelModel):
 
 
 class StopWithSavepoint(CamelModel):
-    """How a job is to be stopped."""
+    """The request to stop a job."""
 
     target_directory: str | None = None
     drain: bool = False

@@ -11,7 +11,7 @@ from yarrow.am.rest.models.base import CamelModel, HyphenModel, RestModel
 
 
 class ClusterOverviewBody(HyphenModel):
-    """How much there is and what runs."""
+    """Slots, TaskExecutors and jobs of the cluster."""
 
     taskmanagers: int
     slots_total: int
@@ -33,7 +33,7 @@ class ClusterOverviewBody(HyphenModel):
 
 
 class DashboardFeatures(HyphenModel):
-    """What the dashboard may offer."""
+    """The actions that the dashboard may offer."""
 
     web_submit: bool
     web_cancel: bool
@@ -86,7 +86,7 @@ class LogFile(RestModel):
 
 
 class LogList(RestModel):
-    """The log files that can be asked for by name."""
+    """The log files that a client can ask for by name."""
 
     logs: list[LogFile]
 
@@ -118,7 +118,7 @@ class DataSets(CamelModel):
 
 
 class LogUrl(RestModel):
-    """Where a log can be read."""
+    """The address of a log."""
 
     url: str
 

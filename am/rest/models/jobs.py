@@ -27,13 +27,13 @@ class JobIdWithStatus(RestModel):
 
 
 class JobIds(RestModel):
-    """All jobs that run or are remembered."""
+    """All running and remembered jobs."""
 
     jobs: list[JobIdWithStatus]
 
 
 class JobClientHeartbeat(CamelModel):
-    """What a client says with its heartbeat: until when, by its own clock, it is to be taken for alive."""
+    """A client's heartbeat: the time, by the client's clock, until which it counts as alive."""
 
     expired_timestamp: int | None = None
 
@@ -79,7 +79,7 @@ class JobSummary(HyphenModel):
 
 
 class JobsOverview(RestModel):
-    """All jobs that run or are remembered."""
+    """All running and remembered jobs."""
 
     jobs: list[JobSummary]
 
@@ -124,7 +124,7 @@ class JobPlan(RestModel):
 
 
 class JobVertexSummary(HyphenModel):
-    """A vertex with what went through it."""
+    """A vertex with its metrics."""
 
     id: str
     slot_sharing_group_id: str = Field(serialization_alias="slotSharingGroupId")
@@ -170,7 +170,7 @@ class JobDetails(HyphenModel):
 
 
 class ExecutionConfiguration(HyphenModel):
-    """How a job executes."""
+    """The execution settings of a job."""
 
     execution_mode: str
     restart_strategy: str
@@ -202,7 +202,7 @@ class ExceptionInfo(CamelModel):
 
 
 class RootException(ExceptionInfo):
-    """A failure that made the job fail or restart, with those that came with it."""
+    """A failure that made the job fail or restart, with its concurrent failures."""
 
     concurrent_exceptions: list[ExceptionInfo] = Field(default_factory=list)
 
@@ -226,7 +226,7 @@ class LegacyException(CamelModel):
 
 
 class JobExceptions(RestModel):
-    """Why the job failed or was restarted."""
+    """The failures of the job."""
 
     root_exception: str | None = Field(serialization_alias="root-exception")
     timestamp: int | None
@@ -236,16 +236,16 @@ class JobExceptions(RestModel):
 
 
 class SchedulerDecision(RestModel):
-    """An event that a job's scheduler handled, and what it decided."""
+    """An event that a job's scheduler handled, with the scheduler's decision."""
 
-    number: int = Field(description="Counts the events of the job under its present JobMaster, from 1.")
+    number: int = Field(
+        description="Number of the event among the job's events under its present JobMaster, from 1."
+    )
     timestamp: int
     event: RawJson = Field(
         description="`event` names its kind, `now` is the time in seconds on the JobMaster's monotonic clock."
     )
-    actions: list[RawJson] = Field(
-        description="In the order in which they were carried out; `action` names the kind."
-    )
+    actions: list[RawJson] = Field(description="In the order of their execution; `action` names the kind.")
     error: str = Field(description='Class of the exception with which the scheduler failed; "" = it did not.')
 
 
@@ -273,20 +273,20 @@ class JobAccumulators(HyphenModel):
 
 
 class QueueStatus(RestModel):
-    """How an operation stands."""
+    """The state of an operation."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
 
 
 class FailureBody(HyphenModel):
-    """Why a job failed: the user's own frames come first in the stack trace."""
+    """The cause of a job's failure: the user's own frames come first in the stack trace."""
 
     exception_class: str = Field(serialization_alias="class")
     stack_trace: str
 
 
 class JobResultBody(HyphenModel):
-    """How a job ended."""
+    """The end of a job."""
 
     id: str
     name: str
@@ -307,7 +307,7 @@ class JobExecutionResultBody(HyphenModel):
 
 
 class JobSubmission(CamelModel):
-    """The job was taken."""
+    """The server has accepted the job."""
 
     job_url: str
 

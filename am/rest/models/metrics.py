@@ -11,14 +11,14 @@ from yarrow.am.rest.models.base import HyphenModel, NumberOrNaN, RestModel
 
 
 class MetricBody(RestModel):
-    """A metric: its name alone where none was asked for by `get`, with its value as text where it was."""
+    """A metric: its name, and its value as text if `get` names the metric."""
 
     id: str
     value: str | None = Field(default=None, description="Left out when no metric was asked for by name.")
 
 
 class AggregatedMetric(RestModel):
-    """A metric over several subtasks, TaskExecutors or jobs; `agg` chooses what is computed."""
+    """A metric over several subtasks, TaskExecutors or jobs; `agg` chooses the computation."""
 
     id: str
     min: float | None = None
@@ -30,7 +30,7 @@ class AggregatedMetric(RestModel):
 
 
 class IOMetrics(HyphenModel):
-    """What went through, and where the time went (milliseconds)."""
+    """Records and bytes of a subtask or vertex, and its times (milliseconds)."""
 
     read_bytes: int
     read_bytes_complete: bool

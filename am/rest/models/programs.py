@@ -13,7 +13,7 @@ from yarrow.am.rest.models.base import CamelModel, RestModel
 
 
 class ProgramEntry(RestModel):
-    """Something in a program that can be run."""
+    """A part of a program that the server can run."""
 
     name: str
     description: str | None = None
@@ -29,7 +29,7 @@ class ProgramFile(RestModel):
 
 
 class ProgramList(RestModel):
-    """The programs that can be run, the newest first."""
+    """The programs that the server can run, the newest first."""
 
     address: str
     files: list[ProgramFile]
@@ -43,7 +43,7 @@ class ProgramUpload(RestModel):
 
 
 class ProgramArguments(CamelModel):
-    """How a program's main is run."""
+    """The request to run a program's main."""
 
     #: A module of the archive, or `module:function`.
     entry_class: str | None = None
@@ -56,7 +56,7 @@ class ProgramArguments(CamelModel):
 
 
 class ProgramRun(ProgramArguments):
-    """How a program is run."""
+    """The request to run a program."""
 
     allow_non_restored_state: bool | None = None
     savepoint_path: str | None = None
@@ -65,7 +65,7 @@ class ProgramRun(ProgramArguments):
 
 
 class ProgramApplication(ProgramRun):
-    """How a program is run as an application."""
+    """The request to run a program as an application."""
 
     #: The id that the application is to have; in a session it is that of the program's first job.
     application_id: str | None = Field(default=None, pattern="^[0-9a-fA-F]{32}$")

@@ -15,13 +15,13 @@ from yarrow.am.rest.models.task_managers import ResourceProfileBody
 
 
 class RescalingResult(RestModel):
-    """Why a rescale failed; empty when it did not."""
+    """The cause of a rescale's failure; empty if it did not fail."""
 
     failure_cause: FailureCauseBody | None = Field(default=None, serialization_alias="failure-cause")
 
 
 class RescalingOperation(RestModel):
-    """How a rescale that was asked for goes."""
+    """The state of a requested rescale."""
 
     status: OperationStatus
     operation: RescalingResult | None = None
@@ -35,7 +35,7 @@ class ParallelismBounds(CamelModel):
 
 
 class VertexRequirements(CamelModel):
-    """What one vertex asks for."""
+    """The parallelism that one vertex requests."""
 
     parallelism: ParallelismBounds
 
@@ -71,7 +71,7 @@ class SlotSharingGroupRescale(CamelModel):
 
 
 class SchedulerStateSpan(CamelModel):
-    """How long the job was in a state during a rescale."""
+    """The time that the job spent in a state during a rescale."""
 
     state: str
     enter_timestamp_in_millis: int
@@ -109,7 +109,7 @@ class RescaleCounts(CamelModel):
 
 
 class LatestRescales(CamelModel):
-    """The newest of each end."""
+    """The newest rescale of each end."""
 
     completed: RescaleDetails | None = None
     failed: RescaleDetails | None = None
@@ -117,7 +117,7 @@ class LatestRescales(CamelModel):
 
 
 class RescalesOverview(CamelModel):
-    """Numbers, and the newest of each end."""
+    """Numbers of rescales, and the newest of each end."""
 
     rescales_counts: RescaleCounts
     latest: LatestRescales
@@ -128,7 +128,7 @@ class RescalesHistory(RootModel[list[RescaleDetails]]):
 
 
 class RescalesSummary(CamelModel):
-    """Numbers, and how long rescales that are remembered took, ms."""
+    """Numbers of rescales, and durations of the remembered ones in milliseconds."""
 
     rescales_counts: RescaleCounts
     rescales_duration_stats_in_millis: StatsSummary

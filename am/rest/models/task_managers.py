@@ -12,7 +12,7 @@ from yarrow.am.rest.models.base import CamelModel, RestModel
 
 
 class ResourceProfileBody(CamelModel):
-    """What slots have together (megabytes)."""
+    """The resources of slots together (megabytes)."""
 
     cpu_cores: float
     task_heap_memory: int

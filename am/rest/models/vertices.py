@@ -56,7 +56,7 @@ class VertexDetailsBody(HyphenModel):
 
 
 class SubtaskTimes(HyphenModel):
-    """When a subtask entered its states, 0 = never."""
+    """The times at which a subtask entered its states, 0 = never."""
 
     subtask: int
     host: str
@@ -75,7 +75,7 @@ class VertexTimes(RestModel):
 
 
 class VertexTaskManager(HyphenModel):
-    """What a TaskExecutor runs of a vertex."""
+    """The subtasks of a vertex on one TaskExecutor."""
 
     host: str
     endpoint: str
@@ -99,7 +99,7 @@ class VertexTaskManagers(RestModel):
 
 
 class SubtaskBackPressure(CamelModel):
-    """Where the time of a subtask goes, as parts of 1."""
+    """The shares of a subtask's time, as parts of 1."""
 
     subtask: int
     attempt_number: int = Field(serialization_alias="attempt-number")

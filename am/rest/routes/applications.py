@@ -38,7 +38,7 @@ ApplicationIdPath = Annotated[
 
 @router.get("/applications/overview", responses=refusals())
 async def applications_overview(access: Access) -> ApplicationsOverview:
-    """All applications that run or are remembered."""
+    """All running and remembered applications."""
     jobs = await access.services.dispatcher.list_jobs()
     whole, now = access.services.application, access.now()
     groups: list[Sequence[JobOverview]] = [jobs] if whole is not None else [[job] for job in jobs]

@@ -48,7 +48,7 @@ async def checkpoint_statistics(access: Access, job_id: JobIdPath) -> Checkpoint
 
 @router.get("/checkpoints/config", responses=refusals(400, 404))
 async def checkpoint_configuration(access: Access, job_id: JobIdPath) -> CheckpointConfigurationBody:
-    """How a job takes checkpoints; with the longest interval not by itself."""
+    """The checkpoint settings of a job; with the longest interval it takes none by itself."""
     dispatcher = access.services.dispatcher
     found = await dispatcher.request_checkpoint_statistics(JobID(job_id.lower()))
     return views.configuration(found.configuration)
@@ -106,7 +106,7 @@ async def trigger_checkpoint(
 async def checkpoint_status(
     access: Access, job_id: JobIdPath, trigger_id: TriggerIdPath
 ) -> CheckpointOperation:
-    """How a checkpoint that was asked for goes."""
+    """The state of a requested checkpoint."""
     outcome = access.operations.outcome(f"checkpoints of {job_id.lower()}", trigger_id)
     if outcome is None:
         return CheckpointOperation(status=status(False))

@@ -26,7 +26,7 @@ router = APIRouter(tags=["Cluster"])
 
 @router.get("/overview", responses=refusals())
 async def cluster_overview(access: Access) -> ClusterOverviewBody:
-    """How much there is and what runs."""
+    """Slots, TaskExecutors and jobs of the cluster."""
     found = await access.services.dispatcher.request_overview()
     return ClusterOverviewBody(
         taskmanagers=found.task_executors,

@@ -75,7 +75,7 @@ def _environment() -> Environment:
 
 @router.get("/jobs/{jobid}/jobmanager/log-url", responses=refusals(400, 404))
 async def log_url(access: Access, job_id: JobIdPath) -> LogUrl:
-    """Where the control plane's log is to be read."""
+    """The address of the control plane's log."""
     await access.job(job_id)
     return LogUrl(url="/jobmanager/log")
 
@@ -95,7 +95,7 @@ async def main_log(access: Access) -> StreamingResponse:
 
 @router.get("/jobmanager/stdout", response_class=Response, responses=PLAIN_TEXT | refusals())
 async def standard_output(access: Access) -> StreamingResponse:
-    """What the control plane printed; empty while it has printed nothing."""
+    """The printed output of the control plane; empty while it has printed nothing."""
     return _text(LogFolder.of(access.services).read_main_output())
 
 

@@ -43,21 +43,21 @@ LONGEST_WAIT = 60.0
 
 @router.get("/jobs", responses=refusals())
 async def job_ids(access: Access) -> JobIds:
-    """Ids and states of all jobs that run or are remembered."""
+    """Ids and states of all running and remembered jobs."""
     jobs = await access.services.dispatcher.list_jobs()
     return JobIds(jobs=[JobIdWithStatus(id=job.job_id, status=job.status) for job in jobs])
 
 
 @router.get("/jobs/overview", responses=refusals())
 async def jobs_overview(access: Access) -> JobsOverview:
-    """All jobs that run or are remembered."""
+    """All running and remembered jobs."""
     jobs = await access.services.dispatcher.list_jobs()
     return JobsOverview(jobs=[views.job_summary(job, access.now()) for job in jobs])
 
 
 @router.get("/jobs/{jobid}", responses=refusals(400, 404))
 async def job_details(access: Access, job_id: JobIdPath) -> JobDetails:
-    """A job with its vertices and what went through them."""
+    """A job with its vertices and their metrics."""
     job = await access.job(job_id)
     return views.job_details(job, access.now(), access.application_of(job.job_id))
 
@@ -66,7 +66,7 @@ async def job_details(access: Access, job_id: JobIdPath) -> JobDetails:
 async def cancel_job(
     access: Access,
     job_id: JobIdPath,
-    mode: Annotated[Literal["cancel"], Query(description="What is to be done.")] = "cancel",
+    mode: Annotated[Literal["cancel"], Query(description="The action to take.")] = "cancel",
 ) -> EmptyBody:
     """Begins to cancel a job; 409 when it has ended in another way."""
     await _cancel(access, job_id)
@@ -127,7 +127,8 @@ async def job_exceptions(
     access: Access,
     job_id: JobIdPath,
     limit: Annotated[
-        int | None, Query(alias="maxExceptions", ge=0, le=1 << 31, description="How many at most.")
+        int | None,
+        Query(alias="maxExceptions", ge=0, le=1 << 31, description="The most entries of the answer."),
     ] = None,
     labels: Annotated[
         str | None,
@@ -137,7 +138,7 @@ async def job_exceptions(
         ),
     ] = None,
 ) -> JobExceptions:
-    """Why the job failed or was restarted, the newest failure first."""
+    """The failures of the job, the newest first."""
     limit = access.settings.exception_history if limit is None else limit
     return views.job_exceptions(await access.job(job_id), limit, _labels(labels))
 
@@ -146,12 +147,12 @@ async def job_exceptions(
 async def scheduler_decisions(
     access: Access,
     job_id: JobIdPath,
-    last: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
+    last: Annotated[int, Query(ge=1, le=1000, description="The most entries of the answer.")] = 100,
 ) -> SchedulerDecisions:
-    """What the scheduler of a running job heard last and decided; a path of Yarrow's own.
+    """The last events and decisions of a running job's scheduler; a path of Yarrow's own.
 
-    Looks at idle slots that find none are left out, messages are cut, values that are named like secrets are hidden.
-    At most 1 MiB of events is shown, the newest.
+    The answer leaves out looks at idle slots that find none, cuts messages, and hides values whose names speak of
+    secrets. It has the newest events, at most 1 MiB.
     """
     job = await access.job(job_id)
     found = await access.services.dispatcher.request_scheduler_decisions(job.job_id, last)
@@ -219,12 +220,14 @@ async def collect_rows(
     access: Access,
     job_id: JobIdPath,
     collect_id: Annotated[str, Path(alias="collectid", min_length=1, max_length=256)],
-    max_rows: Annotated[int, Query(ge=1, le=1_000_000, description="About how many rows at most.")] = 10_000,
+    max_rows: Annotated[
+        int, Query(ge=1, le=1_000_000, description="Most rows of the answer, approximately.")
+    ] = 10_000,
     wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for rows.")] = 30,
     version: Annotated[
-        str, Query(max_length=256, description="`version` of the last message that came; none at first.")
+        str, Query(max_length=256, description="`version` of the last received message; none at first.")
     ] = "",
-    delivery: Annotated[int, Query(ge=-1, description="`delivery` of the last message that came.")] = -1,
+    delivery: Annotated[int, Query(ge=-1, description="`delivery` of the last received message.")] = -1,
 ) -> Response:
     """The rows of execute_and_collect behind a message; what came before it is not sent again. Yarrow's."""
     position = CollectPosition(version=version, delivery=delivery)

@@ -53,7 +53,7 @@ async def rescale(
 async def rescaling_status(
     access: Access, job_id: JobIdPath, trigger_id: TriggerIdPath
 ) -> RescalingOperation:
-    """How a rescale that was asked for goes."""
+    """The state of a requested rescale."""
     outcome = access.operations.outcome(f"rescales of {job_id.lower()}", trigger_id)
     if outcome is None:
         return RescalingOperation(status=status(False))
@@ -105,7 +105,7 @@ async def change_resource_requirements(
 
 @router.get("/jobs/{jobid}/rescales/overview", responses=refusals(400, 404))
 async def rescales_overview(access: Access, job_id: JobIdPath) -> RescalesOverview:
-    """How many rescales there were, and the newest of each end."""
+    """The number of rescales, and the newest of each end."""
     job = await access.job(job_id)
     newest = {record.state: rescale_details_of(job, number) for number, record in enumerate(job.rescales)}
     return RescalesOverview(
@@ -116,7 +116,7 @@ async def rescales_overview(access: Access, job_id: JobIdPath) -> RescalesOvervi
 
 @router.get("/jobs/{jobid}/rescales/summary", responses=refusals(400, 404))
 async def rescales_summary(access: Access, job_id: JobIdPath) -> RescalesSummary:
-    """How many rescales there were, and how long they took."""
+    """The number of rescales, and their durations."""
     job = await access.job(job_id)
     return RescalesSummary(
         rescales_counts=rescale_counts(job),
@@ -128,7 +128,7 @@ async def rescales_summary(access: Access, job_id: JobIdPath) -> RescalesSummary
 
 @router.get("/jobs/{jobid}/rescales/config", responses=refusals(400, 404))
 async def rescales_configuration(access: Access, job_id: JobIdPath) -> RescaleConfiguration:
-    """What rescales of the job are subject to."""
+    """The settings of the job's rescales."""
     job = await access.job(job_id)
     settings = access.services.settings.overlay(job.configuration, f"job {job.name!r}")
     wait, idle = (
@@ -144,7 +144,7 @@ async def rescales_configuration(access: Access, job_id: JobIdPath) -> RescaleCo
 
 @router.get("/jobs/{jobid}/rescales/history", responses=refusals(400, 404))
 async def rescales_history(access: Access, job_id: JobIdPath) -> RescalesHistory:
-    """All rescales that are remembered, the newest first."""
+    """All remembered rescales, the newest first."""
     return RescalesHistory(_history(await access.job(job_id)))
 
 

@@ -91,7 +91,7 @@ async def _begin(
 async def savepoint_status(
     access: Access, job_id: JobIdPath, trigger_id: TriggerIdPath
 ) -> SavepointOperation:
-    """How a savepoint that was asked for goes."""
+    """The state of a requested savepoint."""
     outcome = access.operations.outcome(f"savepoints of {job_id.lower()}", trigger_id)
     if outcome is None:
         return SavepointOperation(status=status(False))
@@ -115,7 +115,7 @@ async def dispose_savepoint(access: Access, request: SavepointDisposal | None = 
 
 @router.get("/savepoint-disposal/{triggerid}", responses=refusals(400, 404))
 async def disposal_status(access: Access, trigger_id: TriggerIdPath) -> DisposalOperation:
-    """How the disposal of a savepoint goes."""
+    """The state of a savepoint's disposal."""
     outcome = access.operations.outcome(_DISPOSALS, trigger_id)
     if outcome is None:
         return DisposalOperation(status=status(False))

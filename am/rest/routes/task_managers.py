@@ -73,7 +73,7 @@ async def task_manager_log(access: Access, resource_id: ResourceIdPath) -> Strea
     "/taskmanagers/{taskmanagerid}/stdout", response_class=Response, responses=PLAIN_TEXT | refusals(400, 404)
 )
 async def task_manager_output(access: Access, resource_id: ResourceIdPath) -> StreamingResponse:
-    """What user functions and print() sinks wrote; empty while they have written nothing."""
+    """The output of user functions and print() sinks; empty while they have written nothing."""
     return await _first_with_suffix(access, resource_id, ".out")
 
 
@@ -131,7 +131,7 @@ async def task_manager_thread_dump(access: Access, resource_id: ResourceIdPath) 
 
 @router.get("/jobs/{jobid}/taskmanagers/{taskmanagerid}/log-url", responses=refusals(400, 404))
 async def task_manager_log_url(access: Access, job_id: JobIdPath, resource_id: ResourceIdPath) -> LogUrl:
-    """Where the log of a TaskExecutor of the job is to be read."""
+    """The address of the log of a TaskExecutor of the job."""
     await access.job(job_id)
     await access.task_executor(resource_id)
     return LogUrl(url=f"/taskmanagers/{resource_id}/log")

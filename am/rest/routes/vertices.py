@@ -31,7 +31,7 @@ async def vertex_details(
 
 @router.get("/subtasktimes", responses=refusals(400, 404))
 async def vertex_times(access: Access, job_id: JobIdPath, vertex_id: VertexIdPath) -> models.VertexTimes:
-    """When each subtask entered its states."""
+    """The times at which each subtask entered its states."""
     return views.vertex_times(await access.vertex(job_id, vertex_id), access.now())
 
 

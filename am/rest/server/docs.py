@@ -21,33 +21,34 @@ DEFAULT_TARGET: Final = Path("docs") / "rest.md"
 _INTRODUCTION: Final = """\
 # REST API
 
-This page is generated: `python -m yarrow.am.rest.server.docs` writes it from the models that the server answers with.
+`python -m yarrow.am.rest.server.docs` writes this page from the models of the server's answers.
 A running server shows the same at `/docs`, and as an OpenAPI document at `/openapi.json`.
 
-Paths and fields are those of Flink's REST API, and where Flink 1.x and 2.x name a thing differently both names
-are there. What is only here is said to be Yarrow's.
+Paths and fields are those of Flink's REST API. If Flink 1.x and 2.x name a thing differently, both names
+are there. Paths and fields that exist only here are marked as Yarrow's.
 
 - Every path works bare and under `/v1`. Ids are 32 hexadecimal digits. Times are epoch milliseconds, durations
   milliseconds, sizes bytes; -1 means not yet.
-- A refusal is `{"errors": ["..."]}` with a status below 500 for what the caller did: 400 a wrong parameter, id or
-  body, 403 not allowed, 404 no such thing, 405 wrong method, 408 a body that does not come, 409 not in this state,
-  413 too large (`rest.server.max-content-length`), 422 an uploaded program that failed. 503 and 504 mean that a
+- A refusal is `{"errors": ["..."]}`. A status below 500 is the caller's error. 400 is a wrong parameter, id or
+  body, 403 not allowed, 404 no such thing, 405 wrong method and 408 no body in time. 409 is not in this state,
+  413 too large (`rest.server.max-content-length`) and 422 a failed uploaded program. 503 and 504 mean that a
   part of the cluster does not answer.
-- A body that is not multipart is read as JSON, whatever type the request says.
-- On a loopback address every request has to name this server by a loopback name or address, by the address at which it
-  listens, by a name of its host or by `rest.address`. Whatever changes something, runs a program or takes rows away may
-  not come from a page of another origin, unless `web.access-control-allow-origin` names that origin; nor may such
-  pages read, since the header of that name is absent. `GET /jars/{jarid}/plan` wants `X-Requested-With: NAME` from
-  clients that are no page of the server. Clients that are no browsers need nothing else.
+- The server reads a body that is not multipart as JSON, whatever type the request names.
+- On a loopback address every request has to name this server. Its names are a loopback name or address, the address at
+  which it listens, a name of its host, and `rest.address`.
+- On a loopback address, a request that changes something, runs a program or takes rows away may not come from a page of
+  another origin. Such a page cannot read either, since the answer has no header that allows it.
+  `web.access-control-allow-origin` may name one origin that may do both. `GET /jars/{jarid}/plan` wants
+  `X-Requested-With: NAME` from clients that are no page of the server. Clients that are no browsers need nothing else.
 - On YARN and on any other address every request bears `Authorization: Bearer TOKEN`, with the token that `yarrow token`
-  prints; without it the answer is 401. Through YARN's proxy there are views only. [security.md](security.md) has more.
-- Uploaded programs are Python files or zips of modules. Their main runs in a process of its own, at most two
-  minutes (`web.timeout` if that is less), and its jobs are submitted when it has ended well.
+  prints. Without it the answer is 401. YARN's proxy gives views only. [security.md](security.md) has more.
+- Uploaded programs are Python files or zips of modules. The main of a program runs in a process of its own, at most two
+  minutes (`web.timeout` if that is less). The server submits its jobs when the main has ended well.
 
-Metrics for Prometheus have a port of their own, 9249 or the first free one up to 9260, or what
-`metrics.reporter.prom.port` says; setting that, or naming `prom` in `metrics.reporters`, switches it on. One endpoint,
-in the control plane process, shows the metrics of all processes of the cluster, in the names and labels of Flink's
-reporter; there is nothing to scrape on TaskExecutors.
+Metrics for Prometheus have a port of their own: 9249 or the first free one up to 9260, or
+`metrics.reporter.prom.port`. This option, or `prom` in `metrics.reporters`, switches the port on. One endpoint,
+in the control plane process, shows the metrics of all processes of the cluster. Names and labels are those of Flink's
+reporter. TaskExecutors have no endpoint.
 """
 
 

@@ -60,7 +60,7 @@ def attempt_details(attempt: AttemptDetails, now: int) -> models.AttemptDetailsB
 
 
 def vertex_times(vertex: VertexDetails, now: int) -> models.VertexTimes:
-    """When each subtask entered its states."""
+    """The times at which each subtask entered its states."""
     return models.VertexTimes(
         id=vertex.vertex_id,
         name=vertex.name,

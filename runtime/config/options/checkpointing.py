@@ -120,21 +120,21 @@ JOB_MANAGER_MAX_STATE_SIZE: Final = option(
     "execution.checkpointing.jobmanager-storage.max-state-size",
     memory_size("5 mb"),
     "5 mb",
-    "Largest state of one subtask where checkpoints stay in the master process; never above"
-    " `rpc.message.max-size`; the constructor argument of JobManagerCheckpointStorage.",
+    "Largest state of one subtask if checkpoints stay in the master process; never above "
+    "`rpc.message.max-size`. The constructor argument of JobManagerCheckpointStorage sets it too.",
 )
 ALLOW_NON_REPLAYABLE_SOURCES: Final = option(
     "execution.checkpointing.allow-non-replayable-sources",
     BOOLEAN,
     "false",
-    "Whether exactly-once checkpoints are taken of a program one of whose sources cannot read its records again:"
-    " those read since the last checkpoint are lost when it fails.",
+    "Whether a job takes exactly-once checkpoints although one of its sources cannot read its records "
+    "again. A failure then loses that source's records since the last checkpoint.",
 )
 UNALIGNED: Final = option(
     "execution.checkpointing.unaligned.enabled",
     BOOLEAN,
     "false",
-    "Whether barriers overtake queued data, which is then part of the checkpoint.",
+    "Whether barriers overtake queued data. The checkpoint then holds this data.",
     deprecated_keys=("execution.checkpointing.unaligned",),
 )
 UNALIGNED_FORCED: Final = option(
@@ -168,8 +168,8 @@ STATE_DEBUG: Final = option(
     "state.backend.debug",
     BOOLEAN,
     "false",
-    "Whether a value that was got from state and changed without being written back fails the job, by name of "
-    "state and key. Yarrow's own; slow, for tests of a program.",
+    "Whether the job fails when it changes a value from state and does not write the value back. The "
+    "error names state and key. Yarrow's own; slow, for tests of a program.",
 )
 LOCAL_BACKUP: Final = option(
     "execution.checkpointing.local-backup.enabled",

@@ -78,8 +78,8 @@ WEBHDFS_RETRY_TIMEOUT: Final = option(
     "fs.webhdfs.retry-timeout",
     DURATION,
     "1 min",
-    "How long a request to HDFS is repeated that fails while HDFS restarts, fails over, is in safe mode or cannot be"
-    " reached; 0: never. Clients give up after 10 s unless it is set. Yarrow's own.",
+    "How long a process repeats a request to HDFS while HDFS restarts, fails over, is in safe mode or "
+    "cannot be reached; 0: never. Clients give up after 10 s unless it is set. Yarrow's own.",
 )
 DEFAULT_SCHEME: Final = optional(
     "fs.default-scheme",

@@ -68,8 +68,9 @@ SHUTDOWN_ON_ATTACHED_EXIT: Final = option(
     "execution.shutdown-on-attached-exit",
     BOOLEAN,
     "false",
-    "Whether an attached job, and a cluster that was started for it, end when the client does: by Ctrl-C and signals at"
-    " once, after SIGKILL or the loss of its machine within `client.heartbeat.timeout`.",
+    "Whether an attached job, and a cluster that was started for it, end when the client does. Ctrl-C and "
+    "signals end both at once, SIGKILL or the loss of the client's machine within "
+    "`client.heartbeat.timeout`.",
 )
 IN_PROCESS: Final = option(
     "execution.in-process",

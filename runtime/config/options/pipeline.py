@@ -42,8 +42,7 @@ DEFAULT_PARALLELISM: Final = option(
     "parallelism.default",
     POSITIVE,
     "1",
-    "Parallelism of a job that sets none. An embedded cluster for which it is not"
-    " set takes the number of cores.",
+    "Parallelism of a job that sets none. Without this key an embedded cluster takes the number of cores.",
 )
 NAME: Final = optional("pipeline.name", STRING, "The name of the job.", unset="the name given to `execute`")
 MAX_PARALLELISM: Final = option(
@@ -58,8 +57,8 @@ OBJECT_REUSE: Final = option(
     "pipeline.object-reuse",
     BOOLEAN,
     "false",
-    "Whether values that can be changed are handed on without a copy; functions must"
-    " then not change or keep them.",
+    "Whether operators hand on changeable values without a copy. Functions must then not change or keep "
+    "them.",
 )
 OPERATOR_CHAINING: Final = option(
     "pipeline.operator-chaining.enabled",
@@ -83,10 +82,10 @@ AUTO_WATERMARK_INTERVAL: Final = option(
 WATERMARK_MAX_JUMP: Final = optional(
     "pipeline.watermark.max-jump",
     DURATION,
-    "How far a single record may push a watermark. One whose timestamp lies further ahead of the highest seen advances"
-    " the watermark by this much only and is counted (numWatermarkJumpsBounded): a clock that runs wrong then does not"
-    " make all other records late. Generators are given the bounded timestamp; one that reads times out of its records"
-    " itself is bounded in on_event only. Not in Flink.",
+    "How far a single record may push a watermark. A timestamp too far ahead of the highest seen advances "
+    "the watermark by this much only, and numWatermarkJumpsBounded counts it. A clock that runs wrong "
+    "then does not make all other records late. Generators get the bounded timestamp. A generator that "
+    "reads times out of its records itself is bounded in on_event only. Not in Flink.",
     unset="no bound",
 )
 TIME_CHARACTERISTIC: Final = option(
@@ -95,8 +94,8 @@ TIME_CHARACTERISTIC: Final = option(
         TimeCharacteristic, {member: member.name.title().replace("_", "") for member in TimeCharacteristic}
     ),
     "EventTime",
-    "Where timestamps come from: IngestionTime has sources stamp records as they read them, in place of timestamps of"
-    " their own; EventTime and ProcessingTime leave them to the program.",
+    "Where timestamps come from. With IngestionTime sources stamp records as they read them, in place of "
+    "timestamps of their own. EventTime and ProcessingTime leave timestamps to the program.",
 )
 AUTO_GENERATE_UIDS: Final = option(
     "pipeline.auto-generate-uids",

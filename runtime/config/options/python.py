@@ -33,9 +33,9 @@ EXECUTABLE: Final = option(
     "python.executable",
     STRING,
     "python",
-    "The interpreter that runs the workers; unless set, that of their TaskExecutor (embedded: the program's)."
-    " Of the same minor version as the program's, with the same Yarrow installed. A path in an archive of"
-    " `python.archives` (`env.zip/bin/python`) is for the job alone that brings it.",
+    "The interpreter that runs the workers; by default the interpreter of their TaskExecutor (embedded: "
+    "the program's). It must be of the program's minor version, with the same Yarrow installed. A path in "
+    "an archive of `python.archives` (`env.zip/bin/python`) is for the job alone that brings it.",
 )
 CLIENT_EXECUTABLE: Final = option(
     "python.client.executable",

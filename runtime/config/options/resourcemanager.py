@@ -63,7 +63,7 @@ START_WORKER_RETRY_INTERVAL: Final = option(
     "resourcemanager.start-worker.retry-interval",
     DURATION,
     "3 s",
-    "The while after which TaskExecutors are requested again.",
+    "Pause after too many failed starts, before the master requests TaskExecutors again.",
 )
 NUMBER_OF_SLOTS_MIN: Final = option(
     "slotmanager.number-of-slots.min",

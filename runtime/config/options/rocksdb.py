@@ -65,7 +65,7 @@ PREDEFINED_OPTIONS: Final = option(
     "state.backend.rocksdb.predefined-options",
     enum_of(PredefinedOptionsName),
     "DEFAULT",
-    "A set of options for a kind of disk; options given by themselves come before it.",
+    "A set of options for a kind of disk. Single options go before the set.",
 )
 TRANSFER_THREADS: Final = option(
     "state.backend.rocksdb.checkpoint.transfer.thread.num",

@@ -56,13 +56,14 @@ CLIENT_HEARTBEAT_INTERVAL: Final = option(
     "client.heartbeat.interval",
     duration("ms", "30 s"),
     "30000",
-    "Time between two heartbeats of an attached client: to the session that it started, and to a job that is to end"
-    " with it (`execution.shutdown-on-attached-exit`); a bare number counts in milliseconds.",
+    "Time between two heartbeats of an attached client. The client sends them to its own session, and to "
+    "a job that ends with it (`execution.shutdown-on-attached-exit`). A bare number counts in "
+    "milliseconds.",
 )
 CLIENT_HEARTBEAT_TIMEOUT: Final = option(
     "client.heartbeat.timeout",
     duration("ms", "3 min"),
     "180000",
-    "Silence of that client after which the session ends, or the job is cancelled; counted by the master, from its own"
-    " start on. A bare number counts in milliseconds.",
+    "Silence of an attached client after which its session ends, or its job is cancelled. The master "
+    "counts the silence from its own start on. A bare number counts in milliseconds.",
 )

@@ -47,24 +47,25 @@ SNAPSHOT_TRUST_PICKLE: Final = option(
     "security.snapshot.trust-pickle",
     BOOLEAN,
     "true",
-    "Whether, without a secret, pickled state is restored; reading it runs what its writer put there. Yarrow's own.",
+    "Whether a restore without a secret reads pickled state. Reading a pickle runs whatever its writer "
+    "put there. Yarrow's own.",
 )
 REST_AUTHENTICATION: Final = option(
     "security.rest.authentication",
     enum_of(RestAuthentication),
     "token",
-    "What clients of REST show on YARN, and on any interface that other hosts reach: `token`, the one that"
-    " `yarrow token` prints, or `none`, with which whoever reaches the port runs code on the cluster. A server on a"
-    " loopback interface asks for none. Yarrow's own.",
+    "What clients of REST show on YARN, and on any interface that other hosts reach. `token` asks for the "
+    "token that `yarrow token` prints. With `none` everybody who reaches the port runs code on the "
+    "cluster. A server on a loopback interface asks for no token. Yarrow's own.",
 )
 REST_ENABLED: Final = option(
     "security.ssl.rest.enabled",
     BOOLEAN,
     "false",
-    "Whether REST is served by TLS, and commands and remote jobs ask by it. The server needs"
-    " `security.ssl.rest.keystore`, clients `security.ssl.rest.truststore`. On YARN the client reads the files and"
-    " gives their content to the master of its application: no node needs them, and YARN's proxy, which reaches a"
-    " listener of the master's own host without TLS, needs none.",
+    "Whether REST, commands and remote jobs use TLS. The server needs `security.ssl.rest.keystore`, "
+    "clients `security.ssl.rest.truststore`. On YARN the client reads the files and gives their content "
+    "to the master of its application, so no node needs them. YARN's proxy needs none either: it reaches "
+    "a listener of the master's own host without TLS.",
 )
 REST_AUTHENTICATION_ENABLED: Final = option(
     "security.ssl.rest.authentication-enabled",

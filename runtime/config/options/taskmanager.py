@@ -70,8 +70,8 @@ MEMORY_WARNING_THRESHOLD: Final = option(
     "taskmanager.memory.warning-threshold",
     floating(0.0, 1.0, "0.9"),
     "0.9",
-    "Part of its memory budget past which a process is named in the log and in REST,"
-    " with the largest holder.",
+    "Part of a process's memory budget. The log and REST name a process above this part, with its largest "
+    "holder.",
 )
 NETWORK_FRACTION: Final = option(
     "taskmanager.memory.network.fraction",
@@ -103,7 +103,7 @@ NETWORK_TASK_POOL_SIZE: Final = option(
     "taskmanager.memory.network.task-pool.size",
     memory_size("32 mb", MemorySize(1)),
     "32 mb",
-    "The most bytes that queued batches of one task may hold; a full pool stops the task's producers.",
+    "The most bytes that queued batches of one task may hold. A full pool stops the task's producers.",
 )
 NETWORK_TASK_POOL_BATCHES: Final = option(
     "taskmanager.memory.network.task-pool.batches",
@@ -139,8 +139,8 @@ STALLED_CHANNEL_WARNING: Final = option(
     "taskmanager.network.stalled-channel-warning",
     duration("s", "1 min"),
     "1 min",
-    "A channel that holds data and gets no credit for so long is logged, and counted in the metric "
-    "`stalledChannels` of its task. 0 turns the watch off.",
+    "Time without credit after which the log names a channel that holds data, and the metric "
+    "`stalledChannels` of its task counts it. 0 turns the watch off.",
 )
 CPU_CORES: Final = optional(
     "taskmanager.cpu.cores",
@@ -243,7 +243,7 @@ DATA_TRANSPORT: Final = option(
     "taskmanager.data.transport",
     enum_of(DataTransport),
     "auto",
-    "How workers exchange data: `auto` uses Unix sockets between workers of one host and TCP with mutual TLS"
-    " between hosts; with `container` each TaskExecutor counts as a host of its own, for containers that share the"
-    " network of their host and not its files; `tcp` is always TCP.",
+    "How workers exchange data. `auto` uses Unix sockets between workers of one host and TCP with mutual "
+    "TLS between hosts. `container` counts each TaskExecutor as a host of its own, for containers that "
+    "share the network of their host and not its files. `tcp` is always TCP.",
 )

@@ -13,13 +13,13 @@ from yarrow.runtime.config.values.option import option, optional
 FAULT_PLAN: Final = optional(
     "testing.fault-plan",
     STRING,
-    "For tests only: `module:attribute` of a function that the workers of a job call with"
-    " `testing.fault-plan.arguments`; what it returns decides what happens at fault points.",
+    "For tests only: `module:attribute` of a function that the workers of a job call with "
+    "`testing.fault-plan.arguments`. Its result decides what happens at fault points.",
     unset="nothing happens at fault points",
 )
 FAULT_PLAN_ARGUMENTS: Final = option(
     "testing.fault-plan.arguments",
     STRING,
     "{}",
-    "For tests only: what the function of `testing.fault-plan` is called with, as a rule JSON.",
+    "For tests only: the argument for the function of `testing.fault-plan`, as a rule JSON.",
 )

@@ -146,9 +146,9 @@ DEPLOYMENT_TIMEOUT: Final = option(
     "yarn.deployment-timeout",
     DURATION,
     "10 min",
-    "How long a client waits for an application that it has submitted, in the queue and until its REST"
-    " answers, before it"
-    " kills it and says why. A key of Yarrow alone: Flink's clients wait for ever.",
+    "How long a client waits for an application that it has submitted, until the application's REST "
+    "answers. The client then kills the application and says why. A key of Yarrow alone: Flink's clients "
+    "wait for ever.",
 )
 PROPERTIES_FILE_LOCATION: Final = optional(
     "yarn.properties-file.location",
@@ -169,26 +169,23 @@ CONTAINER_REQUEST_INTERVAL: Final = option(
     "yarn.heartbeat.container-request-interval",
     COUNT,
     "500",
-    "Milliseconds between two messages of Skein's ApplicationMaster to YARN, by which it asks for containers and"
-    " hears of them; and between two looks of ours at containers that are waited for.",
+    "Milliseconds between two messages of Skein's ApplicationMaster to YARN, by which it asks for "
+    "containers and hears of them. The master looks at pending containers as often.",
 )
 PROXY_ALLOW_CANCEL: Final = option(
     "yarn.proxy.allow-cancel",
     BOOLEAN,
     "false",
-    "Whether jobs may be cancelled and stopped through YARN's proxy, which knows no token: everybody whom"
-    " YARN lets"
-    " view the application then can. A key of Yarrow alone.",
+    "Whether YARN's proxy may cancel and stop jobs. The proxy knows no token: everybody whom YARN lets "
+    "view the application then can. A key of Yarrow alone.",
 )
 ENVIRONMENT: Final = option(
     "yarn.environment",
     STRING,
     "auto",
-    "The Python environment of the containers. `auto`: the active one is packed and kept on HDFS; `none`:"
-    " nodes have"
-    " the client's interpreter under the same path; an `hdfs://` address: an archive that was packed"
-    " before. A key of"
-    " Yarrow alone.",
+    "The Python environment of the containers. `auto` packs the active environment and keeps it on HDFS. "
+    "With `none` nodes have the client's interpreter under the same path. An `hdfs://` address names an "
+    "archive that was packed before. A key of Yarrow alone.",
 )
 INITIAL_TASK_EXECUTORS: Final = option(
     "yarn.initial-task-executors",

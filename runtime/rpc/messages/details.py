@@ -105,7 +105,7 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
 
 
 class JobResult(Message, frozen=True, kw_only=True):
-    """How a job ended."""
+    """The end of a job."""
 
     job_id: JobID
     name: str

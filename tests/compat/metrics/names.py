@@ -79,8 +79,8 @@ STATE = "valueStateGetLatency valueStateUpdateLatency mapStateGetLatency listSta
 #: What stands for something that the engine does not have: name -> why.
 ABSENT = {
     "numLateRecordsDropped": "no operator drops a late record; those that see one count it as `numLateRecords`",
-    "watermarkAlignmentDrift": "watermarks of sources are not aligned",
-    "pausedTimeMsPerSecond": "a split is paused by the alignment of watermarks alone, which there is not",
+    "watermarkAlignmentDrift": "sources do not align their watermarks",
+    "pausedTimeMsPerSecond": "only the alignment of watermarks would pause a split, and Yarrow has no alignment",
     "Status.JVM.Memory.Direct.Count": "Arrow's memory pool does not count the buffers that are alive",
     **dict.fromkeys(KAFKA.split(), "there is no Kafka connector"),
     **dict.fromkeys(

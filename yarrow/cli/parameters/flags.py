@@ -196,7 +196,7 @@ CLUSTER_ID: Final = Flag(
     name="cluster_id",
     written=("-z", "--zookeeperNamespace"),
     metavar="ID",
-    help="high-availability.cluster-id.",
+    help="Name that tells clusters of one ZooKeeper apart.",
     key="high-availability.cluster-id",
 )
 PY_FILES: Final = Flag(
@@ -414,7 +414,7 @@ NAMESPACE: Final = _yarn(
     "--zookeeperNamespace",
     key="high-availability.cluster-id",
     metavar="ID",
-    help="high-availability.cluster-id.",
+    help="Name that tells clusters of one ZooKeeper apart.",
 )
 ENVIRONMENT: Final = _yarn(
     "environment",
