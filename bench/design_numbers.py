@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from yarrow.container.state.vectorized_index import KeyIndex, ObjectIndex, WordIndex
+from yarrow.container.state.vectorized_index import ColumnIndex, ObjectIndex, WordIndex
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.rpc.messages import VertexPlacement
 
@@ -78,7 +78,7 @@ def placements() -> dict[str, object]:
     }
 
 
-def rate(index: KeyIndex, batches: list[pa.Array]) -> float:
+def rate(index: ColumnIndex, batches: list[pa.Array]) -> float:
     """Million rows a second whose keys are known."""
 
     def work() -> None:

@@ -18,10 +18,10 @@ from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.partition import Partition
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.randomness import new_generator
+from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import check_parallelism, operator_index_for_key_group
-from yarrow.runtime.data.vectorized_keys import key_hashes
 from yarrow.runtime.graph.job_graph import JobEdge
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 
@@ -41,7 +41,7 @@ Channels = npt.NDArray[Any]
 
 
 class ColumnRoutingError(YarrowError):
-    """A batch whose rows have no channel: the key column is missing or of a type that no key has."""
+    """A batch whose rows have no channel: a key column is missing or of a type that no key has."""
 
 
 class ColumnarResultPartition(Partition):
@@ -65,7 +65,7 @@ class ColumnarResultPartition(Partition):
         self._random = np.random.default_rng(new_generator().getrandbits(128))
         self._max_parallelism = max_parallelism
         self._kind = edge.partitioner.kind
-        self._key_column = ""
+        self._key: BatchKey
         self._check_partitioner()
 
     def _check_partitioner(self) -> None:
@@ -80,11 +80,10 @@ class ColumnarResultPartition(Partition):
             return
         if self.edge.partitioner.key_column is None:
             raise InvalidProgramError(
-                f"edge {self.edge.index}: a columnar edge is keyed by a column, and its partitioner "
-                "names none; use key_by "
-                "with the name of a column"
+                f"edge {self.edge.index}: a columnar edge is keyed by columns, and its partitioner "
+                "names none; use key_by with the name of a column"
             )
-        self._key_column = self.edge.partitioner.key_column
+        self._key = BatchKey(self.edge.partitioner.key_column)
         check_parallelism(count, self._max_parallelism)
         self._channel_of_group = np.array(
             [
@@ -113,7 +112,7 @@ class ColumnarResultPartition(Partition):
     # ------------------------------------------------------------------ batches
 
     def emit_batch(self, batch: ArrowBatch) -> None:
-        """Routes a batch. Raises ColumnRoutingError where the key column cannot be one."""
+        """Routes a batch. Raises ColumnRoutingError where a key column cannot be one."""
         if not len(batch):
             return
         # Counted when they come, as the rows in the buffers of a row partition are, and once for a broadcast.
@@ -133,19 +132,10 @@ class ColumnarResultPartition(Partition):
             self._deal(batch)
 
     def _channels_by_key(self, records: pa.RecordBatch) -> Channels:
-        names = records.schema.get_all_field_indices(self._key_column)
-        if len(names) != 1:
-            raise ColumnRoutingError(
-                f"edge {self.edge.index}: the batch has {len(names)} columns named "
-                f"'{self._key_column}', by which the stream "
-                f"is keyed; its columns are {records.schema.names}"
-            )
         try:
-            hashes = key_hashes(records.column(names[0]))
+            hashes = self._key.hashes(records)
         except ColumnKeyError as error:
-            raise ColumnRoutingError(
-                f"edge {self.edge.index}: key column '{self._key_column}': {error}"
-            ) from error
+            raise ColumnRoutingError(f"edge {self.edge.index}: {error}") from error
         most = self._max_parallelism
         # A power of two, as it is by default, needs no division.
         groups = hashes & np.uint64(most - 1) if most & (most - 1) == 0 else hashes % np.uint64(most)

@@ -9,7 +9,7 @@ for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice, repeat
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ _LEAST_CAPACITY: Final = 1024
 _SMALL: Final = 16 * 1024
 
 
-def key_index(key_type: pa.DataType) -> KeyIndex:
+def key_index(key_type: pa.DataType) -> ColumnIndex:
     """The index for a key column of this type; a type that cannot be a key is refused at the first column."""
     return WordIndex(key_type) if _is_word(key_type) else ObjectIndex()
 
@@ -43,8 +43,8 @@ class KeyIndex(ABC):
         self.size = 0
 
     @abstractmethod
-    def slots(self, column: pa.Array) -> Slots:
-        """The slot of each value; new keys get the next numbers. Raises ColumnKeyError."""
+    def slots_of(self, columns: Sequence[pa.Array]) -> Slots:
+        """The slot of each row's key; new keys get the next numbers. Raises ColumnKeyError."""
 
     @abstractmethod
     def frozen_keys(self) -> Callable[[int, int], list[Any]]:
@@ -57,11 +57,30 @@ class KeyIndex(ABC):
     def restore(self, keys: list[Any]) -> Slots:
         """Takes in these canonical keys, all different; the index must be empty. Gives the slot of each.
 
-        Raises ValueError for keys that the column's type cannot hold.
+        Raises ValueError for keys that the columns' types cannot hold.
         """
 
 
-class WordIndex(KeyIndex):
+class ColumnIndex(KeyIndex):
+    """An index of the values of one column."""
+
+    @abstractmethod
+    def slots(self, column: pa.Array) -> Slots:
+        """The slot of each value; new keys get the next numbers. Raises ColumnKeyError."""
+
+    def slots_of(self, columns: Sequence[pa.Array]) -> Slots:
+        return self.slots(columns[0])
+
+    @abstractmethod
+    def frozen_lookup(self) -> Callable[[Slots], list[Any]]:
+        """A function from slots to their canonical keys; as `frozen_keys`."""
+
+    def frozen_keys(self) -> Callable[[int, int], list[Any]]:
+        keys_at = self.frozen_lookup()
+        return lambda start, end: keys_at(np.arange(start, end))
+
+
+class WordIndex(ColumnIndex):
     """Open addressing with linear probing, at most half full after each batch.
 
     Its steps run over all rows at once.
@@ -77,27 +96,31 @@ class WordIndex(KeyIndex):
 
     def slots(self, column: pa.Array) -> Slots:
         if not column.null_count:
-            return self._find(words_of(column))
+            return self.slots_of_words(words_of(column))
         absent = column.is_null().to_numpy(zero_copy_only=False)
         found = np.empty(len(column), np.int64)
         if self._null_slot < 0:
             self._null_slot = self._append(np.zeros(1, np.int64))
         found[absent] = self._null_slot
-        found[~absent] = self._find(words_of(column.drop_null()))
+        found[~absent] = self.slots_of_words(words_of(column.drop_null()))
         return found
 
-    def frozen_keys(self) -> Callable[[int, int], list[Any]]:
-        # Words are never changed, only added; a longer array is a copy.
-        words, null_slot, kind = self._keys, self._null_slot, self._key_type
+    def frozen_lookup(self) -> Callable[[Slots], list[Any]]:
+        words, null_slot, kind = self.frozen_words(), self._null_slot, self._key_type
 
-        def keys(start: int, end: int) -> list[Any]:
-            codes, distinct = distinct_keys(column_of(words[start:end], kind))
-            found = [distinct[code] for code in codes.tolist()]
-            if start <= null_slot < end:
-                found[null_slot - start] = None
-            return found
+        def keys(slots: Slots) -> list[Any]:
+            codes, distinct = distinct_keys(column_of(words.take(slots), kind))
+            if null_slot >= 0:
+                codes = np.where(slots == null_slot, len(distinct), codes)
+                distinct = [*distinct, None]
+            return [distinct[code] for code in codes.tolist()]
 
         return keys
+
+    def frozen_words(self) -> Words:
+        """The words by slot, as they are now; 0 for null."""
+        # Words are never changed, only added; a longer array is a copy.
+        return self._keys
 
     def restore(self, keys: list[Any]) -> Slots:
         try:
@@ -109,7 +132,8 @@ class WordIndex(KeyIndex):
             raise ValueError(f"keys that differ are the same in type {self._key_type}")
         return slots
 
-    def _find(self, keys: Words) -> Slots:
+    def slots_of_words(self, keys: Words) -> Slots:
+        """The slot of each word; new ones get the next numbers."""
         places = self._home(keys)
         slots = self._slot_at.take(places).astype(np.int64)
         hit = self._matches(slots, keys)
@@ -191,7 +215,7 @@ class WordIndex(KeyIndex):
         return mixed.view(np.int64)
 
 
-class ObjectIndex(KeyIndex):
+class ObjectIndex(ColumnIndex):
     """A dict from canonical key to slot, asked once a distinct value of a batch."""
 
     def __init__(self) -> None:
@@ -210,11 +234,11 @@ class ObjectIndex(KeyIndex):
         self.size = len(known)
         return slot_of_code[codes]
 
-    def frozen_keys(self) -> Callable[[int, int], list[Any]]:
+    def frozen_lookup(self) -> Callable[[Slots], list[Any]]:
         # A dict keeps the order in which keys came, which is that of their slots.
         self._listed += islice(self._slot_of, len(self._listed), None)
         listed = self._listed
-        return lambda start, end: listed[start:end]
+        return lambda slots: [listed[slot] for slot in slots.tolist()]
 
     def restore(self, keys: list[Any]) -> Slots:
         self._slot_of.update(zip(keys, range(len(keys)), strict=True))

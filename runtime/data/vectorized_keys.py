@@ -1,14 +1,13 @@
 """Key groups of Arrow columns: the same as those of the row keys the values stand for, without a Python row.
 
 Integers, bool, floats, dates, times and timestamps are hashed by numpy; all other types once a distinct
-value. A struct stands for a Row with the struct's field names, several columns together for a tuple. Owner:
+value. A struct stands for a Row with the struct's field names; of several columns see vectorized_tuples. Owner:
 the calling thread; no state. It must not differ from canonicalize + key_group for any value: a property test
 holds both together.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,6 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from yarrow.runtime.data.column_numbers import (
+    MICRO,
+    PER_US,
+    days_of,
+    durations_of,
+    floats_of,
+    micros_of,
+    nulls_of,
+    numbers_of,
+    times_of_day,
+)
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_classes import RowKey
 from yarrow.runtime.data.key_encoding import DATE, DATETIME, DURATION, FLOAT, INSTANT, INT, NAN_BITS, TIME
@@ -28,16 +38,6 @@ Codes = npt.NDArray[np.int64]
 
 _TWO_63: Final = 2.0**63
 _NONE_HASH: Final = hash_of_key(None)
-_DAY_MS: Final = 86_400_000
-_DAY_US: Final = 86_400_000_000
-_MICRO: Final = dt.timedelta(microseconds=1)
-_MIN_DURATION_US: Final = dt.timedelta.min // _MICRO
-_MAX_DURATION_US: Final = dt.timedelta.max // _MICRO
-_EPOCH: Final = dt.datetime(1970, 1, 1)
-_MIN_US: Final = (dt.datetime.min - _EPOCH) // _MICRO
-_MAX_US: Final = (dt.datetime.max - _EPOCH) // _MICRO
-_MIN_DAY: Final = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal()
-_MAX_DAY: Final = dt.date.max.toordinal() - dt.date(1970, 1, 1).toordinal()
 #: Codes of several columns are made small again before their product could pass 64 bits.
 _MAX_CODE: Final = 1 << 62
 
@@ -48,14 +48,6 @@ def key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) -> npt.
     Raises ColumnKeyError for a type or value that no row key equals.
     """
     return (key_hashes(column) % np.uint64(max_parallelism)).astype(np.int32)
-
-
-def key_groups_of_columns(
-    columns: Sequence[pa.Array | pa.ChunkedArray], max_parallelism: int
-) -> npt.NDArray[np.int32]:
-    """The key group of each row, the key being the tuple of these columns' values. Raises ColumnKeyError."""
-    codes, keys = distinct_tuples(columns)
-    return (_hashes_of(keys)[codes] % np.uint64(max_parallelism)).astype(np.int32)
 
 
 def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
@@ -112,18 +104,29 @@ def distinct_tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Code
     parts = [distinct_keys(column) for column in columns]
     if len({len(codes) for codes, _ in parts}) != 1:
         raise ColumnKeyError(f"key columns differ in length: {[len(codes) for codes, _ in parts]}")
-    combined = parts[0][0]
-    bound = max(1, len(parts[0][1]))
-    for codes, keys in parts[1:]:
-        size = max(1, len(keys))
-        if bound > _MAX_CODE // size:
+    rows, chosen = combined_codes([codes for codes, _ in parts], [len(keys) for _, keys in parts])
+    values = [[keys[code] for code in codes.tolist()] for (_, keys), codes in zip(parts, chosen, strict=True)]
+    return rows, list(zip(*values, strict=True))
+
+
+def combined_codes(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[Codes, list[Codes]]:
+    """A number for each row's combination of codes and, by column, the code in each combination.
+
+    Codes of a column are below its size. Combinations are numbered in the order in which they first appear.
+    """
+    combined, bound = columns[0], max(1, sizes[0])
+    for codes, size in zip(columns[1:], sizes[1:], strict=True):
+        factor = max(1, size)
+        if bound > _MAX_CODE // factor:
             _, combined = np.unique(combined, return_inverse=True)
             bound = len(combined) + 1
-        combined = combined * size + codes
-        bound *= size
-    _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
-    chosen = [[keys[code] for code in codes[first].tolist()] for codes, keys in parts]
-    return inverse.astype(np.int64), list(zip(*chosen, strict=True))
+        combined = combined * factor + codes
+        bound *= factor
+    encoded = pa.array(combined).dictionary_encode()
+    rows: Codes = encoded.indices.to_numpy().astype(np.int64)
+    row_of = np.empty(len(encoded.dictionary), np.int64)
+    row_of[rows] = np.arange(len(rows))
+    return rows, [codes[row_of] for codes in columns]
 
 
 def _distinct_structs(column: pa.Array) -> tuple[Codes, list[Any]]:
@@ -132,7 +135,7 @@ def _distinct_structs(column: pa.Array) -> tuple[Codes, list[Any]]:
         return _with_null_code(np.zeros(1, dtype=np.int64), [RowKey(None, ())], _zeros_like(column))
     codes, tuples = distinct_tuples(column.flatten())
     keys: list[Any] = [RowKey(names, values) for values in tuples]
-    absent = _nulls(column)
+    absent = nulls_of(column)
     if absent is not None:
         codes = np.where(absent, len(keys), codes)
         keys.append(None)
@@ -140,13 +143,13 @@ def _distinct_structs(column: pa.Array) -> tuple[Codes, list[Any]]:
 
 
 def _zeros_like(column: pa.Array) -> pa.Array:
-    return pa.array(np.zeros(len(column), dtype=np.int64), mask=_nulls(column))
+    return pa.array(np.zeros(len(column), dtype=np.int64), mask=nulls_of(column))
 
 
 def _with_null_code(codes: Codes, keys: list[Any], indices: pa.Array) -> tuple[Codes, list[Any]]:
     """Codes of the rows that `indices` choose, a null among these having a code of its own."""
-    absent = _nulls(indices)
-    rows = _numbers(indices)
+    absent = nulls_of(indices)
+    rows = numbers_of(indices)
     if absent is None:
         return codes[rows], keys
     return np.append(codes, len(keys))[np.where(absent, len(codes), rows)], [*keys, None]
@@ -160,29 +163,14 @@ def _dictionary_hashes(column: pa.Array) -> Hashes:
     hashes = key_hashes(column.dictionary)
     if not len(hashes):  # all rows are null
         return np.zeros(len(column), dtype=np.uint64)
-    return hashes[_numbers(column.indices)]
+    return hashes[numbers_of(column.indices)]
 
 
 def _with_none(hashes: Hashes, column: pa.Array) -> Hashes:
-    absent = _nulls(column)
+    absent = nulls_of(column)
     if absent is not None:
         hashes[absent] = _NONE_HASH
     return hashes
-
-
-def _nulls(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    if not column.null_count:
-        return None
-    absent: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
-    return absent
-
-
-def _numbers(column: pa.Array) -> Codes:
-    """An integer column as int64, nulls as 0."""
-    if column.null_count:
-        column = column.fill_null(0)
-    numbers: Codes = column.to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers
 
 
 def mix64_array(payload: Hashes) -> Hashes:
@@ -201,15 +189,15 @@ def _fixed_width_hashes(column: pa.Array) -> Hashes | None:
     """Hashes of a type that numpy can hash whole, rubbish where a value is null; None for any other type."""
     kind = column.type
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
-        return _mix(_numbers(column.cast(pa.int64())), INT)
+        return _mix(numbers_of(column.cast(pa.int64())), INT)
     if pa.types.is_floating(kind):
         return _float_hashes(column)
     if pa.types.is_date(kind):
-        return _mix(_days(column), DATE)
+        return _mix(days_of(column), DATE)
     if pa.types.is_time(kind):
-        return _mix(_time_of_day(column), TIME)
+        return _mix(times_of_day(column), TIME)
     if pa.types.is_timestamp(kind):
-        return _mix(_micros(column), DATETIME if kind.tz is None else INSTANT)
+        return _mix(micros_of(column), DATETIME if kind.tz is None else INSTANT)
     if pa.types.is_duration(kind):
         return _duration_hashes(column)
     return None
@@ -217,35 +205,20 @@ def _fixed_width_hashes(column: pa.Array) -> Hashes | None:
 
 def _duration_hashes(column: pa.Array) -> Hashes:
     """64 bits of microseconds by numpy; what is longer one by one."""
-    column = _durations(column)
-    numbers, factor = _numbers(column.view(pa.int64())), _PER_US[column.type.unit]
+    column = durations_of(column)
+    numbers, factor = numbers_of(column.view(pa.int64())), PER_US[column.type.unit]
     limit = np.iinfo(np.int64).max // factor
     hashes = _mix(numbers * factor, DURATION)
     large = (numbers > limit) | (numbers < -limit)
     if large.any():
         distinct, inverse = np.unique(numbers[large], return_inverse=True)
-        keys = [value * factor * _MICRO for value in distinct.tolist()]
+        keys = [value * factor * MICRO for value in distinct.tolist()]
         hashes[large] = _hashes_of(keys)[inverse]
     return hashes
 
 
-def _durations(column: pa.Array) -> pa.Array:
-    """The column in a unit of Python's timedelta, each value within its range."""
-    numbers = _numbers(column.view(pa.int64()))
-    if column.type.unit == "ns":
-        _refuse(column, numbers % 1000 != 0, "has a fraction of a microsecond, which no timedelta has")
-        return pa.array(numbers // 1000, pa.int64(), mask=_nulls(column)).view(pa.duration("us"))
-    factor = _PER_US[column.type.unit]
-    if factor > 1:  # 64 bits of microseconds are within the range
-        least, most = -(-_MIN_DURATION_US // factor), _MAX_DURATION_US // factor
-        _refuse(column, (numbers > most) | (numbers < least), "is longer than a timedelta can be")
-    return column
-
-
 def _float_hashes(column: pa.Array) -> Hashes:
-    if column.null_count:
-        column = pa.array(column.to_numpy(zero_copy_only=False))  # null becomes NaN, hashed over afterwards
-    values = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    values = floats_of(column)  # null becomes NaN, hashed over afterwards
     with np.errstate(invalid="ignore"):
         integral = np.isfinite(values) & (np.trunc(values) == values)
         small = integral & (values >= -_TWO_63) & (values < _TWO_63)
@@ -260,69 +233,23 @@ def _float_hashes(column: pa.Array) -> Hashes:
     return hashes
 
 
-def _days(column: pa.Array) -> Codes:
-    if pa.types.is_date64(column.type):
-        days = _numbers(column.view(pa.int64())) // _DAY_MS
-    else:
-        days = _numbers(column.view(pa.int32()))
-    _refuse(column, (days < _MIN_DAY) | (days > _MAX_DAY), "lies outside the years 1 to 9999")
-    return days
-
-
-_PER_US: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
-
-
-def _in_micros(column: pa.Array, width: int) -> Codes:
-    numbers = _numbers(column.view(pa.int32() if width == 32 else pa.int64()))
-    if column.type.unit == "ns":
-        _refuse(column, numbers % 1000 != 0, "has a fraction of a microsecond, which no Python time has")
-        return numbers // 1000
-    factor = _PER_US[column.type.unit]
-    if factor != 1:
-        limit = np.iinfo(np.int64).max // factor
-        _refuse(column, (numbers > limit) | (numbers < -limit), "lies outside the years 1 to 9999")
-        return numbers * factor
-    return numbers
-
-
-def _time_of_day(column: pa.Array) -> Codes:
-    micros = _in_micros(column, column.type.bit_width)
-    _refuse(column, (micros < 0) | (micros >= _DAY_US), "is no time of day")
-    return micros
-
-
-def _micros(column: pa.Array) -> Codes:
-    micros = _in_micros(column, 64)
-    _refuse(column, (micros < _MIN_US) | (micros > _MAX_US), "lies outside the years 1 to 9999")
-    return micros
-
-
-def _refuse(column: pa.Array, bad: npt.NDArray[np.bool_], why: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ColumnKeyError(
-            f"row {row} of a key column of type {column.type} {why}; filter such rows, or key by the number "
-            f"itself"
-        )
-
-
 def _plain(column: pa.Array) -> pa.Array:
     """A column of a type that dictionary_encode knows and whose scalars are Python's.
 
     Values are checked where they must be.
     """
     kind = column.type
-    mask = _nulls(column)
+    mask = nulls_of(column)
     if pa.types.is_date(kind):
-        return pa.array(_days(column).astype(np.int32), pa.int32(), mask=mask).view(pa.date32())
+        return pa.array(days_of(column).astype(np.int32), pa.int32(), mask=mask).view(pa.date32())
     if pa.types.is_time(kind):
-        return pa.array(_time_of_day(column), pa.int64(), mask=mask).view(pa.time64("us"))
+        return pa.array(times_of_day(column), pa.int64(), mask=mask).view(pa.time64("us"))
     if pa.types.is_timestamp(kind):
         # As UTC: a zone of this machine's tables could move or refuse an instant that the column holds.
         zone = None if kind.tz is None else "UTC"
-        return pa.array(_micros(column), pa.int64(), mask=mask).view(pa.timestamp("us", zone))
+        return pa.array(micros_of(column), pa.int64(), mask=mask).view(pa.timestamp("us", zone))
     if pa.types.is_duration(kind):
-        return _durations(column)
+        return durations_of(column)
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return column.cast(pa.decimal128(kind.precision, kind.scale))
     if pa.types.is_float16(kind):

@@ -15,6 +15,9 @@ import msgspec
 #: `TypeInformation.to_spec()`; None = no declared type (rows travel as pickle, any value that pickles works).
 TypeSpec = Any
 
+#: Where columns hold a key: the name of one column, or the names of several, whose values are a tuple.
+KeyColumns = str | tuple[str, ...]
+
 
 class StreamKind(StrEnum):
     """What an edge carries: Python rows or Arrow record batches; fixed when the JobGraph is built."""
@@ -242,9 +245,9 @@ class ColumnAggregate(msgspec.Struct, frozen=True):
 
 
 class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_aggregate"):
-    """Running vectorised aggregates by key column: emits the row of every key touched, once a slice."""
+    """Running vectorised aggregates by key: emits the row of every key touched, once a batch."""
 
-    key_column: str
+    key_column: KeyColumns
     aggregates: tuple[ColumnAggregate, ...]
 
 
@@ -353,7 +356,7 @@ class PartitionerSpec(msgspec.Struct, frozen=True, kw_only=True):
     kind: PartitionerKind
     #: KEY_GROUP and CUSTOM on rows: cloudpickle of a callable value -> key.
     key_selector: bytes | None = None
-    #: KEY_GROUP on columns: name of the key column.
-    key_column: str | None = None
+    #: KEY_GROUP on columns.
+    key_column: KeyColumns | None = None
     #: CUSTOM: cloudpickle of a callable (key, number of partitions) -> index.
     function: bytes | None = None

@@ -1,4 +1,4 @@
-"""ColumnarKeyedStream: record batches distributed by a key column, and vectorised aggregates.
+"""ColumnarKeyedStream: record batches distributed by key columns, and vectorised aggregates.
 
 Owner: the thread that builds the program. Results are running: for every batch, the updated row of each key
 in it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from yarrow.datastream.arrow_schemas import check_column, column_type
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.graph_builder import declared
@@ -18,6 +18,7 @@ from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
     ArrowAggregateOperator,
     ColumnAggregate,
+    KeyColumns,
     PartitionerKind,
     PartitionerSpec,
     StreamKind,
@@ -40,57 +41,66 @@ _COLUMN_KINDS = (
 
 
 class ColumnarKeyedStream(DataStream):
-    """Record batches distributed by the value of a column. Made by `DataStream.key_by` with a column name."""
+    """Record batches distributed by key. Made by `DataStream.key_by` with names of columns."""
 
     def __init__(
         self,
         environment: StreamExecutionEnvironment,
         transformation: Transformation,
-        key_column: str,
+        key_column: KeyColumns,
         key_type: TypeInformation | None = None,
     ) -> None:
         super().__init__(environment, transformation)
+        #: The column that holds the key, or those whose values are the key as a tuple.
         self.key_column = key_column
-        #: Declared, or that of the column; None where the schema is not known before batches come.
+        #: Declared, or that of the columns; None where the schema is not known before batches come.
         self.key_type = key_type
 
     @classmethod
     def of(
-        cls, stream: DataStream, key_column: str, key_type: TypeInformation | None = None
+        cls, stream: DataStream, columns: tuple[str, ...], key_type: TypeInformation | None = None
     ) -> ColumnarKeyedStream:
-        """Return a columnar `stream` distributed by a column, which must exist where the schema is known."""
-        check_column(stream.transformation.output_schema, key_column, "key_by")
+        """Return a columnar `stream` distributed by columns, which must exist where the schema is known.
+
+        Raises InvalidProgramError for a column that is named twice, or a type that no key of these columns has.
+        """
+        schema = stream.transformation.output_schema
+        for column in columns:
+            check_column(schema, column, "key_by")
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise InvalidProgramError(f"key_by: the columns {twice} are named twice; name each once")
+        key_column = columns[0] if len(columns) == 1 else columns
         environment = stream.get_execution_environment()
         spec = PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_column=key_column)
         partition = environment.graph_builder.partition(stream.transformation, spec)
-        known = column_type(stream.transformation.output_schema, key_column)
-        return cls(environment, partition, key_column, known or declared(key_type))
+        return cls(environment, partition, key_column, _type_of_keys(schema, columns, declared(key_type)))
 
     def sum(self, column: str, name: str | None = None) -> DataStream:
-        """Return key and running sum; the result's column is `<column>_sum` unless named."""
+        """Return the key columns and the running sum; the result's column is `<column>_sum` unless named."""
         return self.aggregate([(column, "sum", name)])
 
     def min(self, column: str, name: str | None = None) -> DataStream:
-        """Return key and running minimum; the result's column is `<column>_min` unless named."""
+        """Return the key columns and the running minimum; the result's column is `<column>_min` unless named."""
         return self.aggregate([(column, "min", name)])
 
     def max(self, column: str, name: str | None = None) -> DataStream:
-        """Return key and running maximum; the result's column is `<column>_max` unless named."""
+        """Return the key columns and the running maximum; the result's column is `<column>_max` unless named."""
         return self.aggregate([(column, "max", name)])
 
     def mean(self, column: str, name: str | None = None) -> DataStream:
-        """Return key and running mean; the result's column is `<column>_mean` unless named."""
+        """Return the key columns and the running mean; the result's column is `<column>_mean` unless named."""
         return self.aggregate([(column, "mean", name)])
 
     def count(self, name: str = "count") -> DataStream:
-        """Return key and running number of rows."""
+        """Return the key columns and the running number of rows."""
         return self.aggregate([(None, "count", name)])
 
     def aggregate(
         self,
         aggregates: Sequence[ColumnAggregate | tuple[str | None, str] | tuple[str | None, str, str | None]],
     ) -> DataStream:
-        """Return key and several running aggregates, each `(column, kind)` or `(column, kind, name)`.
+        """Return the key columns and several running aggregates, each `(column, kind)` or `(column, kind, name)`.
 
         Kinds are sum, min, max, mean and count, whose column is None. Raises InvalidProgramError for an
         unknown kind or column and for two results of one name.
@@ -98,7 +108,8 @@ class ColumnarKeyedStream(DataStream):
         if not aggregates:
             raise InvalidProgramError("aggregate takes at least one (column, kind)")
         wanted = tuple(self._column_aggregate(item) for item in aggregates)
-        names = [self.key_column, *(item.name for item in wanted)]
+        keys = (self.key_column,) if isinstance(self.key_column, str) else self.key_column
+        names = [*keys, *(item.name for item in wanted)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InvalidProgramError(
@@ -139,3 +150,24 @@ class ColumnarKeyedStream(DataStream):
             f"A keyed stream is distributed by its key, which {spec.kind.value} would undo:"
             " distribute the stream before key_by, or what an operator makes of the keyed stream."
         )
+
+
+def _type_of_keys(
+    schema: bytes | None, columns: tuple[str, ...], wanted: TypeInformation | None
+) -> TypeInformation | None:
+    """The type of the key columns, as far as the schema tells it; else the declared one."""
+    if len(columns) == 1:
+        return column_type(schema, columns[0]) or wanted
+    fields: list[TypeInformation | None] = [None] * len(columns)
+    if wanted is not None:
+        if not isinstance(wanted, TupleTypeInfo) or len(wanted.get_field_types()) != len(columns):
+            raise InvalidProgramError(
+                f"key_by: the keys of the columns {list(columns)} are tuples of {len(columns)} values, not {wanted};"
+                " declare Types.TUPLE with a type for each column"
+            )
+        fields = list(wanted.get_field_types())
+    known = [column_type(schema, column) or field for column, field in zip(columns, fields, strict=True)]
+    if not any(known):
+        return None
+    # PICKLED_BYTE_ARRAY says nothing of a value: it stands for a column whose type is not known.
+    return Types.TUPLE([field or Types.PICKLED_BYTE_ARRAY() for field in known])

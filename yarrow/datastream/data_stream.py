@@ -198,28 +198,43 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
     # Distribution
 
     @overload
-    def key_by(self, key_selector: str, key_type: TypeInformation | None = None) -> ColumnarKeyedStream: ...
+    def key_by(
+        self,
+        key_selector: str,
+        key_type: str | TypeInformation | None = None,
+        *columns: str | TypeInformation | None,
+    ) -> ColumnarKeyedStream: ...
     @overload
     def key_by(self, key_selector: KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream: ...
     def key_by(
-        self, key_selector: KeyFunction | str, key_type: TypeInformation | None = None
+        self,
+        key_selector: KeyFunction | str,
+        key_type: TypeInformation | str | None = None,
+        *columns: str | TypeInformation | None,
     ) -> KeyedStream | ColumnarKeyedStream:
         """Return the stream distributed by key: equal keys reach the same subtask.
 
-        The key is what a function or KeySelector returns for a record or, on a columnar stream, a column.
-        Numbers, texts, bytes, dates, None, tuples, Rows, enums and frozen dataclasses of these can be keys.
+        The key is what a function or KeySelector returns for a record. A columnar stream is also keyed by columns:
+        `key_by("a")` by the values of one, `key_by("a", "b")` by the tuples of several. The type of the keys may stand
+        last. Numbers, texts, bytes, dates, None, tuples, Rows, enums and frozen dataclasses of these can be keys.
         A key of another type fails the job at its first record.
         """
         if isinstance(key_selector, str):
-            from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
-
+            names, keys_of = _columns_and_type(key_selector, key_type, *columns)
             if not self.is_columnar:
                 raise InvalidProgramError(
-                    f"key_by({key_selector!r}): only a columnar stream has columns to name."
+                    f"key_by({', '.join(map(repr, names))}): only a columnar stream has columns to name."
                     " Convert with to_arrow() first, or pass a function, such as lambda row:"
-                    f" row[{key_selector!r}]."
+                    f" {_as_expression(names)}."
                 )
-            return ColumnarKeyedStream.of(self, key_selector, key_type)
+            from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
+
+            return ColumnarKeyedStream.of(self, names, keys_of)
+        if columns or isinstance(key_type, str):
+            raise InvalidProgramError(
+                "key_by takes a function and the type of its keys, or names of columns: let the function return a"
+                " tuple of all parts of the key."
+            )
         from yarrow.datastream.keyed_stream import KeyedStream
 
         return KeyedStream.of(self, key_selector, key_type)
@@ -291,6 +306,23 @@ def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:
 def refuse(what: str, missing: str) -> NoReturn:
     """Raises UnsupportedFeatureError naming what was asked for and what is missing."""
     raise UnsupportedFeatureError(f"{what} is refused: this version has no {missing}.")
+
+
+def _columns_and_type(*arguments: Any) -> tuple[tuple[str, ...], TypeInformation | None]:
+    """Names of key columns, and the type of the keys where it stands last."""
+    last = arguments[-1]
+    given = arguments if isinstance(last, str) else arguments[:-1]
+    if not all(isinstance(name, str) for name in given):
+        wrong = next(name for name in given if not isinstance(name, str))
+        raise InvalidProgramError(
+            f"key_by: {wrong!r} is no name of a column; give names of columns, and behind them the type of the keys"
+        )
+    return tuple(given), None if isinstance(last, str) else last
+
+
+def _as_expression(names: tuple[str, ...]) -> str:
+    fields = [f"row[{name!r}]" for name in names]
+    return fields[0] if len(fields) == 1 else f"({', '.join(fields)})"
 
 
 def operator_of(stream: DataStream) -> SpecTransformation:

@@ -20,6 +20,7 @@ from yarrow.container.operators.base import RestoredState
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
+from yarrow.datastream.arrow_schemas import schema_bytes
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -38,6 +39,7 @@ from yarrow.runtime.data.elements import (
 )
 from yarrow.runtime.data.row_names import namer_for
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -65,13 +67,19 @@ class _Unread(SinkFunction[Any]):
         raise AssertionError("the harness reads outputs itself")
 
 
+def _unread(batch: Any) -> Any:
+    """Stands behind a columnar output in the same way."""
+    raise AssertionError("the harness reads outputs itself")
+
+
 class OperatorHarness:
     """A running fragment. Use it as a context manager: operators are closed at its end.
 
     `fragment` is called with `inputs` streams. Without any it is called with the environment, and begins with a source
-    of its own, whose reader hears nothing from its enumerator. `types` declares the types of the inputs,
-    `configuration` holds options of the job, `chunk_rows` caps the rows that a generated loop gets at once. `clock`
-    moves by `advance` alone, `state` says what tasks begin with and who takes their snapshots.
+    of its own, whose reader hears nothing from its enumerator. `types` declares the types of the inputs: a pyarrow
+    Schema declares one of record batches. With `columnar_outputs`, record batches that the fragment puts out are read
+    as such, not as rows. `configuration` holds options of the job, `chunk_rows` caps the rows that a generated loop
+    gets at once. `clock` moves by `advance` alone, `state` says what tasks begin with and who takes their snapshots.
     """
 
     def __init__(
@@ -79,7 +87,8 @@ class OperatorHarness:
         fragment: Fragment,
         *,
         inputs: int = 1,
-        types: Sequence[TypeInformation | None] | None = None,
+        types: Sequence[TypeInformation | Any | None] | None = None,
+        columnar_outputs: bool = False,
         configuration: dict[str, str] | None = None,
         chunk_rows: int | None = None,
         clock: ManualClock | None = None,
@@ -90,7 +99,10 @@ class OperatorHarness:
         self.clock = clock if clock is not None else ManualClock()
         #: What `print()` wrote.
         self.printed: list[str] = []
-        self._input_types = list(types) if types is not None else [None] * inputs
+        declared = list(types) if types is not None else [None] * inputs
+        self._input_types = [each if isinstance(each, TypeInformation) else None for each in declared]
+        self._schemas = [None if isinstance(each, TypeInformation) else each for each in declared]
+        self._columnar_outputs = columnar_outputs
         graph, outputs = self._build_graph(fragment, inputs, configuration or {})
         restored: Mapping[JobVertexID, RestoredState] = {}
         if state.restore is not None:
@@ -128,17 +140,25 @@ class OperatorHarness:
             made.set_string(key, value)
         env = StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(1)
         env.set_buffer_timeout(0)
-        streams = [
-            env.from_collection([], self._input_types[i])
-            .disable_chaining()
-            .name(_input(i).removeprefix("Source: "))
-            for i in range(inputs)
-        ]
+        streams = [self._input_stream(env, index) for index in range(inputs)]
         read = fragment(*streams) if inputs else fragment(env)
         outputs = [read] if isinstance(read, DataStream) else list(read)
         for index, stream in enumerate(outputs):
-            stream.add_sink(_Unread()).disable_chaining().name(_output(index).removeprefix("Sink: "))
+            if self._columnar_outputs and stream.is_columnar:
+                stream.map_batches(_unread).disable_chaining().name(_output(index))
+            else:
+                stream.add_sink(_Unread()).disable_chaining().name(_output(index).removeprefix("Sink: "))
         return env.get_job_graph("operator harness"), len(outputs)
+
+    def _input_stream(self, env: StreamExecutionEnvironment, index: int) -> DataStream:
+        stream = env.from_collection([], self._input_types[index]).disable_chaining()
+        stream.name(_input(index).removeprefix("Source: "))
+        schema = self._schemas[index]
+        if schema is not None:
+            # The source never runs: the harness sends what it would emit.
+            stream.transformation.output_kind = StreamKind.COLUMNAR
+            stream.transformation.output_schema = schema_bytes(schema)
+        return stream
 
     # ------------------------------------------------------------------ the fragment
 
@@ -186,7 +206,7 @@ class OperatorHarness:
         self.send(RowBatch(named, None if timestamps is None else list(timestamps)), input)
 
     def push_batch(self, batch: Any, input: int = 0) -> None:
-        """The same for a pyarrow RecordBatch, where the input leads to a columnar operator."""
+        """The same for a pyarrow RecordBatch, of an input that is declared by a Schema."""
         self.send(ArrowBatch(batch), input)
 
     def watermark(self, timestamp: int, input: int = 0) -> None:

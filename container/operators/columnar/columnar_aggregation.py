@@ -22,8 +22,10 @@ from yarrow.container.operators.columnar.aggregate_state import (
 )
 from yarrow.container.operators.columnar.aggregate_states import state_for
 from yarrow.container.operators.registry import runs
-from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown, key_index
+from yarrow.container.state.tuple_index import index_of_keys
+from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
+from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
@@ -43,16 +45,16 @@ class AggregationError(YarrowError):
 
 @runs(ArrowAggregateOperator)
 class VectorizedAggregation(ColumnarOperator):
-    """SUM, MIN, MAX, COUNT and MEAN by key column.
+    """SUM, MIN, MAX, COUNT and MEAN by key.
 
-    The result has the key column and one column an aggregate. Its rows stand in the order of the last row of
+    The result has the key columns and one column an aggregate. Its rows stand in the order of the last row of
     each key in the batch, with that row's timestamp. A key of floats is shown as it came last (NaN and -0.0
     included).
     """
 
     def __init__(self, name: str, spec: ArrowAggregateOperator) -> None:
         super().__init__(name)
-        self._key_column = spec.key_column
+        self._key = BatchKey(spec.key_column)
         self._aggregates = spec.aggregates
         for aggregate in spec.aggregates:
             if aggregate.kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
@@ -67,7 +69,7 @@ class VectorizedAggregation(ColumnarOperator):
                     "only count needs none"
                 )
         self._columns = {
-            spec.key_column: None,
+            **dict.fromkeys(self._key.names),
             **{a.column: None for a in spec.aggregates if a.column is not None},
         }
         #: Types of the columns read, fixed by the first batch.
@@ -99,17 +101,15 @@ class VectorizedAggregation(ColumnarOperator):
             )
         records = batch.batch
         self._check(records)
-        key = records.column(records.schema.get_field_index(self._key_column))
+        keys = [records.column(name) for name in self._key.names]
         try:
-            slots = self._index.slots(key)
+            slots = self._index.slots_of(keys)
         except ColumnKeyError as error:
-            raise AggregationError(
-                f"operator '{self.name}': key column '{self._key_column}': {error}"
-            ) from error
+            raise AggregationError(f"operator '{self.name}': {self._key.explain(keys, error)}") from error
         rows = self._last_rows(slots)
         touched = slots[rows]
         size = self._index.size
-        results = [key.take(pa.array(rows))]
+        results = [key.take(pa.array(rows)) for key in keys]
         for aggregate, state in zip(self._aggregates, self._states, strict=True):
             column = None if aggregate.column is None else records.column(aggregate.column)
             if column is not None and pa.types.is_dictionary(column.type):
@@ -120,7 +120,7 @@ class VectorizedAggregation(ColumnarOperator):
                 at = int(np.flatnonzero(slots == error.slot)[0])
                 raise AggregationError(
                     f"operator '{self.name}': the sum of column '{aggregate.column}' for the key "
-                    f"{key[at].as_py()!r} is "
+                    f"{self._shown(keys, at)!r} is "
                     f"{error.value}, which does not fit {error.type}; cast the column to "
                     "decimal128(38, 0) or to float64 "
                     "before the aggregation"
@@ -128,6 +128,10 @@ class VectorizedAggregation(ColumnarOperator):
             results.append(state.values(touched))
         stamps = None if batch.timestamps is None else batch.timestamps.take(pa.array(rows))
         return (ArrowBatch(pa.RecordBatch.from_arrays(results, schema=self._schema), stamps),)
+
+    def _shown(self, keys: Sequence[pa.Array], row: int) -> Any:
+        values = tuple(key[row].as_py() for key in keys)
+        return values if self._key.is_tuple else values[0]
 
     def _last_rows(self, slots: Slots) -> Slots:
         """The last row of each slot that occurs, ascending."""
@@ -158,8 +162,8 @@ class VectorizedAggregation(ColumnarOperator):
             self._start(schema)
 
     def _start(self, schema: pa.Schema) -> None:
-        key = schema.field(self._key_column)
-        fields = [key]
+        fields = [schema.field(name) for name in self._key.names]
+        types = [field.type for field in fields]
         for aggregate in self._aggregates:
             kind = None if aggregate.column is None else self._types[aggregate.column]
             try:
@@ -171,8 +175,8 @@ class VectorizedAggregation(ColumnarOperator):
             self._states.append(state)
             fields.append(pa.field(aggregate.name, state.type))
         self._schema = pa.schema(fields)
-        self._index = key_index(key.type)
-        self._begin_with_restored(key.type)
+        self._index = index_of_keys(types, tuples=self._key.is_tuple)
+        self._begin_with_restored()
 
     # ------------------------------------------------------------------ snapshots (KeyedSection)
 
@@ -208,7 +212,7 @@ class VectorizedAggregation(ColumnarOperator):
             keys.append(key)
             values.append(value)
 
-    def _begin_with_restored(self, key_type: pa.DataType) -> None:
+    def _begin_with_restored(self) -> None:
         keys, values = self._restored
         if not keys:
             return
@@ -216,8 +220,8 @@ class VectorizedAggregation(ColumnarOperator):
             slots = self._index.restore(keys)
         except ValueError as error:
             raise AggregationError(
-                f"operator '{self.name}': the restored keys do not fit the key column '{self._key_column}': {error}; "
-                "keep the type of the column as it was when the state was written"
+                f"operator '{self.name}': the restored keys do not fit the {self._key}: {error}; "
+                "keep the columns and their types as they were when the state was written"
             ) from None
         values = [values[at] for at in np.argsort(slots).tolist()]
         for aggregate, state in zip(self._aggregates, self._states, strict=True):

@@ -18,10 +18,10 @@ from yarrow.container.codegen.freezing import needs_fixing
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import ElementCodec
+from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch
 from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for_operator_index
 from yarrow.runtime.data.serializers.serializers import serializer_for
-from yarrow.runtime.data.vectorized_keys import key_hashes
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
     PartitionerKind,
@@ -128,7 +128,8 @@ def rows_of_subtask(graph: JobGraph, edge: JobEdge, subtask: int) -> Keep:
     column = edge.partitioner.key_column
     if edge.stream_kind is StreamKind.COLUMNAR:
         assert column is not None
-        return lambda batch: _own_columns(batch, column, most, first, last)
+        key = BatchKey(column)
+        return lambda batch: _own_columns(batch, key, most, first, last)
     name = target.operators[0].name
     assert edge.partitioner.key_selector is not None
     get_key = method_of(load_function(edge.partitioner.key_selector, name), "get_key", name)
@@ -149,9 +150,9 @@ def rows_of_subtask(graph: JobGraph, edge: JobEdge, subtask: int) -> Keep:
     return own_rows
 
 
-def _own_columns(batch: Batch, column: str, most: int, first: int, last: int) -> Batch:
+def _own_columns(batch: Batch, key: BatchKey, most: int, first: int, last: int) -> Batch:
     from yarrow.container.network.columnar_partition import taken
 
     assert isinstance(batch, ArrowBatch)
-    groups = key_hashes(batch.batch.column(column)) % np.uint64(most)
+    groups = key.hashes(batch.batch) % np.uint64(most)
     return taken(batch, np.flatnonzero((groups >= first) & (groups <= last)))

@@ -205,6 +205,35 @@ INVALID: dict[str, tuple[Build, str]] = {
         lambda env: columns(env).key_by("id"),
         "key_by: there is no column 'id'; the stream has ['value']",
     ),
+    "several column names on rows": (
+        lambda env: numbers(env).key_by("value", "day"),
+        "key_by('value', 'day'): only a columnar stream has columns to name. Convert with to_arrow() first, or pass a"
+        " function, such as lambda row: (row['value'], row['day'])",
+    ),
+    "unknown second key column": (
+        lambda env: columns(env).key_by("value", "id"),
+        "key_by: there is no column 'id'; the stream has ['value']",
+    ),
+    "key column named twice": (
+        lambda env: columns(env).key_by("value", "value"),
+        "key_by: the columns ['value'] are named twice; name each once",
+    ),
+    "key type of another shape": (
+        lambda env: columns(env).map_batches(lambda batch: batch).key_by("a", "b", Types.STRING()),
+        "key_by: the keys of the columns ['a', 'b'] are tuples of 2 values, not String; declare Types.TUPLE",
+    ),
+    "key type in the middle": (
+        lambda env: columns(env).key_by("value", Types.LONG(), "day"),
+        "is no name of a column; give names of columns, and behind them the type of the keys",
+    ),
+    "function and column": (
+        lambda env: columns(env).key_by(lambda row: row.value, "day"),
+        "key_by takes a function and the type of its keys, or names of columns",
+    ),
+    "key column and result of one name": (
+        lambda env: columns(env).map_batches(lambda batch: batch).key_by("a", "b").sum("c", "b"),
+        "aggregate: two columns of the result are named ['b']",
+    ),
     "unknown aggregate column": (
         lambda env: columns(env).key_by("value").sum("amount"),
         "sum: there is no column 'amount'; the stream has ['value']",

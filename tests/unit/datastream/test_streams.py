@@ -342,6 +342,37 @@ def test_the_type_of_a_key_column_is_that_of_the_schema(
     assert key_type_of(rows.key_by("key", declared).count()) == known
 
 
+_PARTS = pa.schema([("a", pa.string()), ("b", pa.int16()), ("c", pa.timestamp("us", "UTC"))])
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns", "known"),
+    [
+        (_PARTS, ("a", "b"), Types.TUPLE([Types.STRING(), Types.LONG()])),
+        (_PARTS, ("b", "a"), Types.TUPLE([Types.LONG(), Types.STRING()])),
+        (_PARTS, ("a", "c"), Types.TUPLE([Types.STRING(), Types.PICKLED_BYTE_ARRAY()])),
+        (
+            _PARTS,
+            ("a", "c", Types.TUPLE([Types.INT(), Types.INSTANT()])),
+            Types.TUPLE([Types.STRING(), Types.INSTANT()]),
+        ),
+        (None, ("a", "b"), None),
+        (None, ("a", "b", Types.TUPLE([Types.INT(), Types.INT()])), Types.TUPLE([Types.INT(), Types.INT()])),
+    ],
+    ids=str,
+)
+def test_the_type_of_several_key_columns_is_a_tuple(
+    schema: pa.Schema | None, columns: tuple[Any, ...], known: TypeInformation | None
+) -> None:
+    rows = environment().from_sequence(1, 9).to_arrow(_PARTS)
+    stream = rows.map_batches(lambda batch: batch, schema)
+    counted = stream.key_by(*columns).count()
+    assert key_type_of(counted) == known
+    names = tuple(column for column in columns if isinstance(column, str))
+    assert spec_of(counted).key_column == names
+    assert [edge.partitioner.key_column for edge in stream._environment.get_job_graph().edges] == [names]
+
+
 def test_the_type_of_keys_is_declared_for_what_reads_the_keyed_stream() -> None:
     numbers = environment().from_sequence(1, 9)
     keyed = numbers.key_by(Modulo(), Types.INT())

@@ -18,10 +18,10 @@ from yarrow.container.network.output_channel import OutputChannel
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement, RowBatch, Watermark
-from yarrow.runtime.data.key_groups import key_group_of, operator_index_for_key_group
+from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_of, operator_index_for_key_group
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.job_graph import JobEdge, ResultPartitionType
-from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec, StreamKind
+from yarrow.runtime.graph.operator_spec import KeyColumns, PartitionerKind, PartitionerSpec, StreamKind
 
 Kind = PartitionerKind
 MAX_PARALLELISM = 128
@@ -55,7 +55,7 @@ class KeepingChannel(OutputChannel):
 def _partition(
     kind: PartitionerKind,
     channels: int,
-    key_column: str | None = "key",
+    key_column: KeyColumns | None = "key",
     max_parallelism: int = MAX_PARALLELISM,
 ) -> tuple[ColumnarResultPartition, list[KeepingChannel]]:
     edge = JobEdge(
@@ -98,6 +98,32 @@ def test_rows_go_where_their_key_would(name: str, max_parallelism: int, data: st
         key = canonicalize(Row(**value) if isinstance(value, dict) else value)
         group = key_group_of(key, max_parallelism)
         expected[operator_index_for_key_group(max_parallelism, channels, group)].append(row)
+    assert [channel.column("row") for channel in kept] == expected
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_rows_go_where_the_tuple_of_their_columns_would(data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(sorted(KEY_COLUMNS)), min_size=2, max_size=4))
+    count = data.draw(st.integers(1, 30))
+    channels = data.draw(st.sampled_from([2, 3, 100]))
+    columns, values = {}, []
+    for place, name in enumerate(names):
+        kind, values_of = KEY_COLUMNS[name]
+        values.append(data.draw(st.lists(st.none() | values_of, min_size=count, max_size=count)))
+        columns[f"key{place}"] = array_of(values[-1], kind)
+    # Named in another order than the columns of the batch have.
+    keys = tuple(reversed(columns))
+    partition, kept = _partition(Kind.KEY_GROUP, channels, key_column=keys)
+    rows = {**columns, "row": pa.array(range(count))}
+    for batch in cut(rows, data.draw(st.lists(st.integers(0, 30), max_size=3))):
+        partition.emit_batch(batch)
+    partition.flush_all()
+    expected: list[list[int]] = [[] for _ in kept]
+    for row, key in enumerate(zip(*reversed(values), strict=True)):
+        raw = tuple(Row(**value) if isinstance(value, dict) else value for value in key)
+        group = group_of_raw_key(raw, MAX_PARALLELISM)
+        expected[operator_index_for_key_group(MAX_PARALLELISM, channels, group)].append(row)
     assert [channel.column("row") for channel in kept] == expected
 
 
@@ -221,3 +247,8 @@ def test_what_cannot_be_routed_is_refused() -> None:
     partition, _ = _partition(Kind.KEY_GROUP, 2)
     with pytest.raises(ColumnRoutingError, match="key column 'key': a column of Arrow type list"):
         partition.emit_batch(ArrowBatch(pa.record_batch({"key": [[1]]})))
+    partition, _ = _partition(Kind.KEY_GROUP, 2, key_column=("key", "day"))
+    with pytest.raises(ColumnRoutingError, match=r"edge 3: .*0 columns named 'day'.*\['key', 'row'\]"):
+        partition.emit_batch(_numbers(5))
+    with pytest.raises(ColumnRoutingError, match="edge 3: key column 'day': a column of Arrow type list"):
+        partition.emit_batch(ArrowBatch(pa.record_batch({"key": [1], "day": [[1]]})))

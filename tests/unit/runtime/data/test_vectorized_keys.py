@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.common.types import Row
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.data.vectorized_keys import distinct_keys, key_groups, key_groups_of_columns
+from yarrow.runtime.data.vectorized_keys import distinct_keys, key_groups
 
 GROUPS = 1009
 
@@ -130,26 +130,6 @@ def test_uuids_and_empty_columns() -> None:
     _agrees(pa.array([], pa.int64()))
     _agrees(pa.chunked_array([], pa.string()))
     _agrees(pa.array([{}, None], pa.struct([])), [{}, None])
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.none() | st.integers(-3, 3), st.none() | st.sampled_from("ab"), st.sampled_from([0.5, 1.0])
-        ),
-        max_size=20,
-    )
-)
-@example([])
-def test_several_columns_are_a_tuple(rows: list[tuple[Any, ...]]) -> None:
-    kinds = (pa.int16(), pa.string(), pa.float64())
-    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds)]
-    assert key_groups_of_columns(columns, GROUPS).tolist() == _expected(list(rows))
-
-
-def test_many_distinct_values_in_many_columns() -> None:
-    columns = [pa.array(list(range(500))) for _ in range(9)]  # 500**9 is beyond 64 bits
-    assert key_groups_of_columns(columns, GROUPS).tolist() == _expected([(i,) * 9 for i in range(500)])
 
 
 @pytest.mark.parametrize(
