@@ -54,7 +54,6 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
     RescaleSlotsWanted,
     RestartCancellationTimedOut,
     RestartDue,
-    ResultLost,
     SchedulerEvent,
     SlotLost,
     SlotRequestTimedOut,
@@ -183,7 +182,6 @@ class JobScheduler:
         event: SlotLost
         | TaskExecutorLost
         | TasksLost
-        | ResultLost
         | SlotRequestTimedOut
         | FailedGlobally
         | RestartCancellationTimedOut,
@@ -197,8 +195,6 @@ class JobScheduler:
                 return self._fail_in(self.pool.remove_task_executor(resource_id), cause, now)
             case TasksLost(_, attempts, cause):
                 return self._tasks_lost(attempts, cause, now)
-            case ResultLost(_, attempt, cause):
-                return self._result_lost(attempt, cause, now)
             case SlotRequestTimedOut(_, cause):
                 waiting = [self._execution(subtask) for subtask in self._queue.waiting()]
                 return self._fail_all(waiting, cause, now)
@@ -278,17 +274,6 @@ class JobScheduler:
     def _tasks_lost(self, attempts: Iterable[ExecutionAttemptID], cause: FailureCause, now: float) -> Actions:
         executions = [self.graph.execution(attempt) for attempt in attempts]
         return self._fail_all([execution for execution in executions if execution is not None], cause, now)
-
-    def _result_lost(self, attempt: ExecutionAttemptID, cause: FailureCause, now: float) -> Actions:
-        execution = self.graph.execution(attempt)
-        if execution is None or execution.state is not ExecutionState.FINISHED:
-            return []
-        producer = Subtask(execution.vertex.id, execution.subtask)
-        if self.graph.status not in _ACTIVE or not self._failover.is_result_needed(producer):
-            return []
-        self._note_lost_result(attempt, now)
-        self._record(execution, cause)
-        return self._failed({producer}, cause, now)
 
     def _fail(self, cause: FailureCause, now: float) -> Actions:
         if self.graph.status not in (JobStatus.CREATED, *_ACTIVE):

@@ -37,7 +37,6 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
     RescaleSlotsFailed,
     RescaleSlotsWanted,
     RestartCancellationTimedOut,
-    ResultLost,
     SchedulerEvent,
     SlotLost,
     SlotRequestTimedOut,
@@ -91,7 +90,6 @@ def recorded_event(event: SchedulerEvent) -> SchedulerEvent:
             SlotLost()
             | TaskExecutorLost()
             | TasksLost()
-            | ResultLost()
             | SlotRequestTimedOut()
             | JobFailed()
             | FailedGlobally()

@@ -58,13 +58,6 @@ class TasksLost(_Event, frozen=True):
     cause: FailureCause
 
 
-class ResultLost(_Event, frozen=True):
-    """The result of a blocking producer is gone or corrupt; no effect where nobody needs it any more."""
-
-    attempt: ExecutionAttemptID
-    cause: FailureCause
-
-
 class SlotRequestTimedOut(_Event, frozen=True):
     """Slots did not come in time (slot.request.timeout): tasks that wait for them have failed."""
 
@@ -168,7 +161,6 @@ SchedulerEvent: TypeAlias = (
     | SlotLost
     | TaskExecutorLost
     | TasksLost
-    | ResultLost
     | SlotRequestTimedOut
     | JobFailed
     | FailedGlobally

@@ -36,7 +36,6 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
     JobCancelled,
     RestartCancellationTimedOut,
     RestartDue,
-    ResultLost,
     SchedulerEvent,
     SlotLost,
     SlotRequestTimedOut,
@@ -613,6 +612,11 @@ def lazy_line(kind: PartitionerKind) -> Scheduling:
     return job
 
 
+def cannot_read(producer: Execution) -> FailureCause:
+    """Why a task fails that finds the result of a finished producer gone or corrupt."""
+    return msgspec.structs.replace(BROKEN, lost_result=producer.attempt_id)
+
+
 def test_consumers_restart_alone_while_the_result_is_there() -> None:
     job = lazy_line(PartitionerKind.KEY_GROUP)
     assert job.states() == ["FINISHED", "FINISHED", "RUNNING", "RUNNING"]
@@ -645,8 +649,7 @@ def test_a_lost_result_restarts_its_producer_and_those_who_have_to_read_anew(
 ) -> None:
     job = lazy_line(kind)
     job.report(FINISHED, job.execution(1, 0))
-    job.handle(ResultLost(job.now, job.execution(0, 0).attempt_id, BROKEN))
-    job.report(CANCELED, job.execution(1, 1))
+    job.report(FAILED, job.execution(1, 1), cause=cannot_read(job.execution(0, 0)))
     found = {(v, s) for v in (0, 1) for s in (0, 1) if job.execution(v, s).attempt_number == 1}
     assert found == restarted
     assert job.execution(1, 1).state is ExecutionState.CREATED, "it waits for its input"
@@ -681,8 +684,7 @@ def test_a_region_fed_by_a_partition_that_cannot_be_repeated_takes_its_consumers
     # The first stage's result, and half of what was made of it, are gone.
     job.is_replayed = False
     job.scheduler._note_lost_result(job.execution(0, 0).attempt_id, job.now)
-    job.handle(ResultLost(job.now, job.execution(1, 0).attempt_id, BROKEN))
-    job.report(CANCELED, job.execution(2, 0))
+    job.report(FAILED, job.execution(2, 0), cause=cannot_read(job.execution(1, 0)))
     places = [(vertex, index) for vertex, slots in ((0, 1), (1, 2), (2, 2)) for index in range(slots)]
     assert {place for place in places if job.execution(*place).attempt_number == 1} == restarted
 
@@ -697,12 +699,13 @@ def test_the_loss_of_a_finished_producers_worker_is_a_failure_where_the_result_i
 
 
 def test_a_result_that_everybody_has_read_may_go() -> None:
-    job = lazy_line(PartitionerKind.KEY_GROUP)
+    job = lazy_line(PartitionerKind.FORWARD)
+    lost = job.execution(0, 0).allocation_id
+    assert lost is not None
     job.report(FINISHED, job.execution(1, 0))
-    assert job.handle(ResultLost(job.now, job.execution(0, 0).attempt_id, BROKEN)) != []
-    again = lazy_line(PartitionerKind.FORWARD)
-    again.report(FINISHED, again.execution(1, 0))
-    assert again.handle(ResultLost(again.now, again.execution(0, 0).attempt_id, BROKEN)) == []
+    job.handle(SlotLost(job.now, lost, BROKEN))
+    assert job.status() is JobStatus.RUNNING
+    assert job.execution(0, 0).attempt_number == 0
 
 
 def test_the_work_of_a_restart_does_not_grow_with_the_square_of_its_tasks(
