@@ -65,10 +65,6 @@ class OutputReader(Protocol):
         """Owns the reading end of a TaskExecutor's standard output from now on, and closes it."""
         ...
 
-    def log_levels(self) -> dict[str, int]:
-        """From which level records of each logger are wanted, "" = of the root logger."""
-        ...
-
 
 @dataclass(slots=True)
 class _Started:
@@ -221,7 +217,6 @@ class LocalProcessDriver:
             max_message_bytes=settings.max_message_bytes,
             listen_tcp=settings.listen_tcp,
             forward_output=self._output is not None,
-            client_log_levels=self._output.log_levels() if self._output is not None else {},
         )
 
     async def _end(self, child: _Child) -> None:

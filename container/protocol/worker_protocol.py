@@ -57,8 +57,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: The name that the certificates of other workers have.
     server_name: str = SERVER_NAME
     listen_tcp: bool = False
-    #: From which level a client that reads along wants records of each logger ("" = root); None = there is none.
-    client_log_levels: dict[str, int] | None = None
+    #: A client reads along: it gets what user code logs, from the levels that each job brings.
+    forward_logs: bool = False
 
 
 # ------------------------------------------------------------------ supervisor -> worker

@@ -44,7 +44,7 @@ class SlotWorkerSettings:
     identity: PemIdentity
     listen_tcp: bool
     #: See WorkerSettings.
-    client_log_levels: dict[str, int] | None = None
+    forward_logs: bool = False
 
 
 @dataclass
@@ -161,7 +161,7 @@ class SlotWorkers:
             private_key=settings.identity.private_key,
             server_name=settings.identity.server_name,
             listen_tcp=settings.listen_tcp,
-            client_log_levels=settings.client_log_levels,
+            forward_logs=settings.forward_logs,
         )
 
     def forget(self, slot_index: int) -> None:

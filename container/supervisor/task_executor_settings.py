@@ -78,7 +78,7 @@ def settings_of(bootstrap: TaskExecutorBootstrap) -> TaskExecutorSettings:
             data_secret=bootstrap.data_secret,
             identity=bootstrap.identity,
             listen_tcp=bootstrap.listen_tcp,
-            client_log_levels=bootstrap.client_log_levels if bootstrap.forward_output else None,
+            forward_logs=bootstrap.forward_output,
         ),
         memory_warning_threshold=config.get(taskmanager.MEMORY_WARNING_THRESHOLD),
         registration_timeout=config.get(taskmanager.REGISTRATION_TIMEOUT).seconds,

@@ -42,6 +42,7 @@ from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.output_capture import CapturedOutput
+from yarrow.container.worker.user_logs import use_client_levels
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.config.options import execution
@@ -94,6 +95,8 @@ class JobTasks:
         self._calls = calls
         self._clock = clock
         self._own_process = calls is not None
+        #: A client reads what user code logs: it says with each job from which levels.
+        self._forwards_logs = self._own_process and worker.forward_logs
         self._running: dict[ExecutionAttemptID, _Running] = {}
         self._graphs: dict[JobID, tuple[bytes, JobGraph]] = {}
         self._lock = threading.Lock()
@@ -149,6 +152,9 @@ class JobTasks:
             return known[1]
         graph = decode_job_graph(data)
         if known is None:
+            if self._forwards_logs:
+                # First: modules of the program may set levels of their own.
+                use_client_levels(graph.client_log_levels)
             install_user_code(graph, message.file_paths, own_main=self._own_process)
         self._graphs[job_id] = (data, graph)
         return graph

@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 
 from yarrow.container.network.io_thread import IoThread
@@ -100,7 +99,7 @@ class Worker:
             sys.setswitchinterval(_SWITCH_SECONDS)
             self._output.install()
             use_hdfs_settings(HdfsSettings.of(config))
-            self._forward_logs(settings.client_log_levels)
+            self._handle_logs(settings.forward_logs)
         calls = CurrentCallWriter(Path(settings.working_directory)) if self._own_process else None
         self._network = NetworkEnvironment(settings, self._io)
         address = self._network.start()
@@ -119,12 +118,12 @@ class Worker:
             self._garbage.take_over()
         self._control.send(WorkerReady(address=address, pid=os.getpid()))
 
-    def _forward_logs(self, client_levels: Mapping[str, int] | None) -> None:
-        if client_levels is None:
-            self._logs = LogLinesHandler(self._control.send)
-        else:
+    def _handle_logs(self, forward: bool) -> None:
+        if forward:
             self._logs = ClientLogHandler(self._control.send, SystemClock())
-            use_client_levels(client_levels)
+            use_client_levels({})
+        else:
+            self._logs = LogLinesHandler(self._control.send)
         self._output.on_end = self._logs.flush
         logging.getLogger().addHandler(self._logs)
 

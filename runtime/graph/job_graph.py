@@ -150,6 +150,8 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     configuration: dict[str, str] = msgspec.field(default_factory=dict)
     #: Seconds of silence of the client that submitted the job after which it is cancelled; 0 = it needs no client.
     client_heartbeat_timeout: float = 0.0
+    #: From which level a client that reads along wants records of each logger, "" = of the root logger.
+    client_log_levels: dict[str, int] = msgspec.field(default_factory=dict)
     #: The plan in Flink's JSON shape, as made by the client.
     plan: dict[str, Any] = msgspec.field(default_factory=dict)
 

@@ -77,8 +77,6 @@ class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     listen_tcp: bool = False
     #: True = user output also goes to the parent: frames on standard output (runtime/rpc/output_stream.py).
     forward_output: bool = False
-    #: With it: the level from which the client wants records of each logger, "" = of the root logger.
-    client_log_levels: dict[str, int] = {}
 
 
 def encode_bootstrap(bootstrap: TaskExecutorBootstrap) -> bytes:

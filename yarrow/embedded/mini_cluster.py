@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from yarrow.client.client_logging import wanted_levels
 from yarrow.common.configuration import Configuration
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.embedded.cluster_shape import ClusterShape
@@ -75,7 +78,11 @@ class MiniCluster:
             await asyncio.sleep(0.01)
 
     def submit(self, job_graph: JobGraph, files: Sequence[LocalFile] = ()) -> LocalJobClient:
-        """Submits a job and returns when the cluster has taken it; raises JobSubmissionError."""
+        """Submits a job and returns when the cluster has taken it; raises JobSubmissionError.
+
+        Levels of loggers are those of now: workers send only records of the job that this process wants.
+        """
+        job_graph = msgspec.structs.replace(job_graph, client_log_levels=wanted_levels())
         blobs = self.cluster.control_plane.blobs
         job_graph = ship_files(job_graph, files, blobs.put)
         client = LocalJobClient(self._loop, self.cluster, job_graph)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
-from yarrow.client.client_logging import log_to_client, wanted_levels
+from yarrow.client.client_logging import log_to_client
 from yarrow.runtime.rpc.output_stream import Forwarded, LoggedRecord, read_output
 
 _CHUNK = 1 << 18
@@ -157,10 +157,6 @@ class OutputRelay:
         reader = _PipeReader(name, pipe, self._write)
         self._readers = [other for other in self._readers if other.is_alive()] + [reader]
         reader.start()
-
-    def log_levels(self) -> dict[str, int]:
-        """From which level the client wants records of each logger, as its `logging` is set up now."""
-        return wanted_levels()
 
     def drain(self) -> list[Future[None]]:
         """Futures that are done when all that was printed up to now has been written."""

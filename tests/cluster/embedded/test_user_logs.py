@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster.embedded.programs import run
+from yarrow.embedded.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -124,3 +127,27 @@ except Exception as error:
         "LookupError: row two",
         "then execute raises JobExecutionError",
     ]
+
+
+def test_levels_are_those_of_the_client_at_each_execute(caplog: pytest.LogCaptureFixture) -> None:
+    name = "levels_of_each_job"
+
+    def log(value: int) -> list[bool]:
+        import logging as of_the_worker
+
+        logger = of_the_worker.getLogger(name)
+        logger.debug("row %d", value)
+        return [logger.isEnabledFor(level) for level in (10, 20, 30)]
+
+    def wanted(cluster: Any) -> list[list[bool]]:
+        env = cluster.get_execution_environment()
+        return list(env.from_collection([1]).map(log).execute_and_collect())
+
+    with mini_cluster() as cluster:
+        # The TaskExecutor has started with the levels of now.
+        assert wanted(cluster) == [[False, False, True]]
+        with caplog.at_level(logging.DEBUG, logger=name):
+            assert wanted(cluster) == [[True, True, True]]
+        with caplog.at_level(logging.CRITICAL, logger=name):
+            assert wanted(cluster) == [[False, False, False]]
+    assert [record.getMessage() for record in caplog.records if record.name == name] == ["row 1"]
