@@ -145,7 +145,7 @@ def row(target: Target, case: Case, result: dict[str, Any] | None) -> str:
         + (f", wanted {goals[name]:g}" if name in goals else "")
         for name, peer in result["peers"].items()
     ]
-    details = ", ".join(f"{name} {text(value)}" for name, value in result.get("details", {}).items())
+    details = sentences(result.get("details", {}))
     verdict = "yes" if goals or case.at_most is not None else ""
     if result["missed"]:
         # Ratios and limits are in the row already.
@@ -153,7 +153,7 @@ def row(target: Target, case: Case, result: dict[str, Any] | None) -> str:
         verdict = "; ".join(["no", *(miss for miss in result["missed"] if not miss.startswith(tuple(told)))])
     spread = f"{result['spread']:.0%}" if len(result["values"]) > 1 else ""
     cells = [target.label, measured, str(len(result["values"])), spread, wanted(case, result["unit"])]
-    return f"| {' | '.join([*cells, '; '.join(against) or details, verdict])} |"
+    return f"| {' | '.join([*cells, '. '.join(against) or details, verdict])} |"
 
 
 def limit_row(result: dict[str, Any]) -> list[str]:
@@ -181,10 +181,24 @@ def wanted(case: Case, unit: str) -> str:
     return "" if case.at_most is None else f"at most {case.at_most:g} {unit}".rstrip()
 
 
+def sentences(details: dict[str, Any]) -> str:
+    """What a program reported: single values as one sentence, then each group of values as a sentence of its own."""
+    single = {name: value for name, value in details.items() if not isinstance(value, dict)}
+    groups = [f"{name}: {listed(value)}" for name, value in details.items() if isinstance(value, dict)]
+    return ". ".join(([listed(single)] if single else []) + groups)
+
+
+def listed(values: dict[str, Any]) -> str:
+    """Values behind their names; a name of several words stands in backticks."""
+    return ", ".join(
+        f"{f'`{name}`' if ' ' in name else name} {text(value)}" for name, value in values.items()
+    )
+
+
 def text(value: Any) -> str:
-    """A detail that a program reported, short."""
+    """A value that a program reported, short."""
     if isinstance(value, dict):
-        return "(" + ", ".join(f"{name} {text(inner)}" for name, inner in value.items()) + ")"
+        return f"({listed(value)})"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -14,12 +14,8 @@ from tests.architecture.source_tree import ROOT, engine_files, module_name, pars
 
 MOST_WORDS = 25
 
-#: Documents in which every sentence is short.
-SHORT = ("README.md", "docs/style.md", "docs/architecture.md")
-
-#: Longer sentences that are left, by package of the code and for the documents. A number may only become smaller.
+#: Longer sentences that are left in docstrings, by package of the code. A number may only become smaller.
 LONG_SENTENCES = {
-    "docs": 54,
     "yarrow.am": 28,
     "yarrow.cli": 4,
     "yarrow.client": 13,
@@ -85,14 +81,12 @@ def test_sentences_that_are_too_long_become_fewer() -> None:
     found: Counter[str] = Counter()
     for package, text in docstrings():
         found[package] += len(long_sentences(text.split("\n\n")))
-    for path in documents():
-        found["docs"] += len(long_sentences(paragraphs_of_document(path.read_text())))
     assert dict(+found) == LONG_SENTENCES, "shorten what you wrote; write down what has shrunk"
 
 
-@pytest.mark.parametrize("name", SHORT)
-def test_no_sentence_is_too_long_in(name: str) -> None:
-    assert long_sentences(paragraphs_of_document((ROOT / name).read_text())) == []
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_sentence_of_a_page_is_too_long(path: Path) -> None:
+    assert long_sentences(paragraphs_of_document(path.read_text())) == []
 
 
 def test_docstrings_begin_with_one_sentence() -> None:

@@ -46,9 +46,9 @@ def test_row_holds_rate_ratio_and_verdict() -> None:
 
 def test_row_of_a_limit_names_it_and_the_details() -> None:
     case = Case("c", Program("own", lambda size: [], (1,)), measure=Measure.REPORTED, at_most=20.0)
-    own = Figures([12.0], unit="ms", details={"p50": 3.5, "parts": {"a": 1}})
+    own = Figures([12.0], unit="ms", details={"p50": 3.5, "parts": {"a": 1, "b c": 2}})
     assert row(Target("c", "p99"), case, summary(case, {"own": own})) == (
-        "| p99 | 12 ms | 1 |  | at most 20 ms | p50 3.5, parts (a 1) | yes |"
+        "| p99 | 12 ms | 1 |  | at most 20 ms | p50 3.5. parts: a 1, `b c` 2 | yes |"
     )
 
 
