@@ -1,4 +1,4 @@
-"""Merging of accumulators: one value a name out of those of many subtasks.
+"""Merging of accumulators: the values that subtasks hold under one name become one value.
 
 Owner: none (pure). Numbers add up, lists are concatenated, histograms (maps) add up bucket by bucket.
 """
@@ -16,7 +16,10 @@ class AccumulatorMergeError(YarrowError):
 
 
 def merge_accumulators(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The merged values by name; AccumulatorMergeError names an accumulator whose kinds differ."""
+    """Returns the merged values by name.
+
+    Raises AccumulatorMergeError for an accumulator whose kinds differ.
+    """
     merged: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

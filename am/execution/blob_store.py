@@ -1,7 +1,7 @@
-"""BlobStore: payloads too large for a message, under their SHA-256, here and where other masters find them.
+"""BlobStore: payloads that are too large for a message, stored under their SHA-256 for this master and others.
 
-Owner: blocking; endpoints call it through `run_blocking`. A blob is written whole or not at all and never changed.
-What is read is first fetched into the own directory.
+Owner: blocking; endpoints call it through `run_blocking`. A blob is written whole or not at all, and never
+changed. A reader first fetches the blob into this process's own directory.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ class BlobNotFoundError(YarrowError):
 
 
 class BlobStore:
-    """Blobs of one cluster."""
+    """The blobs of one cluster."""
 
     def __init__(
         self, directory: str | os.PathLike[str], shared: str = "", ids: IdFactory | None = None
     ) -> None:
-        """`directory` is made when the first blob comes. `shared`: a folder of any file system; "" = none."""
+        """`directory` is made with the first blob. `shared` is a folder of any file system; "" = none."""
         self._directory = Path(directory)
         self._shared = shared
         self._ids = ids or RandomIdFactory()
         self._lock = threading.Lock()
-        #: Put by somebody whose job has not come yet, or of a job that is being started.
+        #: Keys of blobs whose job has not been submitted yet, or is being started.
         self._awaited: set[str] = set()
 
     def put(self, data: bytes) -> str:
-        """Stores `data` so that the next master finds it; its key. The same data has the same key, is stored once."""
+        """Stores `data` so that the next master finds it, and returns its key.
+
+        Equal data has one key and is stored once.
+        """
         key = hashlib.sha256(data).hexdigest()
-        # First: nobody removes it between the look whether it is there and the answer.
+        # Set first: no other thread may remove the blob between the check for it and the answer.
         with self._lock:
             self._awaited.add(key)
         self.put_here(data)
@@ -53,7 +56,7 @@ class BlobStore:
         return key
 
     def put_here(self, data: bytes) -> str:
-        """Stores `data` for this master alone; its key."""
+        """Stores `data` for this master alone, and returns its key."""
         key = hashlib.sha256(data).hexdigest()
         if not (self._directory / key).exists():
             self._keep(key, data)
@@ -69,12 +72,12 @@ class BlobStore:
         target = join(self._shared, key)
         if exists(file_system_for(target), target):
             return
-        # Somebody else may store the same meanwhile.
+        # Another thread or process may store the same blob meanwhile.
         with contextlib.suppress(FileExistsError):
             write_whole(target, data, self._ids.hex_id()[-8:])
 
     def get(self, key: str) -> bytes:
-        """The whole blob; BlobNotFoundError when there is none."""
+        """The whole blob. Raises BlobNotFoundError when there is none."""
         return self.read(key, 0, None)[0]
 
     def read(self, key: str, offset: int, length: int | None) -> tuple[bytes, int]:
@@ -102,9 +105,9 @@ class BlobStore:
         self._keep(key, data)
 
     def require(self, keys: tuple[str, ...]) -> None:
-        """A job that names these is about to run; BlobNotFoundError for one that is not there.
+        """Keeps these blobs for a job that is about to run. Raises BlobNotFoundError for a missing blob.
 
-        They are not removed before `expect_no_more`.
+        The blobs are not removed before `expect_no_more`.
         """
         with self._lock:
             self._awaited.update(keys)
@@ -116,22 +119,22 @@ class BlobStore:
                 raise self._missing(key)
 
     def expect_no_more(self, keys: tuple[str, ...]) -> None:
-        """Whoever has put or required these is served: they may be removed."""
+        """Allows the removal of these blobs: the jobs that put or required them have their own copies."""
         with self._lock:
             self._awaited.difference_update(keys)
 
     def path(self, key: str) -> Path:
-        """Where the blob of that key is; BlobNotFoundError when `key` is no key."""
+        """The local path of a blob. Raises BlobNotFoundError when `key` is no key."""
         if _KEY.fullmatch(key) is None:
             raise BlobNotFoundError(f"{key!r} is no blob key: expected 64 hexadecimal digits")
         return self._directory / key
 
     def place(self, key: str) -> str:
-        """Where a blob is stored for all masters, else for this one; for people."""
+        """Where a blob is stored for all masters, else where for this one; a text for people."""
         return join(self._shared, key) if self._shared else str(self._directory / key)
 
     def remove(self, key: str) -> None:
-        """Forgets a blob, unless a job that names it may still come; no effect when there is none."""
+        """Removes a blob, unless a job that names it may still come; no effect when there is none."""
         path = self.path(key)
         with self._lock:
             if key in self._awaited:
@@ -140,11 +143,11 @@ class BlobStore:
         self._remove_shared(key)
 
     def remove_here(self, key: str) -> None:
-        """Forgets what `put_here` has stored."""
+        """Removes a blob that `put_here` has stored."""
         self.path(key).unlink(missing_ok=True)
 
     def keep_here(self, key: str) -> None:
-        """No other master needs it: only what this one has of it stays."""
+        """Removes the shared copy of a blob that no other master needs. The local copy stays."""
         self.read(key, 0, 0)
         with self._lock:
             self._awaited.discard(key)

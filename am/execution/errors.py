@@ -1,7 +1,7 @@
-"""Errors of the control plane's endpoints, as callers and users meet them.
+"""Errors of the control plane's endpoints, as callers and users see them.
 
-Values; usable from any thread. Each message names what it is about and what to do; what a state machine or a transport
-raises is not here.
+Values; usable from any thread. Each message names its subject and says what to do. Errors of state machines
+and transports are defined elsewhere.
 """
 
 from __future__ import annotations
@@ -28,5 +28,8 @@ class UnknownCollectError(YarrowError):
 
 
 def failure_of(kind: type[BaseException], message: str) -> FailureCause:
-    """A FailureCause for what the control plane itself found out: the message is all there is to say."""
+    """A FailureCause for a failure that the control plane itself has found.
+
+    It has a message and no stack trace.
+    """
     return FailureCause(exception_name=qualified_name(kind), message=message, stacktrace=message)

@@ -1,7 +1,7 @@
-"""ExecutionGraph: the job as it runs, vertices times subtasks times attempts, and its two state machines.
+"""ExecutionGraph: the vertices, subtasks and attempts of a running job, with the state machines of job and task.
 
-Owner: the JobMaster's loop. Pure: no I/O, no clock but the injected one. It knows what happened and what is
-legal; what to do about it is decided in job_scheduler.py.
+Owner: the JobMaster's loop. Pure: no I/O, no clock but the injected one. It knows what happened and which
+transitions are legal. job_scheduler.py decides what follows.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from yarrow.runtime.rpc.messages import (
     WorkerAddress,
 )
 
-#: Failures kept beside the one that they came with.
+#: Most concurrent failures that are kept with one failure.
 _CONCURRENT_KEPT = 100
-#: What a worker may report; the other states are the JobMaster's own.
+#: States that a worker may report; only the JobMaster sets the others.
 REPORTED_STATES = frozenset(
     {
         ExecutionState.INITIALIZING,
@@ -53,7 +53,7 @@ REPORTED_STATES = frozenset(
 
 
 class ExecutionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scheduler's decisions depend on of one current execution."""
+    """The part of one current execution on which the scheduler's decisions depend."""
 
     attempt_number: int
     state: ExecutionState
@@ -64,7 +64,7 @@ class ExecutionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionGraphSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scheduler's decisions depend on of an ExecutionGraph, apart from its JobGraph."""
+    """The part of an ExecutionGraph on which the scheduler's decisions depend, apart from its JobGraph."""
 
     graph_id: str
     status: JobStatus
@@ -97,22 +97,23 @@ class Execution:
             clock,
             on_change,
         )
-        #: Where it runs or ran; None until deployed.
+        #: The worker in which the attempt runs or ran; None until it is deployed.
         self.worker: WorkerAddress | None = None
         self.host = ""
         self.allocation_id: AllocationID | None = None
         self.cause: FailureCause | None = None
         self.metrics: dict[str, float] = {}
         self.accumulators: dict[str, Any] = {}
-        #: Its input has ended; it waits for a checkpoint that covers its end.
+        #: The attempt's input has ended, and the attempt waits for a checkpoint that covers its end.
         self.awaits_final_checkpoint = False
-        #: The only thing left to do is that the client of execute_and_collect has its rows.
+        #: The attempt only waits for the client of execute_and_collect to fetch its rows.
         self.awaits_client = False
-        #: Of subtask 0 of a source that has ended: its split enumerator lives on in its worker.
+        #: For subtask 0 of a source that has ended: its split enumerator lives on in its worker.
         self.enumerator_lives = False
-        #: Of subtask 0 of a source: the attempts of the readers that were done when it ended with its enumerator.
+        #: For subtask 0 of a source that ended together with its enumerator: the reader attempts that had
+        #: finished.
         self.finished_readers: tuple[ExecutionAttemptID, ...] | None = None
-        #: Of subtask 0 of a source: it goes on with the enumerator of its former attempt.
+        #: For subtask 0 of a source: it continues with the enumerator of its former attempt.
         self.enumerator_goes_on = False
 
     @property
@@ -122,7 +123,7 @@ class Execution:
 
     @property
     def title(self) -> str:
-        """As Flink names tasks: `Map (2/4)`."""
+        """The task's name in Flink's form: `Map (2/4)`."""
         return f"{self.vertex.name} ({self.subtask + 1}/{self.vertex.parallelism})"
 
 
@@ -135,27 +136,28 @@ class ExecutionJobVertex:
         #: Oldest first.
         self.former: list[Execution] = []
         self._former_of: Counter[int] = Counter()
-        #: Current executions by state; kept in step by the graph.
+        #: Number of current executions by state; the graph updates it.
         self.counts: Counter[ExecutionState] = Counter({ExecutionState.CREATED: len(executions)})
 
     def take_former(self, former: list[Execution]) -> None:
-        """These attempts came before, oldest first."""
+        """Sets the former attempts, oldest first."""
         self.former = former
         self._former_of = Counter(each.subtask for each in former)
 
     def add_former(self, execution: Execution, kept: int) -> None:
-        """The attempt is a former one from now on: of each subtask the last `kept` stay."""
+        """Adds a former attempt; of each subtask the last `kept` former attempts stay."""
         subtask = execution.subtask
         self.former.append(execution)
         self._former_of[subtask] += 1
         if self._former_of[subtask] > kept:
-            # Searched only now, and to the oldest: a restart asks this for each of its tasks.
+            # Search only when there are too many, and stop at the oldest: a restart does this for each of its
+            # tasks.
             del self.former[next(i for i, each in enumerate(self.former) if each.subtask == subtask)]
             self._former_of[subtask] -= 1
 
 
 class ExecutionGraph:
-    """The whole job as it runs."""
+    """All executions of one job."""
 
     def __init__(
         self,
@@ -178,24 +180,28 @@ class ExecutionGraph:
             executions = [self._execution(vertex, subtask, 0) for subtask in range(vertex.parallelism)]
             self.vertices[vertex.id] = ExecutionJobVertex(vertex, executions)
             self.live += len(executions)
-        #: All that was left to do in the job was to wait for its client, and tasks were told not to.
+        #: The job only waited for its client, and its tasks were told to end.
         self.is_ending = False
-        #: What made the job fail; None while it has not.
+        #: The cause of the job's failure; None while the job has not failed.
         self.failure: FailureCause | None = None
-        #: Why it was cancelled where nobody asked for it.
+        #: Why the job was cancelled, if no user asked for it.
         self.cancellation = ""
         self._history_size = exception_history_size
         self._attempts_kept = attempts_history_size
-        #: How often tasks were started again after a failure: once a failover, whatever it took along.
+        #: How often tasks were restarted after a failure; one failover counts once, however many tasks it
+        #: restarts.
         self.restarts = 0
-        #: Milliseconds spent RESTARTING before the present stay in that state.
+        #: Milliseconds that the job spent RESTARTING, without the present stay in that state.
         self._restarting_ms = 0
         #: Oldest first; the first is never dropped.
         self.exceptions: list[ExceptionEntry] = []
         self.last_modification = clock.epoch_ms()
 
     def replace_job(self, job: JobGraph) -> None:
-        """The same job at another parallelism, all of whose tasks have ended; attempts go on counting."""
+        """Replaces the job by itself at another parallelism.
+
+        All tasks must have ended; attempt numbers continue.
+        """
         if self.live:
             raise ValueError(f"{self.live} tasks of {self.job.name} have not ended")
         attempt = 1 + max(execution.attempt_number for execution in self.executions())
@@ -211,7 +217,7 @@ class ExecutionGraph:
             self.live += len(executions)
 
     def snapshot(self) -> ExecutionGraphSnapshot:
-        """What decisions depend on, now."""
+        """The present state, as far as decisions depend on it."""
         return ExecutionGraphSnapshot(
             graph_id=self.graph_id,
             status=self.status,
@@ -307,14 +313,14 @@ class ExecutionGraph:
         return self._by_attempt.get(attempt_id)
 
     def subtask(self, vertex_id: JobVertexID, subtask: int) -> Execution | None:
-        """The current execution of a subtask; None where there is no such subtask."""
+        """The current execution of a subtask; None if there is no such subtask."""
         vertex = self.vertices.get(vertex_id)
         if vertex is None or not 0 <= subtask < len(vertex.executions):
             return None
         return vertex.executions[subtask]
 
     def transition(self, status: JobStatus, cause: str = "") -> None:
-        """Moves the job; IllegalTransitionError where the table has no such edge."""
+        """Moves the job to a status. Raises IllegalTransitionError if the table has no such edge."""
         if self.status is JobStatus.RESTARTING:
             self._restarting_ms = self.restarting_ms
         self.machine.transition(status, cause)
@@ -335,9 +341,9 @@ class ExecutionGraph:
         return following
 
     def apply(self, update: TaskExecutionStateUpdate) -> Execution | None:
-        """Takes in a worker's report; the execution when its state changed, else None.
+        """Takes in a worker's report. Returns the execution if its state changed, else None.
 
-        Reports of former attempts, and those that come late or twice, change nothing.
+        Reports of former attempts, and late or repeated reports, change nothing.
         """
         execution = self._by_attempt.get(update.attempt_id)
         if execution is None or update.state not in REPORTED_STATES:
@@ -362,7 +368,7 @@ class ExecutionGraph:
             del self.exceptions[1 if self._history_size > 1 else 0]
 
     def record_concurrent(self, cause: FailureCause, execution: Execution | None) -> None:
-        """Adds a failure that came while the tasks of the last one were on their way to a restart."""
+        """Adds a failure that happened while the tasks of the last failure were about to restart."""
         if not self.exceptions:
             self.record_exception(cause, execution)
             return
@@ -372,7 +378,7 @@ class ExecutionGraph:
             self.exceptions[-1] = msgspec.structs.replace(root, concurrent=(*root.concurrent, entry))
 
     def task_that_failed_by(self, cause: FailureCause) -> str:
-        """Title of the task whose failure with that cause was recorded last; "" where it was no single task's."""
+        """Title of the task whose failure with that cause was recorded last; "" if no single task failed."""
         for entry in reversed(self.exceptions):
             for failure in (entry, *entry.concurrent):
                 if failure.cause is cause:
@@ -390,7 +396,10 @@ class ExecutionGraph:
         )
 
     def accumulators(self) -> dict[str, Any]:
-        """User accumulators merged over all current executions; what cannot be merged says why instead."""
+        """User accumulators merged over all current executions.
+
+        An accumulator that cannot be merged gives the reason instead.
+        """
         parts = [execution.accumulators for execution in self.executions() if execution.accumulators]
         merged: dict[str, Any] = {}
         for name in dict.fromkeys(name for part in parts for name in part):
@@ -402,7 +411,7 @@ class ExecutionGraph:
 
 
 def unknown_worker(resource_id: ResourceID) -> WorkerAddress:
-    """A worker of which a snapshot tells the TaskExecutor alone."""
+    """The address of a worker of which a snapshot holds only the TaskExecutor's id."""
     return WorkerAddress(
         worker_id=WorkerID(""), resource_id=resource_id, host="", port=0, unix_path="", host_key=""
     )

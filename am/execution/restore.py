@@ -1,4 +1,4 @@
-"""RestorePlan: what tasks that are about to be deployed begin from, as the deployment carries it.
+"""RestorePlan: the state from which newly deployed tasks begin, as a deployment carries it.
 
 Owner: none (frozen values). The CheckpointLink makes it.
 """
@@ -14,25 +14,25 @@ from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 
 @dataclass(frozen=True, slots=True)
 class TaskRestore:
-    """What one task starts from."""
+    """The state from which one task starts."""
 
     states: Mapping[OperatorID, OperatorSubtaskState] = field(default_factory=dict)
-    #: State of the split enumerator, for subtask 0 of a source whose enumerator starts with it.
+    #: State of the split enumerator, for subtask 0 of a source whose enumerator starts with that subtask.
     coordinator: StateHandle | None = None
-    #: The subtask had finished at that checkpoint.
+    #: The subtask had finished when that checkpoint was taken.
     finished_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What tasks start from; a task that is not named begins anew."""
+    """The states from which tasks start. A task that is not named begins without state."""
 
     #: -1 = no checkpoint.
     checkpoint_id: int = -1
     #: Base of relative paths in the states.
     directory: str = ""
     tasks: Mapping[ExecutionAttemptID, TaskRestore] = field(default_factory=dict)
-    #: The latest savepoint of the job, later than the checkpoint perhaps; -1 = none.
+    #: The latest savepoint of the job, which may be later than the checkpoint; -1 = none.
     latest_savepoint_id: int = -1
-    #: Pickled values in it may be read.
+    #: True if pickled values in the checkpoint may be read.
     trusted: bool = True

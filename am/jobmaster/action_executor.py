@@ -1,9 +1,9 @@
-"""ActionExecutor: carries out what the JobScheduler decides.
+"""ActionExecutor: carries out the actions of the JobScheduler.
 
 It asks for slots and frees them, deploys and cancels tasks, and arms pauses and limits.
 
-Owner: the JobMaster's loop. Must not decide anything itself: what comes of an action is told to the scheduler by the
-part that carries it out.
+Owner: the JobMaster's loop. Must not decide anything itself. The part that carries an action out tells the
+scheduler of its outcome.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ActionExecutor:
         self._on_job_ended = on_job_ended
 
     def carry_out(self, actions: Actions) -> None:
-        """Carries out all of them, in their order."""
+        """Carries out the actions in their order."""
         for action in actions:
             self._do(action)
         self._timers.watch_slots()
@@ -71,7 +71,7 @@ class ActionExecutor:
             case DeclareRequirements(slots):
                 self._resource_manager.declare(slots)
             case SlotsAccepted():
-                pass  # The answer to an offer: who told of the offer takes it from the actions.
+                pass  # The answer to an offer: the caller takes it from the actions.
             case Deploy(executions):
                 self._deployments.deploy(executions)
             case CancelTasksAction():

@@ -1,4 +1,4 @@
-"""Decide: how the parts of a JobMaster tell its scheduler what has happened.
+"""Decide: the callback by which parts of a JobMaster report events to its scheduler.
 
 Owner: none (a type).
 """
@@ -11,5 +11,5 @@ from typing import TypeAlias
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
 from yarrow.am.jobmaster.scheduling.scheduler_events import SchedulerEvent
 
-#: Tells the scheduler of an event and carries out what it says; the actions, which have been carried out.
+#: Reports an event to the scheduler, carries out the resulting actions, and returns them.
 Decide: TypeAlias = Callable[[SchedulerEvent], Actions]

@@ -1,4 +1,4 @@
-"""What others see of a job: details, overview and result, made from its ExecutionGraph.
+"""Details, overview and result of a job, made from its ExecutionGraph.
 
 Owner: the JobMaster's loop. Pure.
 """
@@ -25,7 +25,7 @@ _ENDS = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 def job_details(
     graph: ExecutionGraph, waiting_for: str = "", checkpoint_metrics: Mapping[str, float] | None = None
 ) -> ExecutionGraphDetails:
-    """Everything that REST shows."""
+    """The job's details for REST."""
     return ExecutionGraphDetails(
         job_id=graph.job.job_id,
         name=graph.job.name,
@@ -64,7 +64,7 @@ def job_overview(graph: ExecutionGraph) -> JobOverview:
 
 
 def job_result(graph: ExecutionGraph) -> JobResult:
-    """How the job ended; to be called when it has."""
+    """The final result of the job; call it only when the job has ended."""
     return JobResult(
         job_id=graph.job.job_id,
         name=graph.job.name,

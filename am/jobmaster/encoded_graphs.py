@@ -1,7 +1,7 @@
-"""EncodedGraphs: the graph of a job as it travels to TaskExecutors, encoded once for all of them.
+"""EncodedGraphs: a job's graph in the encoded form that is sent to TaskExecutors, encoded once for all of them.
 
-Owner: the JobMaster's loop; encoded graphs that are large are stored in its threads. Which graph the job has is the
-ExecutionGraph's business.
+Owner: the JobMaster's loop; its threads store large encoded graphs. The ExecutionGraph says which graph is
+the present one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
 
 class EncodedGraphs:
-    """The present graph of one job; while the job is rescaled, also the one that it is to have."""
+    """The encoded present graph of one job and, during a rescale, the encoded next graph."""
 
     def __init__(
         self, owner: RpcEndpoint, graph: ExecutionGraph, blobs: BlobStore, inline_bytes: int
@@ -24,16 +24,16 @@ class EncodedGraphs:
         self._graph = graph
         self._blobs = blobs
         self._inline_bytes = inline_bytes
-        #: By the identity of the JobGraph, which lives as long as the job may become it.
+        #: By the identity of the JobGraph, which lives as long as the job may use it.
         self._encoded: dict[int, EncodedGraph] = {}
 
     @property
     def present(self) -> EncodedGraph:
-        """The one that the job has now; it was prepared before."""
+        """The encoded present graph; `prepare` must have run for it."""
         return self._encoded[id(self._graph.job)]
 
     async def prepare(self, job: JobGraph) -> None:
-        """Encodes `job`, the present graph or the one to come; others are forgotten."""
+        """Encodes `job`, the present graph or the next one, and forgets all others."""
         present = self._graph.job
         kept = {id(present): self._encoded[id(present)]} if id(present) in self._encoded else {}
         if job is not present or not kept:

@@ -1,8 +1,8 @@
-"""JobMaster: runs one job, from its start to its end, and hears what TaskExecutors and the ResourceManager say of it.
+"""JobMaster: runs one job from its start to its end, and takes messages of TaskExecutors and the ResourceManager.
 
-Owner: its endpoint loop. It joins its parts, and hands each call to the part that answers it. Must not decide about
-tasks or slots itself (job_scheduler.py, slot_pool.py), nor about checkpoints (checkpoint_link.py), and must not look
-into user code, rows or operator events (operator_events.py).
+Owner: its endpoint loop. It joins its parts, and hands each call to the part that answers it. Must not decide
+about tasks or slots (job_scheduler.py, slot_pool.py), nor about checkpoints (checkpoint_link.py). Must not
+look into user code, rows or operator events (operator_events.py).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from yarrow.runtime.rpc.messages import (
 
 
 async def _nothing(master: JobMaster) -> None:
-    """Nobody wants to know."""
+    """Ignores the end of the job."""
 
 
 def _scheduler(graph: ExecutionGraph, settings: JobMasterSettings) -> JobScheduler:
@@ -84,7 +84,10 @@ def _scheduler(graph: ExecutionGraph, settings: JobMasterSettings) -> JobSchedul
 
 
 class JobMaster(RpcEndpoint):
-    """Implements JobMasterGateway; the Dispatcher beside it calls the other public methods."""
+    """The JobMaster of one job.
+
+    It implements JobMasterGateway; the Dispatcher beside it calls the other public methods.
+    """
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class JobMaster(RpcEndpoint):
     ) -> None:
         """Runs one job.
 
-        `on_ending` is awaited when the job has ended for good and all its messages are out, before anything
+        `on_ending` is awaited when the job has ended for good and all its messages are sent, before any data
         of the job is removed. `on_ended` is called once, after that.
         """
         self.leader_id = JobMasterID(token_of_epoch(services.epoch, services.ids.hex_id()))
@@ -164,11 +167,11 @@ class JobMaster(RpcEndpoint):
             self._decide,
         )
         self._actions = self._action_executor()
-        #: Checkpoints and savepoints, for those who ask for them.
+        #: Takes requests about checkpoints and savepoints.
         self.checkpoint_api = CheckpointApi(
             self._checkpoints, settings.checkpoints.savepoint_directory, self.cancel, self.wait_until_ended
         )
-        #: What the job is and does, for those who ask.
+        #: Answers questions about the job.
         self.queries = JobQueries(
             self.graph, self._checkpoints, self._rescales.rescaling, self._missing_slots
         )
@@ -221,7 +224,7 @@ class JobMaster(RpcEndpoint):
         await self._checkpoints.release(terminal=False)
 
     def on_background_failure(self, error: BaseException) -> None:
-        """A bug of the control plane fails the job instead of leaving it hanging."""
+        """Fails the job after a bug of the control plane, so that the job does not hang."""
         super().on_background_failure(error)
         self._dumps.failed(error, self.graph.job.job_id, self._scheduler_log)
         cause = failure_of(type(error), f"internal error of the JobMaster: {error!r}")
@@ -243,7 +246,7 @@ class JobMaster(RpcEndpoint):
         self.spawn(self._conclude(), "conclude")
 
     async def _conclude(self) -> None:
-        """Says goodbye to everybody, then tells the Dispatcher."""
+        """Takes leave of all TaskExecutors and the ResourceManager, then tells the Dispatcher."""
         await self._collects.close()
         await self._resource_manager.leave(self.graph.status)
         await self._task_executors.dismiss()
@@ -255,7 +258,10 @@ class JobMaster(RpcEndpoint):
     # Decisions.
 
     def _decide(self, event: SchedulerEvent) -> Actions:
-        """Tells the scheduler, and does what it says; the actions. All parts tell it by this way."""
+        """Passes an event to the scheduler, carries out the actions and returns them.
+
+        All parts report events here.
+        """
         self.assert_main_thread()
         if self.graph.is_ending != self._told_ending:
             self._told_ending = self.graph.is_ending
@@ -268,7 +274,10 @@ class JobMaster(RpcEndpoint):
         return actions
 
     def _tell(self, event: SchedulerEvent) -> Actions:
-        """What the scheduler answers; an error of its own is written down with the events that led to it."""
+        """The scheduler's actions for an event.
+
+        An internal error is dumped with the events that led to it.
+        """
         try:
             return self._scheduler_log.handle(event)
         except Exception as error:
@@ -276,11 +285,11 @@ class JobMaster(RpcEndpoint):
             raise
 
     def _checkpoints_changed(self, in_doubt: bool, ends_with_savepoint: bool) -> None:
-        """No action follows at once: a restart looks at it when it is due."""
+        """Tells the scheduler. It asks for no action: a restart looks at these flags when it is due."""
         self._tell(CheckpointsChanged(self._now(), in_doubt, ends_with_savepoint))
 
     def fail_by_checkpoints(self, cause: FailureCause) -> None:
-        """More checkpoints failed than are tolerated; acted on behind what is being done now."""
+        """Fails the job because more checkpoints failed than are tolerated. Runs after the current call."""
         self.loop.call_soon(lambda: self._decide(FailedGlobally(self._now(), cause)))
 
     def _rejected(self, reason: str) -> None:
@@ -295,16 +304,19 @@ class JobMaster(RpcEndpoint):
         return self.graph.status
 
     def cancel(self, reason: str = "") -> None:
-        """Starts cancelling; `reason` where nobody has asked for it."""
+        """Starts cancelling. `reason` is set if no user has asked for it."""
         self._decide(JobCancelled(self._now(), reason))
 
     def suspend(self, cause: str) -> None:
-        """The job ends here and nowhere else: another master goes on with it. To be followed by `stop`."""
+        """Ends the job on this master alone, because another master continues it. Call `stop` afterwards."""
         self.assert_main_thread()
         self._tell(JobSuspended(self._now(), cause))
 
     async def rescale(self, request: RescaleRequest) -> None:
-        """Returns when all tasks run so. Raises RescaleRefusedError and RescaleFailedError."""
+        """Returns when all tasks run at the new parallelism.
+
+        Raises RescaleRefusedError and RescaleFailedError.
+        """
         self.assert_main_thread()
         await self._rescales.rescale(request)
 
@@ -313,7 +325,7 @@ class JobMaster(RpcEndpoint):
         return self._scheduler_log.events(last)
 
     def collect_buffer(self, collect_id: str) -> CollectBuffer:
-        """The rows of that collect operator; the buffer outlives the JobMaster until the client has read it."""
+        """The buffer of that collect operator; it outlives the JobMaster until the client has read it."""
         return self._collects.of(collect_id)
 
     # The gateway: TaskExecutors.

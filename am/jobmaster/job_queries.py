@@ -1,4 +1,4 @@
-"""JobQueries: what a JobMaster says of its job to the Dispatcher, and so to REST and clients.
+"""JobQueries: answers questions of the Dispatcher, REST and clients about one job.
 
 Owner: the JobMaster's loop. Nothing here changes the job.
 """
@@ -44,5 +44,5 @@ class JobQueries:
         return msgspec.structs.replace(job_overview(self._graph), waiting_for=waiting_for)
 
     def result(self) -> JobResult:
-        """How the job ended; to be called when it has."""
+        """The final result of the job; call it only when the job has ended."""
         return job_result(self._graph)

@@ -1,7 +1,7 @@
-"""RegisteredTaskExecutors: the TaskExecutors that are registered with a JobMaster: who is alive, and what each says.
+"""RegisteredTaskExecutors: the TaskExecutors that are registered with a JobMaster, with their heartbeats.
 
-Owner: the JobMaster's loop. What is lost, offered or failed becomes an event for the scheduler; must not decide what
-follows. A task that only one side knows is cancelled there or has failed here.
+Owner: the JobMaster's loop. A loss, an offer or a failure becomes an event for the scheduler; must not decide
+what follows. A task that only one side knows is cancelled there or failed here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RegisteredTaskExecutors:
         settings: JobMasterSettings,
         decide: Decide,
     ) -> None:
-        #: By their ids, as they are now.
+        #: By TaskExecutor id; always current.
         self.links: dict[ResourceID, TaskExecutorLink] = {}
         self._owner = owner
         self._leader_id = leader_id
@@ -66,16 +66,16 @@ class RegisteredTaskExecutors:
         self._settings = settings
         self._decide = decide
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
-        #: Slots to give back at the end of the job.
+        #: Slots to free at the end of the job.
         self._last_slots: list[FreeSlot] = []
 
     def _now(self) -> float:
         return self._services.clock.monotonic()
 
-    # What they say.
+    # Messages from TaskExecutors.
 
     def register(self, resource_id: ResourceID, address: str) -> RegistrationSuccess | RegistrationRejection:
-        """A TaskExecutor is there, for the first time or again; refused once the job has ended."""
+        """Registers a TaskExecutor, for the first time or again; refuses it once the job has ended."""
         job_id = self._graph.job.job_id
         if self._graph.machine.is_terminal:
             return RegistrationRejection(reason=f"job {job_id} is {self._graph.status.value}")
@@ -95,7 +95,10 @@ class RegisteredTaskExecutors:
         return RegistrationSuccess(leader_id=self._leader_id, heartbeat_interval_ms=interval)
 
     def offered(self, resource_id: ResourceID, offers: tuple[SlotOffer, ...]) -> tuple[AllocationID, ...]:
-        """The slots taken of those offered; UnknownTaskExecutorError for one that is not registered."""
+        """Returns the accepted ones of the offered slots.
+
+        Raises UnknownTaskExecutorError for an unregistered TaskExecutor.
+        """
         if resource_id not in self.links:
             raise UnknownTaskExecutorError(
                 f"TaskExecutor {resource_id} is not registered with {self._owner.name}: register before offering"
@@ -108,18 +111,18 @@ class RegisteredTaskExecutors:
     def slot_failed(
         self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause
     ) -> Acknowledge:
-        """The worker of a slot did not start, or has ended."""
+        """Reports that the worker of a slot did not start or has ended."""
         if cause.is_final:
             self._decide(JobFailed(self._now(), cause))
         elif self._pool.allocation(allocation_id) is None:
-            # It was never offered: others are asked for, and the job waits on.
+            # The slot was never offered. The job asks for others and keeps waiting.
             self._missing_slots.not_started = f"on {resource_id} {cause.message}"
         else:
             self._decide(SlotLost(self._now(), allocation_id, cause))
         return Acknowledge()
 
     def heard(self, payload: TaskExecutorToJobMasterHeartbeat) -> Acknowledge:
-        """A heartbeat came; UnknownTaskExecutorError from one that is not registered."""
+        """Takes a heartbeat. Raises UnknownTaskExecutorError for an unregistered TaskExecutor."""
         link = self.links.get(payload.resource_id)
         if link is None:
             raise UnknownTaskExecutorError(f"TaskExecutor {payload.resource_id} is not registered here")
@@ -127,7 +130,7 @@ class RegisteredTaskExecutors:
         return Acknowledge()
 
     def lost(self, resource_id: ResourceID, why: str) -> Acknowledge:
-        """A TaskExecutor is gone with all that ran there; no effect where it is not registered."""
+        """Reports the loss of a TaskExecutor with its tasks; no effect if it is not registered."""
         self._owner.assert_main_thread()
         self._beats.unmonitor(resource_id)
         link = self.links.pop(resource_id, None)
@@ -141,22 +144,22 @@ class RegisteredTaskExecutors:
         cause = failure_of(type(error), f"tasks could not be deployed: {error}")
         self._decide(TasksLost(self._now(), attempts, cause))
 
-    # What they are told.
+    # Messages to TaskExecutors.
 
     def cancel(self, action: CancelTasksAction) -> None:
-        """Has tasks cancelled; those of a TaskExecutor that is gone are gone."""
+        """Cancels tasks on their TaskExecutor; no effect if it is gone."""
         if (link := self.links.get(action.resource_id)) is not None:
             link.cancel(action.attempts)
 
     def free_slot(self, action: FreeSlot) -> None:
-        """Gives a slot back; at the end of the job not before `dismiss`."""
+        """Frees a slot; at the end of the job only in `dismiss`."""
         if self._graph.machine.is_terminal:
             self._last_slots.append(action)
         elif (link := self.links.get(action.slot.resource_id)) is not None:
             link.free_slot(action.slot.allocation_id, action.cause)
 
     async def dismiss(self) -> None:
-        """The job has ended: gives the last slots back, says goodbye, and waits until all is sent."""
+        """Frees the last slots after the end of the job, disconnects, and waits until all messages are sent."""
         for free in self._last_slots:
             if (link := self.links.get(free.slot.resource_id)) is not None:
                 link.free_slot(free.slot.allocation_id, free.cause)
@@ -167,7 +170,10 @@ class RegisteredTaskExecutors:
     # Heartbeats.
 
     def beat(self) -> None:
-        """Asks each for a heartbeat, and gives up those that were silent; to be called every heartbeat interval."""
+        """Asks each TaskExecutor for a heartbeat, and gives up silent ones.
+
+        Call it every heartbeat interval.
+        """
         beats = self._beats.tick()
         for resource_id in beats.silent:
             seconds = self._settings.heartbeat.timeout
@@ -214,7 +220,10 @@ class RegisteredTaskExecutors:
         payload: TaskExecutorToJobMasterHeartbeat,
         known: frozenset[ExecutionAttemptID],
     ) -> None:
-        """Tasks that only one side knows: cancelled there, or failed here when lacking twice in a row."""
+        """Cancels tasks that only the TaskExecutor knows.
+
+        Fails tasks that two heartbeats in a row have lacked.
+        """
         running = set(payload.running)
         stray = [attempt for attempt in running if self._is_over(attempt)]
         if stray:
@@ -234,7 +243,7 @@ class RegisteredTaskExecutors:
         return execution is None or execution.state.is_terminal
 
     def _give_up(self, resource_id: ResourceID, why: str) -> None:
-        """Like losing it, but it may be alive: it is told, so that it frees what it holds for the job."""
+        """Treats a TaskExecutor as lost and tells it so, because it may be alive and hold slots for the job."""
         link = self.links.get(resource_id)
         self.lost(resource_id, why)
         if link is not None:

@@ -1,7 +1,7 @@
-"""RescaleRequests: what users ask about a job's parallelism, and what its Rescaling asks of the job in turn.
+"""RescaleRequests: joins users' rescale requests, the Rescaling and the JobScheduler.
 
-Owner: the JobMaster's loop. Whether and how the job is rescaled is decided in rescaling.py, by which slots and when
-its tasks stop and start in job_scheduler.py.
+Owner: the JobMaster's loop. rescaling.py decides whether and how the job is rescaled. job_scheduler.py
+decides by which slots, and when tasks stop and start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RESCALE_SLOTS = "slots for a rescale"
 
 
 class RescaleRequests:
-    """Makes one job one of another parallelism; implements RescalableJob."""
+    """Changes the parallelism of one job; implements RescalableJob."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RescaleRequests:
         slot_request_timeout: float,
         decide: Decide,
     ) -> None:
-        """`slot_request_timeout`: seconds in which the slots for a rescale have to come."""
+        """`slot_request_timeout`: seconds within which the slots for a rescale have to come."""
         self.rescaling = Rescaling(self, services.clock, services.ids)
         self._scheduler = scheduler
         self._graph = scheduler.graph
@@ -59,7 +59,10 @@ class RescaleRequests:
         self._decide = decide
 
     async def rescale(self, request: RescaleRequest) -> None:
-        """Returns when all tasks run so. Raises RescaleRefusedError and RescaleFailedError."""
+        """Returns when all tasks run at the new parallelism.
+
+        Raises RescaleRefusedError and RescaleFailedError.
+        """
         if request.waits:
             await self.rescaling.idle()
         if self._graph.status is not JobStatus.RUNNING:
@@ -71,18 +74,18 @@ class RescaleRequests:
         await self.rescaling.rescale(job, wanted, request.trigger_cause)
 
     def job_ended(self, text: str) -> None:
-        """Nothing is rescaled any more, for that reason."""
+        """Refuses rescales from now on, for the reason in `text`."""
         self.rescaling.ended(FailureCause(exception_name="", message=text, stacktrace=text))
 
     def slots_answered(self, failure: FailureCause | None) -> None:
-        """The slots for a rescale are there, or, with a failure, will not come."""
+        """Reports that the slots for a rescale are held or, with a failure, will not come."""
         self._timers.cancel(_RESCALE_SLOTS)
         self.rescaling.slots_answered(failure)
 
     def slots_limited(self, most_slots: int) -> None:
-        """There cannot be more slots: a rescale does not wait for them."""
+        """Fails a rescale that needs more slots than the cluster can ever have."""
         needed = self._scheduler.slots_for_rescale
-        # A ResourceManager that knows of fewer than the job holds has just begun.
+        # A new ResourceManager that knows of fewer slots than the job holds cannot judge yet.
         if needed > most_slots >= self._pool.held:
             self._slots_failed(f"it would need {needed} slots, and there are no more than {most_slots}")
 
@@ -98,18 +101,18 @@ class RescaleRequests:
     # RescalableJob.
 
     def hold_slots_for(self, job: JobGraph) -> None:
-        """Asks for what the job lacks to become `job`; Rescaling.slots_answered follows."""
+        """Asks for the slots that the job lacks to become `job`; `Rescaling.slots_answered` follows."""
         self._timers.after(_RESCALE_SLOTS, self._slot_request_timeout, self._slots_timed_out)
         self._decide(RescaleSlotsWanted(self._now(), job))
 
     def let_slots_go(self) -> None:
-        """What was held and is not used goes back."""
+        """Frees slots that were held for a rescale and are not used."""
         self._timers.cancel(_RESCALE_SLOTS)
         if not self._graph.machine.is_terminal:
             self._decide(RescaleSlotsReleased(self._now()))
 
     async def stop_with_checkpoint(self) -> CompletedCheckpoint:
-        """Takes a checkpoint with which all tasks end, and the job does not."""
+        """Takes a checkpoint after which all tasks end; the job itself does not end."""
         self._decide(TasksStopForRescale(self._now(), True))
         try:
             return await self._checkpoints.request(SnapshotKind.RESCALE)
@@ -118,6 +121,6 @@ class RescaleRequests:
             raise
 
     async def go_on_as(self, job: JobGraph) -> None:
-        """What is left of the tasks is cancelled, then all start as `job`."""
+        """Cancels the remaining tasks, then starts all tasks as `job`."""
         await self._encoded.prepare(job)
         self._decide(RescaleBegun(self._now(), job))

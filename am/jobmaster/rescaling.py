@@ -1,9 +1,9 @@
-"""Rescaling of a running job: a checkpoint with which its tasks end, then the same job at another parallelism from it.
+"""Rescaling of a running job: its tasks end with a checkpoint and start again from it at another parallelism.
 
-Owner: the JobMaster's loop; `rescaled_job` is pure. The slots come first: the job is not stopped before it has all that
-it will need. Between checkpoint and end a task processes nothing, so that no row is processed twice. A rescale that
-cannot be restored, or whose tasks fail before all of them run, leaves the job at its former parallelism. Who ends and
-starts tasks is job_scheduler.py.
+Owner: the JobMaster's loop; `rescaled_job` is pure. The job is not stopped before it holds all slots that it
+will need. Between the checkpoint and its end a task processes nothing, so that no row is processed twice. If
+the checkpoint cannot be restored, or a task fails before all run, the job returns to its former parallelism.
+job_scheduler.py ends and starts tasks.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _log = logging.getLogger(__name__)
 
 
 class RescaleRefusedError(YarrowError):
-    """A parallelism that cannot be, or a job that cannot be rescaled now; nothing has changed."""
+    """The requested parallelism is impossible, or the job cannot be rescaled now; nothing has changed."""
 
 
 class RescaleFailedError(YarrowError):
-    """The job runs on at its former parallelism, or has ended meanwhile."""
+    """A rescale failed; the job runs on at its former parallelism, or has ended meanwhile."""
 
 
 def parallelism_for_all(job: JobGraph, parallelism: int) -> dict[JobVertexID, int]:
-    """`parallelism` for each vertex that may have another one than 1."""
+    """`parallelism` for each vertex that may have a parallelism other than 1."""
     single = {edge.target for edge in job.edges if edge.partitioner.kind is PartitionerKind.GLOBAL}
     return {
         vertex.id: vertex.parallelism
@@ -53,7 +53,7 @@ def _stays_single(vertex: JobVertex, single: set[JobVertexID]) -> bool:
 def rescaled_job(job: JobGraph, parallelism: Mapping[JobVertexID, int]) -> JobGraph:
     """The job with these parallelisms; vertices that are not named keep theirs.
 
-    Raises RescaleRefusedError, which names what cannot be.
+    Raises RescaleRefusedError, which names the impossible parallelism.
     """
     unknown = set(parallelism) - {vertex.id for vertex in job.vertices}
     if unknown:
@@ -90,19 +90,28 @@ class RescalableJob(Protocol):
     """What Rescaling asks of its JobMaster."""
 
     def hold_slots_for(self, job: JobGraph) -> None:
-        """Asks for what the present job lacks to become that one; `Rescaling.slots_answered` is called, once."""
+        """Asks for the slots that the present job lacks to become `job`.
+
+        `Rescaling.slots_answered` is then called once.
+        """
         ...
 
     def let_slots_go(self) -> None:
-        """What was held for that and is not used goes back; may be repeated."""
+        """Frees slots that were held for a rescale and are not used; may be repeated."""
         ...
 
     async def stop_with_checkpoint(self) -> CompletedCheckpoint:
-        """A checkpoint with which all tasks end; CheckpointFailedError where there is none, and they go on."""
+        """Takes a checkpoint with which all tasks end.
+
+        Raises CheckpointFailedError if it fails; the tasks then run on.
+        """
         ...
 
     async def go_on_as(self, job: JobGraph) -> None:
-        """All tasks that are left are cancelled, then all start as that job; cannot fail for the job as it is."""
+        """Cancels all remaining tasks, then starts all tasks as `job`.
+
+        With the present job this cannot fail.
+        """
         ...
 
 
@@ -114,7 +123,7 @@ class Rescaling:
         self._clock = clock
         self._ids = ids
         self._ended: asyncio.Future[FailureCause | None] | None = None
-        #: While slots are waited for.
+        #: Set while a rescale waits for slots.
         self._slots: asyncio.Future[FailureCause | None] | None = None
         #: Set while no rescale is under way.
         self._idle = asyncio.Event()
@@ -123,11 +132,11 @@ class Rescaling:
 
     @property
     def history(self) -> tuple[RescaleRecord, ...]:
-        """Oldest first; the last may be under way."""
+        """Oldest first; the last may still run."""
         return tuple(self._history)
 
     async def idle(self) -> None:
-        """Returns when no rescale is under way; those who wait go on in the order in which they came."""
+        """Returns when no rescale is running. Waiting calls continue in their order of arrival."""
         while self._ended is not None:
             await self._idle.wait()
 
@@ -138,7 +147,7 @@ class Rescaling:
         try:
             following = rescaled_job(job, parallelism)
         except RescaleRefusedError as error:
-            # Remembered too: not everybody who asks waits for an answer.
+            # A refusal is remembered too: some callers do not wait for the answer.
             self._remember(job, parallelism, cause)
             self._note("FAILED", str(error))
             raise
@@ -175,7 +184,7 @@ class Rescaling:
         del self._history[:-RESCALES_KEPT]
 
     async def _carry_out(self, job: JobGraph, following: JobGraph) -> None:
-        # Key groups bring numpy along, which a master loads when it needs it.
+        # Imported late: key groups import numpy, which a master loads only when needed.
         from yarrow.runtime.snapshot.assignment import assign
 
         checkpoint = await self._taken(following)
@@ -185,7 +194,7 @@ class Rescaling:
             assign(checkpoint.metadata, following, allow_non_restored=True)
             if not self._ended.done():
                 await self._master.go_on_as(following)
-        except Exception as error:  # the tasks have ended, or will: whatever it is, they start as they were
+        except Exception as error:  # the tasks have ended, or will: they start as they were
             refused = error
             await self._master.go_on_as(job)
         failure = await self._ended
@@ -195,7 +204,7 @@ class Rescaling:
             raise RescaleFailedError(failure.message)
 
     async def _hold_slots_for(self, job: JobGraph) -> None:
-        """Returns when all are there; until then nothing has changed for the tasks."""
+        """Returns when all slots are held; until then nothing has changed for the tasks."""
         self._slots = asyncio.get_running_loop().create_future()
         try:
             self._master.hold_slots_for(job)
@@ -206,7 +215,10 @@ class Rescaling:
             raise RescaleFailedError(failure.message)
 
     async def _taken(self, following: JobGraph) -> CompletedCheckpoint:
-        """A checkpoint may be lost to a task that finishes meanwhile: it is tried again, with all slots there."""
+        """Takes the checkpoint.
+
+        A task that finishes meanwhile may fail it; it is then tried again, with all slots held.
+        """
         for _ in range(_CHECKPOINT_ATTEMPTS - 1):
             await self._hold_slots_for(following)
             try:
@@ -217,12 +229,12 @@ class Rescaling:
         return await self._master.stop_with_checkpoint()
 
     def slots_answered(self, failure: FailureCause | None) -> None:
-        """All slots for which was asked are held, or, with a failure, will not be."""
+        """Takes the outcome of `hold_slots_for`: all slots are held or, with a failure, will not be."""
         if self._slots is not None and not self._slots.done():
             self._slots.set_result(failure)
 
     def ended(self, failure: FailureCause | None) -> None:
-        """All tasks run at the new parallelism, or they do not and the job went back or has ended."""
+        """Takes the outcome: all tasks run anew or, with a failure, the job went back or has ended."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(failure)
             self.slots_answered(failure)

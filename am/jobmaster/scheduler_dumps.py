@@ -1,7 +1,8 @@
-"""SchedulerDumps: files in the log folder with the last decisions about a job, written when its master fails inside.
+"""SchedulerDumps: files in the log folder with a job's last decisions, written after an internal error of its master.
 
-Owner: the JobMaster's loop; `write_dump` blocks and runs in a thread. Only the owner of a file can read it. The size of
-a file is bounded, as are the files of a folder and of one JobMaster. Must not fail the job itself.
+Owner: the JobMaster's loop; `write_dump` blocks and runs in a thread. Only the owner of a file can read it.
+The size of a file is bounded, as are the number of files in a folder and of one JobMaster. Must not fail the
+job itself.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from yarrow.am.jobmaster.scheduling.scheduler_log import DUMP_BYTES, SchedulerLo
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import JobID, is_hex_id
 
-#: Files that are kept in a folder: the newest.
+#: Most files in a folder: the newest stay.
 FILES_KEPT: Final = 10
-#: Files that one JobMaster writes: the first failures tell most.
+#: Most files of one JobMaster: the first failures tell most.
 _FILES_PER_MASTER: Final = 3
 _NAME: Final = re.compile(r"scheduler-[0-9a-z]+-\d+\.json")
 _log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class SchedulerDumps:
     def __init__(
         self, folder: Path | None, clock: Clock, run_in_thread: Callable[[Callable[[], None]], object]
     ) -> None:
-        """`folder` None = there is none, and nothing is written."""
+        """`folder` None = there is no folder, and nothing is written."""
         self._folder = folder
         self._clock = clock
         self._run_in_thread = run_in_thread
@@ -39,7 +40,7 @@ class SchedulerDumps:
         self._last_error: BaseException | None = None
 
     def failed(self, error: BaseException, job_id: JobID, events: SchedulerLog) -> None:
-        """Writes what the scheduler decided before an internal error; once an error."""
+        """Writes the scheduler's decisions before an internal error, once for each error."""
         if self._folder is None or error is self._last_error or self._written >= _FILES_PER_MASTER:
             return
         self._last_error = error
@@ -52,7 +53,7 @@ class SchedulerDumps:
                 DUMP_BYTES,
             )
             return
-        # A job id that is none is not made part of a file's name.
+        # An invalid job id must not become part of a file name.
         name = f"scheduler-{job_id if is_hex_id(job_id) else 'job'}-{self._clock.epoch_ms()}.json"
         path = self._folder / name
         self._run_in_thread(lambda: write_dump(path, data))

@@ -1,4 +1,4 @@
-"""SchedulerTimers: the pauses and time limits that the scheduler has armed; each is told to it when it has passed.
+"""SchedulerTimers: the pauses and time limits of the scheduler. Each becomes an event when it has passed.
 
 Owner: the JobMaster's loop. Must not decide what follows.
 """
@@ -29,7 +29,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.runtime.common.clock import Clock
 
-#: Seconds that a TaskExecutor gets to kill a worker before its JobMaster has it killed.
+#: Seconds in which a TaskExecutor has to kill a worker, before the JobMaster has it killed.
 _KILL_GRACE_SECONDS = 5.0
 #: Name of the timer of slot.request.timeout, which runs while the job waits for slots.
 _SLOT_REQUEST = "slot request"
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class SchedulerTimers:
-    """The scheduler's alarm clock."""
+    """The timers of one job's scheduler."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SchedulerTimers:
     # Restarts.
 
     def announce_restart(self, action: TasksRestarting) -> None:
-        """Logs which failure restarts how many tasks, and when; nothing where there was no failure."""
+        """Logs which failure restarts how many tasks, and when; logs nothing without a failure."""
         if action.cause is None:
             return
         _log.warning(
@@ -72,7 +72,7 @@ class SchedulerTimers:
         )
 
     def arm_restart(self, action: ArmRestart) -> None:
-        """RestartDue follows."""
+        """Arms the timer of RestartDue."""
         restart_id = action.restart_id
         self._timers.after(f"restart {restart_id}", action.seconds, partial(self._restart_due, restart_id))
 
@@ -84,14 +84,15 @@ class SchedulerTimers:
     # Cancellations.
 
     def arm_cancellation(self, action: ArmCancellationTimeout) -> None:
-        """CancellationTimedOut follows, of a restart RestartCancellationTimedOut; nothing where there is no limit."""
+        """Arms CancellationTimedOut, or RestartCancellationTimedOut for a restart; does nothing without a limit."""
         timeout, restart_id = self._settings.cancellation_timeout, action.restart_id
         if timeout <= 0:
             return
         if restart_id is None:
             self._timers.after("cancellation", timeout, self._cancellation_timed_out)
         else:
-            # The TaskExecutor kills the worker of such a task itself: this is for one that does not.
+            # The TaskExecutor normally kills the worker of such a task itself; this timer serves if it does
+            # not.
             name = f"cancellation of restart {restart_id}"
             late = partial(self._restart_cancel_timed_out, restart_id)
             self._timers.after(name, timeout + _KILL_GRACE_SECONDS, late)
@@ -110,7 +111,7 @@ class SchedulerTimers:
     # Slots.
 
     def watch_slots(self) -> None:
-        """SlotRequestTimedOut follows where the job lacks slots for too long; to be called when anything changed."""
+        """Arms SlotRequestTimedOut while the job lacks slots; call it after each change."""
         if not self._missing_slots.any:
             self._timers.cancel(_SLOT_REQUEST)
         elif not self._timers.is_set(_SLOT_REQUEST):

@@ -1,6 +1,6 @@
-"""JobMasterServices: what JobMasters work with that is not theirs.
+"""JobMasterServices: the shared services that all JobMasters of one leadership use.
 
-Owner: whoever made it, the control plane of one leadership; a value.
+Owner: the control plane of one leadership; a value.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class JobMasterServices:
     clock: Clock
     timers: Timers
     ids: IdFactory
-    #: Of the leadership under which jobs run: their fencing tokens begin with it.
+    #: Epoch of the leadership under which jobs run: their fencing tokens begin with it.
     epoch: int = 0
-    #: What of the jobs' checkpoints outlives their masters.
+    #: The recovery records of jobs' checkpoints; they outlive JobMasters.
     checkpoint_recovery: CheckpointRecovery = field(default_factory=InMemoryCheckpointRecovery)
-    #: Gets the last decisions about a job when its JobMaster fails; None = they are not written.
+    #: Folder for the last decisions about a job whose JobMaster fails; None = they are not written.
     log_directory: Path | None = None

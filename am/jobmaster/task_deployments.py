@@ -1,6 +1,6 @@
-"""TaskDeployments: what tasks get when they start.
+"""TaskDeployments: starts the tasks of a job.
 
-They get their deployment, the state to restore, and the events that waited for them.
+A task gets its deployment, the state to restore, and the events that waited for it.
 
 Owner: the JobMaster's loop. Must not decide which tasks start, nor where (job_scheduler.py).
 """
@@ -37,7 +37,7 @@ class TaskDeployments:
         self._events = events
 
     def deploy(self, executions: tuple[Execution, ...]) -> None:
-        """Starts these, each on its worker, from the latest checkpoint."""
+        """Starts these executions on their workers, from the latest checkpoint."""
         restore = self._checkpoints.restore_for(executions)
         deployments = build_deployments(
             self._graph, self._leader_id, self._encoded.present, executions, restore
@@ -47,5 +47,5 @@ class TaskDeployments:
         self._events.deployed(executions)
 
     def reset_reader(self, action: ResetReaderAction) -> None:
-        """Has the enumerator of a source, which runs on, take back what a reader had: it starts again."""
+        """Tells the enumerator of a source, which runs on, to take back the splits of a reader that restarts."""
         self._events.reset_reader(action, self._checkpoints.checkpoint_id)

@@ -1,6 +1,7 @@
-"""CheckpointApi: what workers, the Dispatcher and its users ask of a JobMaster about checkpoints.
+"""CheckpointApi: requests of workers, the Dispatcher and users to a JobMaster about checkpoints.
 
-Owner: the JobMaster's loop. Decisions are the coordinator's, which the CheckpointLink tells of each message.
+Owner: the JobMaster's loop. The CheckpointLink passes each message to the CheckpointCoordinator, which
+decides.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from yarrow.runtime.rpc.messages import (
 
 
 class CheckpointApi:
-    """Checkpoints and savepoints of one job, for those who ask for them."""
+    """Answers requests about the checkpoints and savepoints of one job."""
 
     def __init__(
         self,
@@ -35,7 +36,10 @@ class CheckpointApi:
         cancel: Callable[[], None],
         wait_until_ended: Callable[[], Awaitable[JobStatus]],
     ) -> None:
-        """`savepoint_directory`: where savepoints go that name no place. `cancel` and `wait_until_ended` the job."""
+        """`savepoint_directory`: the folder of savepoints that name none.
+
+        `cancel` and `wait_until_ended` act on the job.
+        """
         self._link = link
         self._savepoint_directory = savepoint_directory
         self._cancel = cancel
@@ -46,12 +50,12 @@ class CheckpointApi:
     def take(
         self, message: AcknowledgeCheckpoint | AcknowledgeCoordinator | DeclineCheckpoint
     ) -> Acknowledge:
-        """What a task or a split enumerator says of its part."""
+        """Takes a message of a task or a split enumerator about its part of a checkpoint."""
         self._link.handle(message)
         return Acknowledge()
 
     def end_of_data(self, attempts: tuple[ExecutionAttemptID, ...]) -> Acknowledge:
-        """These tasks are at the end of their input and wait for a checkpoint."""
+        """Notes that these tasks are at the end of their input and wait for a checkpoint."""
         self._link.end_of_data(attempts)
         return Acknowledge()
 
@@ -59,24 +63,27 @@ class CheckpointApi:
 
     @property
     def statistics(self) -> CheckpointStatisticsTracker:
-        """What is shown of the job's checkpoints; it outlives the JobMaster."""
+        """Statistics of the job's checkpoints; they outlive the JobMaster."""
         return self._link.coordinator.statistics
 
     @property
     def left_some(self) -> bool:
-        """The job has ended, and not all of its checkpoints that should go with it could be deleted."""
+        """True if the job has ended and some checkpoints that should have been deleted could not be."""
         return self._link.left_some
 
     async def trigger_checkpoint(self, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED) -> int:
-        """Takes a checkpoint now; its id when it is complete. Raises CheckpointFailedError with the cause."""
+        """Takes a checkpoint now; returns its id once it is complete.
+
+        Raises CheckpointFailedError with the cause.
+        """
         kind = SnapshotKind.CHECKPOINT
         return (await self._link.request(kind, checkpoint_type=checkpoint_type)).checkpoint_id
 
     async def trigger_savepoint(self, request: SavepointRequest) -> str:
-        """Takes a savepoint and ends the job with it where asked; its path when all that is done.
+        """Takes a savepoint, and ends the job with it if asked to; returns the path when both are done.
 
-        Raises InvalidSavepointPathError for a place that cannot be, CheckpointFailedError with the cause of anything
-        else.
+        Raises InvalidSavepointPathError for an unusable target, and CheckpointFailedError with the cause of
+        any other failure.
         """
         directory = savepoint_target(request.target_directory, self._savepoint_directory)
         native = request.format_type is SavepointFormat.NATIVE
@@ -96,7 +103,10 @@ class CheckpointApi:
         return checkpoint.pointer
 
     async def _end_or_restart(self, savepoint: str, restart: asyncio.Future[None]) -> JobStatus:
-        """How the job has ended; raises CheckpointFailedError where it goes on instead, since a task has failed."""
+        """The final status of the job.
+
+        Raises CheckpointFailedError if a task failed and the job restarts instead.
+        """
         ended = asyncio.ensure_future(self._wait_until_ended())
         try:
             await asyncio.wait((ended, restart), return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""CheckpointLink: carries out what the CheckpointCoordinator decides, and tells it what happens.
+"""CheckpointLink: carries out the CheckpointCoordinator's actions and tells it of events.
 
-Owner: the JobMaster's loop. Must not decide anything itself, nor touch storage (checkpoint_storage_access.py) nor look
-for whom a message is (checkpoint_messages.py).
+Owner: the JobMaster's loop. Must not decide anything itself. checkpoint_storage_access.py touches storage,
+and checkpoint_messages.py finds the receivers of messages.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class CheckpointServices:
     clock: Clock
     timers: Timers
     ids: IdFactory
-    #: TaskExecutors of the job, as they are at the time of asking.
+    #: TaskExecutors of the job; the mapping is always current.
     links: Mapping[ResourceID, TaskExecutorLink]
 
 
 class CheckpointLink:
-    """Checkpoints of one running job, and what its tasks restore from them."""
+    """The checkpoints of one running job, and the states that its tasks restore from them."""
 
     def __init__(
         self,
@@ -88,9 +88,10 @@ class CheckpointLink:
     ) -> None:
         """`on_too_many_failures` gets the cause when more checkpoints failed than are tolerated.
 
-        `on_changed` gets what a restart has to know of the checkpoints, whenever that changes. First, whether one later
-        than the latest may still complete. Second, whether a savepoint that was to end the job is complete: some tasks
-        have ended with it, and must go on like the others. A savepoint that the job lives on after does not count.
+        `on_changed` gets two flags whenever one of them changes; a restart depends on both. The first says
+        whether a checkpoint later than the latest one may still complete. The second says whether a savepoint
+        that was to end the job is complete. Some tasks have then ended with the savepoint, and must restart
+        with the others. A savepoint after which the job continues does not count.
         """
         self._on_changed = on_changed
         self._owner = owner
@@ -125,31 +126,31 @@ class CheckpointLink:
         self._next_restart: asyncio.Future[None] | None = None
         self._timer: TimerHandle | None = None
         self._timer_due = 0.0
-        #: Running and finished tasks of each vertex when last looked at.
+        #: Running and finished tasks of each vertex at the last `observe`.
         self._seen: tuple[tuple[int, int], ...] = ()
         self._over = False
-        #: The last `checkpoints_changed`.
+        #: The flags of the last `on_changed`.
         self._told = (False, False)
-        #: Tasks restart: what they begin from is a restore to be counted.
+        #: Tasks are restarting: the checkpoint from which they begin counts as a restore.
         self._restarting = False
 
     # What others look at.
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        """The decisions, with store and statistics."""
+        """The coordinator, with its store and statistics."""
         return self._coordinator
 
-    # What happens.
+    # Events.
 
     def begin(self) -> None:
-        """The job begins here: what former masters of it have left to nobody goes."""
+        """Starts checkpoints, and deletes leftovers of the job's former masters."""
         leftovers, self._leftovers = self._leftovers, ()
         for location in leftovers:
             self._spawn(self._storage.delete(location, ()), f"discard {location.directory}")
 
     def handle(self, event: Event) -> None:
-        """Tells the coordinator and does what it says."""
+        """Passes an event to the coordinator and carries out its actions."""
         self._owner.assert_main_thread()
         actions = self._coordinator.handle(event)
         told = (self._coordinator.later_may_complete, self._coordinator.ends_with_savepoint)
@@ -161,14 +162,14 @@ class CheckpointLink:
         self._arm()
 
     def end_of_data(self, attempts: Sequence[ExecutionAttemptID]) -> None:
-        """These tasks are at the end of their input and wait for a checkpoint."""
+        """Notes that these tasks are at the end of their input and wait for a checkpoint."""
         for attempt_id in attempts:
             if (execution := self._graph.execution(attempt_id)) is not None:
                 execution.awaits_final_checkpoint = True
         self.handle(Wake())
 
     def observe(self) -> None:
-        """Looks at what the scheduler has changed."""
+        """Tells the coordinator of task states that the scheduler has changed."""
         status = self._graph.status
         if status.is_globally_terminal_state() or status in (JobStatus.FAILING, JobStatus.CANCELLING):
             if not self._over:
@@ -210,22 +211,22 @@ class CheckpointLink:
         self.handle(Wake())
 
     def stop(self) -> None:
-        """No timer runs any more."""
+        """Stops all timers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     @property
     def in_doubt(self) -> bool:
-        """True while tasks must not be restored: another master might begin from a later checkpoint than they would."""
+        """True while tasks must not be restored, because another master might begin from a later checkpoint."""
         return self._coordinator.in_doubt
 
     async def release(self, terminal: bool) -> None:
-        """This master is done with the job's pointers; `terminal`: nobody will begin from them any more."""
+        """Gives up the job's checkpoint pointers. `terminal`: no master will begin from them any more."""
         await self._storage.release(terminal)
 
     async def end(self) -> None:
-        """The job has ended: deletes what is not to outlive it, waits for what is being written or deleted."""
+        """Deletes the checkpoints that must not outlive the ended job, and waits for pending writes and deletions."""
         self.observe()
         self.stop()
         status, retention = self._graph.status, self._settings.retention
@@ -238,7 +239,7 @@ class CheckpointLink:
 
     @property
     def left_some(self) -> bool:
-        """Whether `end` could not delete all that is not to outlive the job."""
+        """True if `end` could not delete everything that must not outlive the job."""
         return self._storage.left_some
 
     # Requests.
@@ -252,7 +253,10 @@ class CheckpointLink:
         native: bool = False,
         checkpoint_type: CheckpointType = CheckpointType.CONFIGURED,
     ) -> CompletedCheckpoint:
-        """Takes a checkpoint or savepoint now; CheckpointFailedError with the cause when it is not completed."""
+        """Takes a checkpoint or savepoint now.
+
+        Raises CheckpointFailedError with the cause if it does not complete.
+        """
         request = Requested(
             request_id=self._services.ids.hex_id(),
             kind=kind,
@@ -267,21 +271,21 @@ class CheckpointLink:
         return await answer
 
     def next_restart(self) -> asyncio.Future[None]:
-        """Done when tasks restart."""
+        """A future that is done when tasks restart."""
         if self._next_restart is None:
             self._next_restart = self._owner.loop.create_future()
         return self._next_restart
 
-    # What tasks begin from.
+    # Restores.
 
     @property
     def checkpoint_id(self) -> int:
-        """The checkpoint from which a task that restarts now would begin; -1 = from none."""
+        """The checkpoint from which a task that restarts now would begin; -1 = none."""
         latest = self._coordinator.store.latest
         return -1 if latest is None else latest.checkpoint_id
 
     def on_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
-        """These are being cancelled to start again: pending checkpoints are aborted."""
+        """Aborts pending checkpoints: these attempts are being cancelled to start again."""
         self._restarting = True
         if self._next_restart is not None:
             self._next_restart.set_result(None)
@@ -289,7 +293,7 @@ class CheckpointLink:
         self.handle(TasksRestart("tasks restart"))
 
     def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:
-        """For executions that are about to be deployed: their part of the latest completed checkpoint."""
+        """The part of the latest completed checkpoint that belongs to executions about to be deployed."""
         latest = self._coordinator.store.latest
         latest_savepoint_id = self._coordinator.latest_savepoint_id
         if latest is None:
@@ -340,7 +344,7 @@ class CheckpointLink:
             self.handle(event)
 
     def trigger_failed(self, trigger: TriggerCheckpoint, error: YarrowError) -> None:
-        """A TaskExecutor did not take the trigger."""
+        """Aborts the checkpoint whose trigger a TaskExecutor did not take."""
         text = f"checkpoint {trigger.checkpoint_id} could not be triggered: {error}"
         self.handle(
             DeclineCheckpoint(

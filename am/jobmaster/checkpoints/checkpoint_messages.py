@@ -1,7 +1,8 @@
-"""CheckpointMessages: what TaskExecutors are sent about checkpoints, and which of them.
+"""CheckpointMessages: the checkpoint messages to TaskExecutors.
 
-Owner: the JobMaster's loop. Messages go behind whatever else was decided for a TaskExecutor. Must not decide who takes
-part: the CheckpointCoordinator names tasks and enumerators, here it is looked up where they live.
+Owner: the JobMaster's loop. Messages queue behind everything else that was decided for a TaskExecutor. Must
+not decide who takes part: the CheckpointCoordinator names tasks and enumerators. This module finds the
+TaskExecutors on which they run.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from yarrow.runtime.rpc.messages import CheckpointNotice, NotifyCheckpoint, Trig
 
 
 class CheckpointReceiver(Protocol):
-    """A TaskExecutor, as far as checkpoints are concerned."""
+    """A TaskExecutor as a receiver of checkpoint messages."""
 
     def trigger_checkpoint(self, trigger: TriggerCheckpoint, on_failed: OnTriggerFailed) -> None:
-        """Has tasks begin a checkpoint; `on_failed` hears when the message did not arrive."""
+        """Tells tasks to begin a checkpoint. `on_failed` is called if the message did not arrive."""
         ...
 
     def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
-        """Tells what became of a checkpoint."""
+        """Tells whether a checkpoint was completed or aborted."""
         ...
 
 
 class CheckpointMessages:
-    """Of one job."""
+    """Sends the checkpoint messages of one job."""
 
     def __init__(
         self,
@@ -38,13 +39,13 @@ class CheckpointMessages:
         links: Mapping[ResourceID, CheckpointReceiver],
         on_trigger_failed: OnTriggerFailed,
     ) -> None:
-        """`links`: TaskExecutors of the job, as they are at the time of asking."""
+        """`links`: TaskExecutors of the job; the mapping is always current."""
         self._graph = graph
         self._links = links
         self._on_trigger_failed = on_trigger_failed
 
     def trigger_coordinators(self, action: TriggerCoordinators) -> None:
-        """Asks split enumerators for their states; one lives beside subtask 0 of its source."""
+        """Asks split enumerators for their states. An enumerator lives beside subtask 0 of its source."""
         at: dict[ResourceID, list[OperatorID]] = {}
         for vertex in self._graph.job.vertices:
             if not vertex.has_enumerator or vertex.head.id not in action.coordinators:
@@ -56,7 +57,7 @@ class CheckpointMessages:
             self._send(resource_id, action, coordinators=tuple(operators))
 
     def trigger_tasks(self, action: TriggerTasks) -> None:
-        """Has barriers sent."""
+        """Tells tasks to send barriers."""
         at: dict[ResourceID, list[ExecutionAttemptID]] = {}
         for attempt_id in action.attempts:
             execution = self._graph.execution(attempt_id)
@@ -85,7 +86,7 @@ class CheckpointMessages:
             link.trigger_checkpoint(trigger, self._on_trigger_failed)
 
     def notify(self, action: Notify) -> None:
-        """Tells all workers of the job what became of a checkpoint."""
+        """Tells all workers of the job whether a checkpoint was completed or aborted."""
         if action.notice is CheckpointNotice.COMPLETED:
             fault_points.reach("coordinator.before-notify", checkpoint_id=action.checkpoint_id)
         message = NotifyCheckpoint(

@@ -1,8 +1,8 @@
-"""CheckpointStorageAccess: what of checkpoints is written, made known to other masters and deleted.
+"""CheckpointStorageAccess: writes checkpoints, publishes them to other masters, and deletes them.
 
-Owner: the JobMaster's loop; storage and recovery store are touched in its blocking threads only. Carries out one action
-of the CheckpointCoordinator at a time and answers with the event that follows; must not decide anything. A storage that
-fails fails the checkpoint, never the job.
+Owner: the JobMaster's loop; only its blocking threads touch storage and recovery store. Carries out one
+action of the CheckpointCoordinator at a time, and answers with the event that follows. Must not decide
+anything. A storage failure fails the checkpoint, never the job.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from yarrow.runtime.snapshot.storage import OpenedSnapshot, SnapshotStorage
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Seconds until a pointer that may have been written is removed again, after it could not be.
+#: Seconds between tries to remove a pointer that may have been written.
 _DOUBT_PAUSE = 1.0
 
 
 class _NotPointedTo(Exception):
-    """The metadata are written, the pointer to them is not, or perhaps."""
+    """The metadata are written; the pointer to them is not, or its write has an unknown outcome."""
 
     def __init__(self, pointer: str, error: RecoveryStoreError) -> None:
         super().__init__(str(error))
@@ -57,13 +57,13 @@ class _NotPointedTo(Exception):
 
 
 class RunBlocking(Protocol):
-    """Runs a call that blocks in another thread."""
+    """Runs a blocking call in another thread."""
 
     def __call__(self, function: Callable[..., T], *args: Any) -> Awaitable[T]: ...
 
 
 class CheckpointStorageAccess:
-    """Storage and recovery store of one job."""
+    """Checkpoint storage and recovery store of one job."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class CheckpointStorageAccess:
         run_blocking: RunBlocking,
         timers: Timers,
     ) -> None:
-        """`name`: of the JobMaster, for the log; `directory`: of checkpoints, for texts."""
+        """`name` is the JobMaster's, for the log. `directory` is that of the checkpoints, for messages."""
         self._name = name
         self._storage = storage
         self._recovery = recovery
@@ -82,13 +82,13 @@ class CheckpointStorageAccess:
         self._run_blocking = run_blocking
         self._timers = timers
         self._job_is_over = False
-        #: Since the job is over something was not deleted that should not outlive it.
+        #: The job is over, and something that must not outlive it could not be deleted.
         self.left_some = False
-        #: Why storage was tried again last, by checkpoint, while that is under way.
+        #: By checkpoint: the last error of a storage call that is being retried.
         self._retried: dict[int, str] = {}
 
     def retried(self, checkpoint_id: int) -> str:
-        """Why storage is tried again just now for the checkpoint's folder or metadata, "" = it is not."""
+        """Why the checkpoint's folder or metadata is being retried now; "" = it is not."""
         return self._retried.get(checkpoint_id, "")
 
     @contextlib.contextmanager
@@ -103,24 +103,24 @@ class CheckpointStorageAccess:
             self._retried.pop(checkpoint_id, None)
 
     def job_is_over(self) -> None:
-        """Pointers go all together, with `release`: none is removed by itself any more."""
+        """Stops the removal of single pointers: `release` removes all of them together."""
         self._job_is_over = True
 
     async def release(self, terminal: bool) -> None:
-        """This master is done with the job's pointers; `terminal`: nobody will begin from them any more."""
+        """Gives up the job's checkpoint pointers. `terminal`: no master will begin from them any more."""
         try:
             await self._run_blocking(self._recovery.close, terminal)
         except RecoveryStoreError as error:
             _log.warning("%s: pointers to checkpoints were not removed: %s", self._name, error)
 
     async def clean_up(self, kept: Collection[int]) -> None:
-        """Deletes what masters of an ended job have begun, except these checkpoints.
+        """Deletes checkpoints that masters of an ended job have begun, except the `kept` ones.
 
-        If no checkpoint is kept, empty folders go too.
+        Without kept checkpoints, empty folders are deleted too.
         """
         try:
             if kept:
-                # One whose pointer may have been written meanwhile is pointed to as well.
+                # A checkpoint whose pointer write had an unknown outcome may have a pointer by now.
                 pointers = await self._run_blocking(self._recovery.completed)
                 kept = {*kept, *(pointer.checkpoint_id for pointer in pointers)}
             await self._run_blocking(remove_unpointed, self._storage, self._recovery, kept)
@@ -133,7 +133,7 @@ class CheckpointStorageAccess:
     # The folder.
 
     async def prepare(self, action: PrepareLocation) -> LocationReady | LocationFailed:
-        """Takes the id and makes the folder."""
+        """Takes the checkpoint id and makes the folder."""
         try:
             location = await self._run_blocking(self._begin, action)
         except RecoveryStoreError as error:
@@ -150,7 +150,7 @@ class CheckpointStorageAccess:
     # The metadata, and the pointer to them.
 
     async def store(self, action: StoreMetadata) -> MetadataStored | MetadataFailed:
-        """Writes the metadata, and where a master is to find them the pointer."""
+        """Writes the metadata, and the pointer by which other masters find them."""
         try:
             pointer, size = await self._run_blocking(self._write, action.location, action.metadata)
         except _NotPointedTo as failed:
@@ -167,13 +167,14 @@ class CheckpointStorageAccess:
         return MetadataStored(action.checkpoint_id, pointer, size)
 
     def _write(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> tuple[str, int]:
-        """The pointer, and the bytes of the metadata."""
+        """Returns the pointer and the size of the metadata in bytes."""
         checkpoint_id, kind = metadata.checkpoint_id, metadata.kind
         fault_points.reach("coordinator.before-metadata", checkpoint_id=checkpoint_id)
         outlived = kind.is_savepoint and not kind.stops_job
         if outlived:
             try:
-                # Before anybody can find it: no master may have sinks throw away what it holds.
+                # Before anybody can find it: no master may let sinks discard the transactions that this
+                # savepoint holds.
                 self._recovery.note_savepoint(checkpoint_id)
             except RecoveryStoreError as error:
                 raise _NotPointedTo("", RecoveryStoreError(str(error))) from error
@@ -188,7 +189,7 @@ class CheckpointStorageAccess:
         return pointer, metadata_size(metadata)
 
     async def settle(self, checkpoint_id: int) -> DoubtSettled | None:
-        """Removes a pointer that may have been written; tried until it is known to be gone, or this master ends."""
+        """Removes a pointer that may have been written; retries until it is gone or this master ends."""
         while True:
             try:
                 await self._run_blocking(self._recovery.discard, checkpoint_id)
@@ -211,17 +212,20 @@ class CheckpointStorageAccess:
         finally:
             timer.cancel()
 
-    # What is not kept.
+    # Deletion.
 
     async def delete(self, location: CheckpointLocation, shared: tuple[str, ...]) -> None:
-        """A checkpoint that did not complete, and shared files."""
+        """Deletes a checkpoint that did not complete, and shared files."""
         try:
             await self._run_blocking(self._storage.discard, location, shared)
         except Exception as error:
             self._was_not_deleted(location.directory, error)
 
     async def delete_completed(self, dropped: Dropped) -> None:
-        """A completed one: its pointer first, so that nobody finds it half deleted."""
+        """Deletes completed checkpoints.
+
+        The pointer goes first, so that no master finds a half deleted checkpoint.
+        """
         checkpoint = dropped.checkpoint
         try:
             if not self._job_is_over:
@@ -236,7 +240,7 @@ class CheckpointStorageAccess:
             self._was_not_deleted(checkpoint.pointer, error)
 
     def _was_not_deleted(self, directory: str, error: Exception) -> None:
-        """Once more at the end of the job, or by the master after this one."""
+        """Logs the failure. The end of the job, or the next master, tries the deletion again."""
         self.left_some |= self._job_is_over
         _log.warning("%s: %s was not deleted: %s", self._name, directory, error)
 

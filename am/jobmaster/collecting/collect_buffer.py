@@ -1,9 +1,9 @@
-"""CollectBuffer: rows of one collect operator between its subtasks and the client of execute_and_collect.
+"""CollectBuffer: rows of one collect operator on their way from its subtasks to the client of execute_and_collect.
 
-Owner: the JobMaster's loop. Holds what the client has not confirmed, and hands it out again when asked again. The
-operator holds the same until it hears that it was confirmed, so that nothing is lost with this buffer. Bounded: a push
-waits while the client is behind, which holds the operator up. Tells a subtask that has sent its last rows when it may
-end. Must not look into the rows.
+Owner: the JobMaster's loop. Holds the rows that the client has not confirmed, and returns them again on
+request. The operator keeps the same rows until it hears of the confirmation, so losing this buffer loses no
+row. Bounded: a push waits while the client is behind, which blocks the operator. Tells a subtask that has
+sent its last rows when it may end. Must not look into the rows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectConfirmation, CollectPosition, CollectRows
 
-#: Payload of one answer at most, unless a single message is longer: answers have a size limit.
+#: Most payload bytes of one answer, unless a single message is longer: answers have a size limit.
 _FETCH_BYTES = 4 << 20
-#: Payload that waits for the client at most, but for a message of each subtask: operators keep as much in their state.
+#: Most payload bytes that wait for the client, beyond one message of each subtask; operators keep as much in
+#: their state.
 _MAX_BYTES = 2 << 20
 
 
@@ -28,22 +29,22 @@ class _Attempt:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        #: Of the message taken last: one that is sent twice counts once.
+        #: Sequence number of the last message; a message that is sent twice counts once.
         self.sequence = -1
-        #: Positions that the client has, by stream.
+        #: Positions that the client has confirmed, by stream.
         self.confirmed: dict[str, int] = {}
-        #: Its messages that the client has not confirmed.
+        #: Number of the attempt's messages that the client has not confirmed.
         self.waiting = 0
-        #: Streams whose last rows no checkpoint covers.
+        #: Streams whose last rows are in no completed checkpoint.
         self.uncovered: set[str] = set()
-        #: It has sent its last rows.
+        #: The attempt has sent its last rows.
         self.ended = False
-        #: The subtask starts again; what comes from this one is late.
+        #: The subtask starts again; later messages of this attempt are dropped.
         self.is_over = False
 
 
 class CollectBuffer:
-    """Rows in the order in which they arrived; of each subtask in its own order."""
+    """Rows of all subtasks in order of arrival, which keeps the order of each subtask."""
 
     def __init__(
         self,
@@ -56,36 +57,40 @@ class CollectBuffer:
         exactly_once: bool = False,
         checkpoint_id: int = -1,
     ) -> None:
-        """`exactly_once`: the client keeps rows until a checkpoint covers them, and hears of each attempt.
-        `checkpoint_id`: from which all tasks begin, -1 = none.
+        """`exactly_once`: the client holds rows back until a checkpoint covers them, and hears of each attempt.
+
+        `checkpoint_id`: the checkpoint from which all tasks begin, -1 = none.
         """
         self._job_id = job_id
         self._collect_id = collect_id
         self._version = version
         self._open = subtasks
         self._max_rows = max_rows
-        #: What the client has not confirmed, numbered one after the other.
+        #: Messages that the client has not confirmed, numbered consecutively.
         self._waiting: deque[CollectRows] = deque()
         self._last_number = -1
         self._rows = 0
         self._bytes = 0
-        #: By subtask: a message of a former attempt that comes late does not count.
+        #: The present attempt of each subtask; late messages of former attempts do not count.
         self._attempts: dict[int, _Attempt] = {}
-        #: All that the job waits for is its client.
+        #: The job only waits for its client.
         self._released = False
         #: Number of the first attempts at the present parallelism.
         self._oldest_attempt = 0
         self._exactly_once = exactly_once
         #: The job has ended.
         self._closed = False
-        #: It goes on under another master.
+        #: The job continues under another master.
         self._abandoned = False
         self._complete = False
         self._changed = asyncio.Condition()
         self._begin_anew(checkpoint_id)
 
     async def push(self, rows: CollectRows) -> CollectConfirmation:
-        """Returns when there is room for the next, with what the client has; at once after the end of the job."""
+        """Takes rows and returns, once there is room for more, the confirmed position.
+
+        After the end of the job it returns at once.
+        """
         async with self._changed:
             attempt = self._attempt(rows)
             if attempt is None:
@@ -123,15 +128,19 @@ class CollectBuffer:
             self._open -= 1
 
     async def settle(self, rows: CollectRows) -> CollectConfirmation:
-        """Returns when the subtask that has sent its last rows may end: checkpoints behind its end do not hold them."""
+        """Returns when a subtask that has sent its last rows may end.
+
+        Checkpoints after its end do not hold these rows.
+        """
         async with self._changed:
             await self._changed.wait_for(lambda: self.may_end(rows))
         return CollectConfirmation()
 
     def may_end(self, rows: CollectRows) -> bool:
-        """Whether nothing is lost with the attempt that asks.
+        """Whether the attempt may end without losing rows.
 
-        Either the client has its rows and knows that they are covered, or the job waits for nothing else.
+        Either the client has the attempt's rows and knows that a checkpoint covers them, or the job only
+        waits for its client.
         """
         if self._released or self._closed:
             return True
@@ -139,11 +148,14 @@ class CollectBuffer:
         return attempt is None or (attempt.ended and not attempt.waiting and not attempt.uncovered)
 
     def release(self) -> None:
-        """The job waits for its client alone: it ends, and its last rows wait here. To be followed by `wake`."""
+        """Lets the job end: it only waits for its client, and the last rows stay in this buffer.
+
+        Call `wake` afterwards.
+        """
         self._released = True
 
     async def wake(self) -> None:
-        """Who waits for what has changed looks again."""
+        """Wakes all waiting calls, so that they look at the new state."""
         async with self._changed:
             self._changed.notify_all()
 
@@ -162,10 +174,10 @@ class CollectBuffer:
         self._bytes += len(rows.payload)
 
     def _drop_former(self, subtask: int) -> None:
-        """Prepares for the rows of a new attempt; waiting rows of former attempts are dropped.
+        """Prepares for the rows of a new attempt; drops waiting rows of former attempts.
 
-        They are in the state of the new attempt or come again. Otherwise a job that fails again and again
-        would fill this buffer while nobody fetches.
+        The dropped rows are in the state of the new attempt or are sent again. Otherwise a job that fails
+        repeatedly would fill this buffer while no client fetches.
         """
         kept = deque[CollectRows]()
         for rows in self._waiting:
@@ -183,11 +195,13 @@ class CollectBuffer:
     async def fetch(
         self, max_rows: int, position: CollectPosition = COLLECT_START
     ) -> tuple[CollectRows, ...]:
-        """The messages behind that position, at least one, with about `max_rows` rows; waits until there are some.
+        """The messages from `position` on, at least one, with about `max_rows` rows; waits until there are some.
 
-        What comes before it is confirmed; a position of another buffer confirms nothing. When the job has ended comes
-        a message without rows and with `last` set, again and again: until then a subtask that had sent all its rows
-        may start again. Raises EndpointStoppedError where the job goes on under another master, which is to be asked.
+        The call confirms the messages before `position`; a position of another buffer confirms nothing.
+
+        After the job has ended, every call returns a message without rows and with `last` set. Before that
+        end a subtask that had sent all its rows may still restart. Raises EndpointStoppedError if the job
+        continues under another master, which the client should ask.
         """
         async with self._changed:
             self._confirm(position)
@@ -217,7 +231,7 @@ class CollectBuffer:
             self._rows -= rows.row_count
             self._bytes -= len(rows.payload)
             attempt = self._attempts.get(rows.subtask)
-            # Behind the state with which another attempt began rows may be others.
+            # Another attempt may send other rows after the state with which it began.
             if attempt is None or rows.attempt_number != attempt.number:
                 continue
             attempt.waiting -= 1
@@ -225,7 +239,7 @@ class CollectBuffer:
                 attempt.confirmed[rows.stream] = rows.first + rows.row_count
 
     def restarts(self, subtask: int) -> None:
-        """The subtask starts again: its rows have not ended. What it has sent since its checkpoint comes again."""
+        """Notes that the subtask restarts: its rows have not ended, and those since its checkpoint are sent again."""
         self._released = False
         attempt = self._attempts.get(subtask)
         if attempt is not None:
@@ -235,9 +249,9 @@ class CollectBuffer:
                 self._open += 1
 
     def replaced(self, subtasks: int, attempt_number: int, checkpoint_id: int) -> None:
-        """The operator goes on with another number of subtasks.
+        """Notes that the operator continues with another number of subtasks.
 
-        All of them begin anew, with attempts of that number, from that checkpoint.
+        All subtasks begin anew from that checkpoint, with attempts of that number.
         """
         self._released = False
         self._attempts.clear()
@@ -246,7 +260,7 @@ class CollectBuffer:
         self._begin_anew(checkpoint_id)
 
     def _begin_anew(self, checkpoint_id: int) -> None:
-        """With a stream that is not in the checkpoint nobody may go on: what the client keeps of it is void."""
+        """Tells the client to drop what it holds of streams that the checkpoint does not contain."""
         if self._exactly_once:
             self._put(
                 CollectRows(
@@ -261,7 +275,10 @@ class CollectBuffer:
             )
 
     async def close(self, complete: bool) -> None:
-        """The job has ended: what is there can still be fetched, no more comes. `complete`: it has finished."""
+        """Takes no more rows, since the job has ended; the client can still fetch the rest.
+
+        `complete`: the job has FINISHED.
+        """
         async with self._changed:
             if not self._closed:
                 self._closed, self._complete = True, complete
@@ -269,7 +286,10 @@ class CollectBuffer:
             self._changed.notify_all()
 
     async def abandon(self) -> None:
-        """The job has not ended, and this master does not lead it any more: to a client that is no end of the rows."""
+        """Ends fetches because this master does not lead the job any more.
+
+        The client must not take this for the end of the rows.
+        """
         async with self._changed:
             self._abandoned = not self._closed
             self._changed.notify_all()

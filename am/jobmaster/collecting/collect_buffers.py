@@ -1,7 +1,7 @@
 """CollectBuffers: the buffers of all collect operators of one job, kept in step with its subtasks.
 
-Owner: the JobMaster's loop. Decides when the job waits for its client alone, and has it end then. Must not look into
-the rows; what one buffer does is in collect.py.
+Owner: the JobMaster's loop. Decides when the job only waits for its client, and then lets the job end. Must
+not look into the rows; collect_buffer.py handles one buffer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CollectBuffers:
             raise UnknownCollectError(f"job {self._job_id} has no collect operator {collect_id!r}") from None
 
     async def push(self, rows: CollectRows) -> CollectConfirmation:
-        """Rows of a subtask, or its question when it may end. Raises UnknownCollectError."""
+        """Takes the rows of a subtask, or its question whether it may end. Raises UnknownCollectError."""
         buffer = self.of(rows.collect_id)
         if not rows.awaits:
             return await buffer.push(rows)
@@ -71,17 +71,19 @@ class CollectBuffers:
 
     @property
     def only_client_is_awaited(self) -> bool:
-        """True when there is nothing left to do in the job: what runs waits for its client to have its rows."""
+        """True when all running tasks only wait for the client to fetch their rows."""
         if self._graph.status is not JobStatus.RUNNING:
             return False
         executions = self._graph.executions()
         return all(each.awaits_client or each.state is ExecutionState.FINISHED for each in executions)
 
     def look(self) -> bool:
-        """Something has changed: has the job end where it waits for its client alone; True = `wake` is to follow.
+        """Lets the job end if it only waits for its client; call it after each change.
 
-        From then on it takes no checkpoint, which would not hold the rows of subtasks that have ended, and should a
-        task fail all begin anew.
+        True = call `wake` next.
+
+        From then on the job takes no checkpoint, because subtasks that have ended would be missing in it with
+        their rows. If a task fails after that, the whole job restarts.
         """
         if not self._buffers or self._graph.is_ending or not self.only_client_is_awaited:
             return False
@@ -91,19 +93,19 @@ class CollectBuffers:
         return True
 
     async def wake(self) -> None:
-        """Subtasks that were let go hear of it."""
+        """Wakes the subtasks that may end now."""
         for buffer in self._buffers.values():
             await buffer.wake()
 
     def restart(self, attempts: Iterable[ExecutionAttemptID]) -> None:
-        """The subtasks of these attempts start again."""
+        """Notes that the subtasks of these attempts restart."""
         self._graph.is_ending = False
         for execution in filter(None, map(self._graph.execution, attempts)):
             for collect_id in execution.vertex.collect_ids:
                 self._buffers[collect_id].restarts(execution.subtask)
 
     def replaced(self, checkpoint_id: int) -> None:
-        """The job goes on at other parallelisms, from that checkpoint."""
+        """Notes that the job continues from that checkpoint at other parallelisms."""
         self._graph.is_ending = False
         attempt_number = min(execution.attempt_number for execution in self._graph.executions())
         for vertex in self._graph.job.vertices:
@@ -111,7 +113,7 @@ class CollectBuffers:
                 self._buffers[collect_id].replaced(vertex.parallelism, attempt_number, checkpoint_id)
 
     async def close(self) -> None:
-        """The job has ended, or this master is done with it."""
+        """Closes or abandons all buffers: the job has ended, or this master gives it up."""
         status = self._graph.status
         for buffer in self._buffers.values():
             if status.is_globally_terminal_state():

@@ -1,4 +1,4 @@
-"""Building of Deployments: one message a TaskExecutor, with graph and placements once, not per task.
+"""Building of Deployments: one message for each TaskExecutor, with graph and placements once instead of once a task.
 
 Owner: none (pure).
 """
@@ -25,14 +25,17 @@ _ANEW = TaskRestore()
 
 @dataclass(frozen=True, slots=True)
 class EncodedGraph:
-    """The job's graph as it travels: inline, or by blob key when it is large."""
+    """The job's graph as it is sent: inline, or by blob key when it is large."""
 
     data: bytes
     blob_key: str = ""
 
 
 def placements(graph: ExecutionGraph) -> tuple[tuple[WorkerAddress, ...], tuple[VertexPlacement, ...]]:
-    """All workers of the job, and where each subtask runs; vertices of which no subtask has a place are left out."""
+    """All workers of the job, and the worker of each subtask.
+
+    Vertices without any placed subtask are left out.
+    """
     workers: list[WorkerAddress] = []
     index: dict[WorkerID, int] = {}
     found = []
@@ -66,7 +69,7 @@ def build_deployments(
     executions: Iterable[Execution],
     restore: RestorePlan = _NOTHING,
 ) -> dict[ResourceID, Deployment]:
-    """What each TaskExecutor has to start; every execution has its worker and allocation."""
+    """The deployment for each TaskExecutor. Every execution must have its worker and allocation."""
     tasks: dict[ResourceID, list[TaskDeploymentDescriptor]] = {}
     for execution in executions:
         assert execution.worker is not None and execution.allocation_id is not None

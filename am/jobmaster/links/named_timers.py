@@ -1,6 +1,8 @@
-"""NamedTimers: the timers of one JobMaster, each under a name; one that is set again replaces the former.
+"""NamedTimers: the timers of one JobMaster, each under a name.
 
-Owner: the JobMaster's loop. Must not know what they are for.
+Setting a timer replaces the former one of its name.
+
+Owner: the JobMaster's loop. Must not know the purpose of a timer.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ from yarrow.runtime.common.timers import TimerHandle, Timers
 
 
 class NamedTimers:
-    """Those that have not run; of a repeated one the next turn."""
+    """Timers that have not run yet, and the next turn of each repeated timer."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._set: dict[str, TimerHandle] = {}
 
     def is_set(self, name: str) -> bool:
-        """Whether it will run."""
+        """Whether a timer of that name is pending."""
         return name in self._set
 
     def every(self, name: str, seconds: float, action: Callable[[], None]) -> None:
@@ -41,12 +43,12 @@ class NamedTimers:
         self._set[name] = self._timers.call_later(seconds, run)
 
     def cancel(self, name: str) -> None:
-        """It does not run; no effect where none is set."""
+        """Cancels the timer of that name; no effect if there is none."""
         if (timer := self._set.pop(name, None)) is not None:
             timer.cancel()
 
     def cancel_all(self) -> None:
-        """None runs any more."""
+        """Cancels all timers."""
         for timer in self._set.values():
             timer.cancel()
         self._set.clear()

@@ -1,7 +1,7 @@
-"""OperatorEvents: events between split enumerators and readers on their way through the JobMaster.
+"""OperatorEvents: routes events between split enumerators and readers through the JobMaster.
 
-Owner: the JobMaster's loop. An event goes to the worker in which its receiver runs, behind whatever else was decided
-for that TaskExecutor. One for a task that is not deployed yet waits for it. Must not look into events.
+Owner: the JobMaster's loop. An event is sent to its receiver's worker, behind everything else that was
+decided for that TaskExecutor. An event for a task that is not deployed yet waits. Must not look into events.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from yarrow.runtime.rpc.messages import OperatorEvent, ResetSubtask
 
 
 class EventReceiver(Protocol):
-    """A TaskExecutor, as far as events are concerned."""
+    """A TaskExecutor as a receiver of operator events."""
 
     def send_event(self, event: OperatorEvent) -> None:
         """Delivers an operator event behind whatever was decided before."""
         ...
 
     def reset_subtask(self, reset: ResetSubtask) -> None:
-        """Has an enumerator take back what a reader had, before that starts again."""
+        """Tells an enumerator to take back a reader's splits before that reader restarts."""
         ...
 
 
 class OperatorEvents:
-    """Of one job."""
+    """Routes the operator events of one job."""
 
     def __init__(self, graph: ExecutionGraph, links: Mapping[ResourceID, EventReceiver]) -> None:
-        """`links`: TaskExecutors of the job, as they are at the time of asking."""
+        """`links`: TaskExecutors of the job; the mapping is always current."""
         self._graph = graph
         self._links = links
-        #: For executions that are not deployed yet.
+        #: Events for executions that are not deployed yet.
         self._early: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
 
     def send(self, event: OperatorEvent) -> None:
-        """One has come; it is dropped where its receiver has ended."""
+        """Routes an event; drops it if its receiver has ended."""
         execution = self._graph.subtask(event.vertex_id, max(0, event.target_subtask))
         if execution is None:
             return
         to_enumerator = event.target_subtask < 0 and execution.enumerator_lives
         if execution.state in (ExecutionState.CANCELED, ExecutionState.FAILED) and not to_enumerator:
             return
-        # A reader that has FINISHED may leave its source's coordinator behind: it still gets its events.
+        # A reader that has FINISHED may leave its source's enumerator behind, which still gets its events.
         if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
             self._early.setdefault(execution.attempt_id, []).append(event)
         else:
             self._route(execution, event)
 
     def deployed(self, executions: Iterable[Execution]) -> None:
-        """What has waited for these follows their deployment."""
+        """Sends the events that waited for these executions, behind their deployment."""
         for execution in executions:
             for event in self._early.pop(execution.attempt_id, ()):
                 self._route(execution, event)
 
     def reset_reader(self, reset: ResetReaderAction, checkpoint_id: int) -> None:
-        """A reader starts again from that checkpoint, and its enumerator runs on."""
+        """Tells an enumerator that runs on that one of its readers restarts from that checkpoint."""
         link = self._links.get(reset.resource_id)
         if link is not None:
             link.reset_subtask(

@@ -50,7 +50,10 @@ class ResourceManagerServices:
 
 
 class ResourceManagerLink:
-    """The ResourceManager as a JobMaster sees it: found again whenever it is lost, until `leave`."""
+    """The ResourceManager as a JobMaster sees it.
+
+    The link finds it again whenever it is lost, until `leave`.
+    """
 
     def __init__(
         self,
@@ -61,16 +64,16 @@ class ResourceManagerLink:
         settings: JobMasterSettings,
         on_rejected: Callable[[str], None],
     ) -> None:
-        """`on_rejected` gets the reason when the ResourceManager refused the job for good."""
+        """`on_rejected` gets the reason when the ResourceManager has refused the job for good."""
         self._owner = owner
         self._job_id = job.job_id
         self._leader_id = leader_id
         self._address = ""
         self._required = 0
-        #: Of the job's workers, where the job brings it.
+        #: Description of the interpreter of the job's workers, if the job brings its own.
         self._interpreter = interpreter_of(job)
         self._left = False
-        #: Why the job does not get its slots, in the words of the ResourceManager with which it is registered.
+        #: Why the job does not get its slots, as the registered ResourceManager explains it.
         self._said = ""
         self._beats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._connection: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
@@ -90,13 +93,13 @@ class ResourceManagerLink:
 
     @property
     def explanation(self) -> str:
-        """What is to be said of slots that do not come, "" = nothing."""
+        """Why slots are missing; "" = there is nothing to say."""
         if not self.is_registered:
             return "not registered with a ResourceManager yet"
         return f"ResourceManager: {self._said}" if self._said else ""
 
     def heard(self, explanation: str) -> None:
-        """The ResourceManager says why the job does not get its slots; "" = it lacks none any more."""
+        """Takes the ResourceManager's reason for missing slots; "" = the job lacks no slot any more."""
         self._said = explanation
 
     def start(self, address: str) -> None:
@@ -105,12 +108,12 @@ class ResourceManagerLink:
         self._connection.start()
 
     def stop(self) -> None:
-        """Tries no more, and says nothing."""
+        """Stops registering and sending."""
         self._left = True
         self._connection.stop()
 
     def declare(self, slots: int) -> None:
-        """The job needs so many slots in all; told at once, and to every new leader."""
+        """Declares how many slots the job needs in all; the present and every later leader hear of it."""
         self._required = slots
         gateway = self._connection.gateway
         if gateway is not None and slots:
@@ -128,9 +131,9 @@ class ResourceManagerLink:
             self._owner.spawn(self._beat(gateway), "heartbeat ResourceManager")
 
     async def leave(self, status: JobStatus) -> None:
-        """Tells that the job has ended; await it before any slot is freed.
+        """Tells the ResourceManager that the job has ended; await it before any slot is freed.
 
-        Otherwise the ResourceManager would give the slot to the job again.
+        Otherwise the ResourceManager would give a freed slot to the job again.
         """
         gateway = self._connection.gateway
         self.stop()
@@ -148,7 +151,7 @@ class ResourceManagerLink:
 
     def _registered(self, gateway: ResourceManagerGateway, success: RegistrationSuccess) -> None:
         self._beats.monitor(_TARGET)
-        # Another one may have other reasons; it is told what is needed, and answers.
+        # The next leader may have other reasons; it learns the requirements, and answers.
         self._said = ""
         self._owner.spawn(self._declare(gateway), "declare requirements")
 
@@ -174,7 +177,7 @@ class ResourceManagerLink:
             self._beats.heard(_TARGET)
 
     def _start_over(self, gateway: ResourceManagerGateway, error: YarrowError) -> None:
-        """A message failed: the registration may be worth nothing any more."""
+        """Registers anew after a failed message, because the registration may be invalid."""
         _log.info("%s: registering with the ResourceManager again: %s", self._owner.name, error)
         if not self._left and self._connection.gateway is gateway:
             self._connection.reconnect()

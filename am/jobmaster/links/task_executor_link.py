@@ -1,7 +1,7 @@
-"""TaskExecutorLink: the messages of a JobMaster to one TaskExecutor, in the order in which they were decided.
+"""TaskExecutorLink: the messages of a JobMaster to one TaskExecutor, sent in the order of the decisions.
 
-Owner: the JobMaster's loop. One message is on its way at a time, so that a cancel never overtakes its submit;
-cancels that wait are sent as one. Heartbeats do not queue here.
+Owner: the JobMaster's loop. One message is in flight at a time, so that a cancel never overtakes its submit.
+Waiting cancels are sent as one message. Heartbeats do not queue here.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from yarrow.runtime.rpc.messages import (
 from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
 
 _log = logging.getLogger(__name__)
-#: Between two tries of a message that must arrive.
+#: Seconds between two tries of a message that must arrive.
 RETRY_SECONDS = 0.1
-#: Told that a TaskExecutor did not take a checkpoint's trigger, and why.
+#: Called when a TaskExecutor did not take a checkpoint's trigger, with the error.
 OnTriggerFailed = Callable[[TriggerCheckpoint, YarrowError], None]
-#: Told that the attempts could not be started, and why.
+#: Called when attempts could not be started, with the error.
 OnSubmitFailed = Callable[[tuple[ExecutionAttemptID, ...], YarrowError], None]
 
 
@@ -80,7 +80,7 @@ class TaskExecutorLink:
         blobs: BlobStore,
         inline_state_bytes: int,
     ) -> None:
-        """`inline_state_bytes`: what tasks restore travels through the blob store where it is more."""
+        """`inline_state_bytes`: a larger restored state travels through the blob store."""
         self.resource_id = resource_id
         self.gateway = gateway
         self._owner = owner
@@ -91,32 +91,32 @@ class TaskExecutorLink:
         self._inline_state_bytes = inline_state_bytes
         self._queue: deque[_Message] = deque()
         self._sender: asyncio.Task[None] | None = None
-        #: Deployed and acknowledged: a heartbeat that lacks one of these means that it was lost.
+        #: Deployed and acknowledged attempts. A heartbeat that lacks one of them shows that it may be lost.
         self.acknowledged: set[ExecutionAttemptID] = set()
-        #: Lacking in the last heartbeat: lost when lacking again.
+        #: Attempts that the last heartbeat lacked; an attempt that the next one lacks too is lost.
         self.suspects: frozenset[ExecutionAttemptID] = frozenset()
-        #: Heartbeats in a row that nobody answered.
+        #: Consecutive heartbeats without an answer.
         self.failed_heartbeats = 0
-        #: A heartbeat is on its way.
+        #: A heartbeat request is in flight.
         self.asking = False
 
     async def heartbeat(self, report: AllocatedSlotReport) -> TaskExecutorToJobMasterHeartbeat:
-        """Asks for a heartbeat, beside all messages; YarrowError where none comes."""
+        """Asks for a heartbeat without queueing. Raises YarrowError if no answer comes."""
         return await self.gateway.heartbeat_from_job_master(self._job_master_id, report)
 
     async def say_goodbye(self, why: str) -> None:
-        """Tells a TaskExecutor that was given up, beside all messages; it need not be alive."""
+        """Tells a TaskExecutor that it was given up, without queueing; it need not be alive."""
         try:
             await self.gateway.disconnect_job_master(self._job_id, self._job_master_id, why)
         except YarrowError as error:
             _log.debug("TaskExecutor %s does not answer: %s", self.resource_id, error)
 
     def submit(self, deployment: Deployment) -> None:
-        """Starts tasks; `on_submit_failed` hears when that failed."""
+        """Starts tasks. `on_submit_failed` is called if that fails."""
         self._put(deployment)
 
     def cancel(self, attempts: tuple[ExecutionAttemptID, ...]) -> None:
-        """Cancels tasks; a failed message is healed by the cancellation timeout and by heartbeats."""
+        """Cancels tasks. If the message fails, the cancellation timeout or a heartbeat repairs that."""
         self._put(_Cancel(attempts))
 
     def send_event(self, event: OperatorEvent) -> None:
@@ -124,15 +124,18 @@ class TaskExecutorLink:
         self._put(event)
 
     def reset_subtask(self, reset: ResetSubtask) -> None:
-        """Has an enumerator take back what a reader had, before that starts again."""
+        """Tells an enumerator to take back a reader's splits before that reader restarts."""
         self._put(reset)
 
     def trigger_checkpoint(self, trigger: TriggerCheckpoint, on_failed: OnTriggerFailed) -> None:
-        """Has tasks begin a checkpoint; `on_failed` hears when the message did not arrive."""
+        """Tells tasks to begin a checkpoint. `on_failed` is called if the message did not arrive."""
         self._put(_Trigger(trigger, on_failed))
 
     def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
-        """Tells what became of a checkpoint; a lost message is covered by a later one."""
+        """Tells whether a checkpoint was completed or aborted.
+
+        A later notification makes up for a lost one.
+        """
         self._put(notification)
 
     def free_slot(self, allocation_id: AllocationID, cause: str) -> None:
@@ -140,16 +143,16 @@ class TaskExecutorLink:
         self._put(_Free(allocation_id, cause))
 
     def disconnect(self, cause: str) -> None:
-        """The job is done with the TaskExecutor."""
+        """Ends the job's use of the TaskExecutor."""
         self._put(_Disconnect(cause))
 
     async def drained(self) -> None:
-        """Returns when everything put before has been sent or has failed."""
+        """Returns when every queued message has been sent or has failed."""
         if self._sender is not None:
             await asyncio.gather(self._sender, return_exceptions=True)
 
     def close(self) -> None:
-        """Sends nothing more: the TaskExecutor is gone."""
+        """Drops all queued messages: the TaskExecutor is gone."""
         self._queue.clear()
         if self._sender is not None:
             self._sender.cancel()
@@ -177,9 +180,9 @@ class TaskExecutorLink:
                     self.acknowledged.update(task.attempt_id for task in message.tasks)
 
     async def _call_until_answered(self, message: _Message) -> None:
-        """Repeats events for readers while the TaskExecutor is not given up.
+        """Repeats a message until it is answered or the TaskExecutor is given up.
 
-        Readers wait for their events, and take an event that comes twice once.
+        Readers wait for their events, and ignore an event that arrives twice.
         """
         while True:
             try:
@@ -209,7 +212,7 @@ class TaskExecutorLink:
         try:
             await self.gateway.submit_tasks(without_restored(deployment, key))
         finally:
-            # It names these attempts: nobody else will ask for it.
+            # The blob belongs to these attempts alone: no other message will name it.
             await blocking(blobs.remove_here, key)
 
     def _call(self, message: _Message) -> Coroutine[Any, Any, Any]:

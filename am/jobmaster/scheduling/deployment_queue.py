@@ -1,7 +1,8 @@
-"""DeploymentQueue: subtasks that are to be deployed, from the wish to the slot.
+"""DeploymentQueue: subtasks that are to be deployed and wait for inputs or slots.
 
-Owner: the JobMaster's loop, by way of the JobScheduler. Pure like that: returns actions. What belongs together, a
-pipelined region or the whole job, is deployed together, when its inputs are complete and all its slots are there.
+Owner: the JobMaster's loop, through the JobScheduler. Pure like the scheduler: returns actions. A unit is a
+pipelined region or the whole job. Its subtasks are deployed together, once its inputs are complete and all
+its slots are there.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ class DeploymentUnit:
     """Subtasks that are deployed together."""
 
     subtasks: tuple[Subtask, ...]
-    #: Vertices that must have finished before.
+    #: Vertices that must have finished before the unit is deployed.
     inputs: frozenset[JobVertexID]
 
 
 class DeploymentQueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a DeploymentQueue knows."""
+    """The whole state of a DeploymentQueue."""
 
     mode: SchedulerMode
     later: tuple[DeploymentUnit, ...]
     waiting: tuple[DeploymentUnit, ...]
-    #: The last DeclareRequirements.
+    #: Slots of the last DeclareRequirements.
     declared: int
 
 
 class DeploymentQueue:
-    """What of one job waits for its inputs, and what for slots; at the beginning that is everything."""
+    """The units of one job that wait for inputs or slots. At first the whole job waits."""
 
     def __init__(
         self,
@@ -73,19 +74,19 @@ class DeploymentQueue:
         )
 
     def restore(self, snapshot: DeploymentQueueSnapshot) -> None:
-        """Goes on where a snapshot was taken."""
+        """Continues from a snapshot."""
         self._later, self._waiting = list(snapshot.later), list(snapshot.waiting)
         self._declared = snapshot.declared
 
     def job_replaced(self, holds: SlotHolds, failover: Failover) -> None:
-        """The job goes on at another parallelism: everything is to be deployed again."""
+        """Queues everything again, because the job continues at another parallelism."""
         self._holds = holds
         self._failover = failover
         self._later, self._waiting = self._all_units(), []
 
     @property
     def has_later(self) -> bool:
-        """True while something waits for its inputs."""
+        """True while a unit waits for its inputs."""
         return bool(self._later)
 
     def waiting(self) -> Iterator[Subtask]:
@@ -93,7 +94,7 @@ class DeploymentQueue:
         return (subtask for unit in self._waiting for subtask in unit.subtasks)
 
     def add(self, members: frozenset[Subtask]) -> None:
-        """Deploys these again: region by region, so that one that has its slots need not wait for another."""
+        """Queues these again, region by region, so that a region with all its slots need not wait for another."""
         subtasks = self._failover.subtasks
         order = {vertex: position for position, vertex in enumerate(self._graph.vertices)}
         by_region: dict[int, list[Subtask]] = {}
@@ -106,7 +107,7 @@ class DeploymentQueue:
             )
 
     def forget(self, members: frozenset[Subtask]) -> None:
-        """What was to be deployed and restarts comes again with its restart."""
+        """Drops subtasks that restart; their restart queues them again."""
 
         def without(units: list[DeploymentUnit]) -> list[DeploymentUnit]:
             kept = []
@@ -120,14 +121,14 @@ class DeploymentQueue:
         self._waiting = without(self._waiting)
 
     def clear(self) -> None:
-        """Nothing is deployed any more."""
+        """Drops everything."""
         self._later.clear()
         self._waiting.clear()
 
     def schedule(self, one_by_one: bool) -> Actions:
-        """Asks for the slots of units whose inputs are complete, deploys those whose slots are there.
+        """Asks for the slots of units whose inputs are complete, and deploys units whose slots are there.
 
-        `one_by_one`: all that is waited for is slots that are missing, which come one by one.
+        `one_by_one`: the queue only waits for missing slots, which come one at a time.
         """
         ready = [unit for unit in self._later if self._inputs_complete(unit)]
         for unit in ready:
@@ -138,7 +139,7 @@ class DeploymentQueue:
             self.require(sorted(unit.subtasks, key=lambda subtask: subtask.number))
         actions = self.declare()
         if self._pool.waiting and len(self._waiting) == 1 and one_by_one:
-            # The common case while offers come in: no need to look at each subtask.
+            # The common case while offers come in: there is no need to look at each subtask.
             return actions
         for unit in list(self._waiting):
             if self._place(unit):
@@ -151,7 +152,7 @@ class DeploymentQueue:
         self._pool.require(self._holds.slot_of(subtask) for subtask in subtasks)
 
     def declare(self) -> Actions:
-        """Tells the ResourceManager how many slots are needed, where that has changed."""
+        """Declares the number of needed slots to the ResourceManager if it has changed."""
         required = self._pool.required
         if required == self._declared:
             return []
@@ -184,7 +185,7 @@ class DeploymentQueue:
         )
 
     def _place(self, unit: DeploymentUnit) -> bool:
-        """Gives each execution its slot when all slots are there; else changes nothing."""
+        """Gives each execution its slot if all slots are there; else changes nothing."""
         slots = []
         for subtask in unit.subtasks:
             slot = self._pool.slot(self._holds.slot_of(subtask))

@@ -1,7 +1,7 @@
-"""Failover: which subtasks restart when some have failed (jobmanager.execution.failover-strategy).
+"""Failover: which subtasks restart after a failure (jobmanager.execution.failover-strategy).
 
-Owner: the JobMaster's loop. Pure decisions; when they restart is decided by a restart strategy (restart_strategies.py),
-how by restarts.py. The rules are Flink's, but that consumers of a restarted region go along only where they must.
+Owner: the JobMaster's loop. Pure decisions. restart_strategies.py decides when subtasks restart, restarts.py
+how. The rules are Flink's, except that consumers of a restarted region restart only where they must.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from yarrow.runtime.graph.job_graph import JobEdge
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.graph.states import ExecutionState
 
-#: Their channels hold other rows, or the same in another order, when the producer runs again.
+#: Partitioners whose channels hold other rows, or another order, when the producer runs again.
 _NOT_REPRODUCIBLE = frozenset(
     {PartitionerKind.REBALANCE, PartitionerKind.SHUFFLE, PartitionerKind.RESCALE, PartitionerKind.CUSTOM}
 )
-#: An enumerator may begin a little after its subtask is INITIALIZING: the report of the subtask's end tells.
+#: States in which a source's enumerator may have begun. It may begin shortly after its subtask is
+#: INITIALIZING; the report of the subtask's end tells.
 _HAS_BEGUN = frozenset({ExecutionState.INITIALIZING, ExecutionState.RUNNING, ExecutionState.CANCELING})
 _NOT_STARTED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 
 
 class Failover:
-    """Knows the regions of a job and what they need of each other."""
+    """The regions of one job, and how they depend on each other."""
 
     def __init__(self, graph: ExecutionGraph, scope: FailoverScope) -> None:
         self._graph = graph
         self._scope = scope
-        #: Results that are gone although their producer has finished.
+        #: Finished producers whose results are gone.
         self._lost_results: set[Subtask] = set()
         self.has_blocking_edges = any(is_blocking(edge) for edge in graph.job.edges)
 
     @cached_property
     def subtasks(self) -> SubtaskGraph:
-        """Made at the first failure: most jobs never need it."""
+        """The graph of subtasks. It is made at the first failure, because most jobs never need it."""
         return SubtaskGraph(self._graph.job)
 
     def everything(self) -> frozenset[Subtask]:
@@ -46,13 +47,13 @@ class Failover:
         return frozenset(self.subtasks.all())
 
     def tasks_to_restart(self, failed: Iterable[Subtask]) -> frozenset[Subtask]:
-        """The regions of the failed subtasks with all that has to go along."""
+        """The regions of the failed subtasks, with all regions that have to restart with them."""
         if self._scope is FailoverScope.FULL:
             return self.everything()
         subtasks = self.subtasks
         todo = {subtasks.region_of(subtask) for subtask in failed}
         regions: set[int] = set()
-        #: Sources all of whose readers go along: they are looked at once, and not with each of them.
+        #: Sources whose readers all restart: each is looked at once, not once a reader.
         whole: set[JobVertexID] = set()
         while todo:
             region = todo.pop()
@@ -65,7 +66,8 @@ class Failover:
         has_enumerator = self._graph.vertices[member.vertex].vertex.has_enumerator
         if has_enumerator and member.vertex not in whole and not self._enumerator_lives(member.vertex):
             whole.add(member.vertex)
-            # A new enumerator begins from a checkpoint, and knows nothing of what was given to the others since.
+            # A new enumerator begins from a checkpoint, and does not know the splits given to other readers
+            # since.
             yield from self.subtasks.of_vertex(member.vertex)
         if not self.has_blocking_edges:
             return
@@ -78,7 +80,10 @@ class Failover:
                 yield consumer
 
     def _reads_anew(self, edge: JobEdge, consumer: Subtask, reproducible: bool) -> bool:
-        """Whether a consumer of a result that is made again has to start again; `reproducible`: by the same rows."""
+        """True if a consumer must restart when its producer recomputes the result.
+
+        `reproducible`: with identical rows.
+        """
         state = self._execution(consumer).state
         if state in _NOT_STARTED:
             return False
@@ -86,10 +91,10 @@ class Failover:
 
     @cached_property
     def _not_reproducible(self) -> frozenset[int]:
-        """Regions whose subtasks get other rows when they run again, and so emit other rows.
+        """Regions whose subtasks receive other rows when they run again, and so emit other rows.
 
-        These are regions behind a partition that deals rows out differently each time, and all regions behind
-        them.
+        These are regions behind a partitioner that distributes rows differently each time, and all regions
+        behind them.
         """
         subtasks, found = self.subtasks, set[int]()
         todo = {
@@ -108,7 +113,7 @@ class Failover:
     # Results of blocking edges.
 
     def result_lost(self, producer: Subtask) -> None:
-        """The result of a finished producer is gone, or corrupt."""
+        """Notes that the result of a finished producer is gone or corrupt."""
         self._lost_results.add(producer)
 
     def lost_results(self) -> tuple[Subtask, ...]:
@@ -116,11 +121,11 @@ class Failover:
         return tuple(self._lost_results)
 
     def result_restarts(self, members: Iterable[Subtask]) -> None:
-        """These will make their results anew."""
+        """Notes that these subtasks will produce their results anew."""
         self._lost_results.difference_update(members)
 
     def is_result_needed(self, producer: Subtask) -> bool:
-        """Whether somebody still has to read it."""
+        """Whether a consumer still has to read the producer's result."""
         if not self.has_blocking_edges:
             return False
         return any(
@@ -134,7 +139,7 @@ class Failover:
     # Split enumerators.
 
     def readers_without_coordinator(self, lost: Iterable[Execution]) -> set[Subtask]:
-        """Readers of the sources whose enumerator lived beside one of these and that are not done."""
+        """Unfinished readers of the sources whose enumerator lived beside one of the `lost` subtasks."""
         found: set[Subtask] = set()
         for execution in lost:
             if execution.subtask == 0 and execution.vertex.has_enumerator and self._is_unfinished(execution):
@@ -150,7 +155,7 @@ class Failover:
         return first.enumerator_lives if first.state.is_terminal else first.state in _HAS_BEGUN
 
     def readers_lost_since(self, members: frozenset[Subtask]) -> frozenset[Subtask]:
-        """What has to go along with these because an enumerator has ended since they were chosen."""
+        """Subtasks that must restart with these, because an enumerator has ended since they were chosen."""
         late = {
             reader
             for vertex in {member.vertex for member in members}
@@ -162,8 +167,8 @@ class Failover:
     def readers_left_behind(self, execution: Execution) -> frozenset[Subtask]:
         """Readers that must start again because their enumerator has ended.
 
-        All readers were done with the enumerator, and a new attempt of one of them has begun: nobody would
-        answer it.
+        The enumerator ended when all its readers had finished, but one reader has a new attempt that nobody
+        would answer.
         """
         if execution.finished_readers is None:
             return frozenset()
@@ -174,9 +179,9 @@ class Failover:
         return self.tasks_to_restart(self.subtasks.of_vertex(execution.vertex.id))
 
     def readers_to_reset(self, members: frozenset[Subtask]) -> list[Subtask]:
-        """Readers whose enumerator lives on and has to take back their splits.
+        """Readers whose enumerator runs on and has to take back their splits.
 
-        An enumerator whose readers all restart begins anew.
+        An enumerator whose readers all restart is started anew.
         """
         sources = {
             vertex

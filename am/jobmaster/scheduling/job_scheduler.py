@@ -1,9 +1,9 @@
 """JobScheduler: what a job does next, decided from its ExecutionGraph and SlotPool.
 
-Owner: the JobMaster's loop. Pure: `handle` takes in one event and returns actions for the JobMaster to carry out, in
-order. The scheduler never sends, waits or looks at a clock of its own, and decides by its events alone. Which tasks
-restart is decided in failover.py, whether and when in restart_strategies.py, what is deployed next in
-deployment_queue.py.
+Owner: the JobMaster's loop. Pure: `handle` takes in one event and returns actions for the JobMaster to carry
+out, in order. The scheduler never sends, waits or looks at a clock of its own, and decides by its events
+alone. failover.py decides which tasks restart, restart_strategies.py whether and when, and
+deployment_queue.py what is deployed next.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
 _NOT_FINISHED = (ExecutionState.FAILED, ExecutionState.CANCELED)
-#: Seconds until a restart is looked at again that waits for a checkpoint whose pointer is in doubt.
+#: Seconds between looks at a restart that waits for a checkpoint whose pointer is in doubt.
 _DOUBT_PAUSE = 0.5
 _ACTIVE = (JobStatus.RUNNING, JobStatus.RESTARTING)
 
@@ -97,17 +97,18 @@ class JobScheduler:
         self._failover = Failover(graph, scope)
         self._restarts = Restarts()
         self._holds = SlotHolds(graph.job, pool)
-        #: As the last CheckpointsChanged said: no task may begin yet, since it is not known from which checkpoint.
+        #: From the last CheckpointsChanged: no task may start, because the checkpoint to restore is not
+        #: known.
         self._checkpoints_in_doubt = False
-        #: As the last CheckpointsChanged said: a restart takes the whole job along.
+        #: From the last CheckpointsChanged: a restart must restart the whole job.
         self._ends_with_savepoint = False
-        #: As the last ClientAwaited said: a restart takes the whole job along.
+        #: From the last ClientAwaited: a restart must restart the whole job.
         self._is_ending = False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
         self._rescale = PendingRescale(pool)
 
     def snapshot(self) -> SchedulerSnapshot:
-        """All that the next decisions depend on."""
+        """The whole state on which the next decisions depend."""
         return SchedulerSnapshot(
             job=self.graph.job,
             graph=self.graph.snapshot(),
@@ -127,7 +128,7 @@ class JobScheduler:
 
     @classmethod
     def restored(cls, snapshot: SchedulerSnapshot, graph: ExecutionGraph) -> JobScheduler:
-        """A scheduler that decides on as that of the snapshot would; `graph` is a new one of the snapshot's job."""
+        """A scheduler that continues from the snapshot. `graph` is a new one of the snapshot's job."""
         graph.restore(snapshot.graph)
         pool, backoff = SlotPool.restored(snapshot.pool), snapshot.backoff.restored()
         scheduler = cls(graph, pool, snapshot.queue.mode, backoff, snapshot.scope)
@@ -143,7 +144,7 @@ class JobScheduler:
         return scheduler
 
     def handle(self, event: SchedulerEvent) -> Actions:
-        """Takes in an event; returns the actions that follow, in their order."""
+        """Takes in an event; returns the resulting actions in their order."""
         now = event.now
         match event:
             case JobStarted():
@@ -186,7 +187,7 @@ class JobScheduler:
         | FailedGlobally
         | RestartCancellationTimedOut,
     ) -> Actions:
-        """Something that tasks need is gone or does not come."""
+        """Handles the loss of something that tasks need."""
         now = event.now
         match event:
             case SlotLost(_, allocation_id, cause):
@@ -206,7 +207,7 @@ class JobScheduler:
     def _handle_rescale(
         self, event: RescaleSlotsWanted | RescaleSlotsFailed | RescaleSlotsReleased | TasksStopForRescale
     ) -> Actions:
-        """The slots of a rescale, and the tasks that stop for it."""
+        """Handles the slots of a rescale, and tasks that stop for it."""
         match event:
             case RescaleSlotsWanted(_, job):
                 return self._hold_slots_for(job)
@@ -248,7 +249,7 @@ class JobScheduler:
         return actions
 
     def _note_lost_result(self, attempt: ExecutionAttemptID, now: float) -> None:
-        """A consumer could not read it: its producer restarts along with the consumer."""
+        """Notes that a consumer could not read the result, so that the producer restarts with the consumer."""
         producer = self.graph.execution(attempt)
         if producer is not None and producer.state is ExecutionState.FINISHED:
             subtask = Subtask(producer.vertex.id, producer.subtask)
@@ -256,7 +257,7 @@ class JobScheduler:
             self._holds.let_go_result(subtask, now)
 
     def _worker_polluted(self, execution: Execution, threads: tuple[str, ...], now: float) -> Actions:
-        """Its TaskExecutor kills the worker and offers the slot again: nothing may be deployed there before."""
+        """Deploys nothing to the slot for now: its TaskExecutor kills the worker and offers the slot again."""
         slot = self.pool.remove(execution.allocation_id) if execution.allocation_id is not None else None
         actions = self._changed(execution, now)
         if slot is None:
@@ -289,12 +290,12 @@ class JobScheduler:
 
     @property
     def slots_for_rescale(self) -> int:
-        """How many slots in all a rescale waits for; 0 while none does."""
+        """The number of slots for which a rescale waits; 0 if none does."""
         return self._rescale.slots_awaited
 
     def _hold_slots_for(self, job: JobGraph) -> Actions:
         if self.graph.status not in _ACTIVE or self._failover.has_blocking_edges:
-            # There is nothing to be rescaled: its checkpoint says so.
+            # Nothing can be rescaled; the rescale's checkpoint will report that.
             return [RescaleSlotsAnswered(None)]
         return [*self._rescale.wish_slots(job), *self._queue.declare()]
 
@@ -314,14 +315,14 @@ class JobScheduler:
 
     @property
     def _needs_global_restart(self) -> bool:
-        """A restart now has to take the whole job along."""
+        """True if a restart now must restart the whole job."""
         return self._ends_with_savepoint or self._is_ending
 
     def _restart_everything(self, why: str, now: float) -> Actions:
         return self._restart_uncounted(self._failover.everything(), why, now)
 
     def _restart_uncounted(self, members: frozenset[Subtask], why: str, now: float) -> Actions:
-        """For no failure, or for one that was counted already."""
+        """Restarts subtasks without counting a failure: there was none, or it was counted already."""
         if self._needs_global_restart:
             members = self._failover.everything()
         restart = self._restarts.add(members, 0.0, now)
@@ -383,7 +384,7 @@ class JobScheduler:
         return [*self._queue.declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
 
     def explanation(self, now: float) -> str:
-        """What the job waits for, "" when for nothing."""
+        """What the job waits for; "" = nothing."""
         if self.graph.status in _ACTIVE and self.pool.waiting:
             return f"needs {self.pool.held + self.pool.waiting} slots, has {self.pool.held} of them"
         if self.graph.status is not JobStatus.RESTARTING:
@@ -399,10 +400,10 @@ class JobScheduler:
     def _execution(self, subtask: Subtask) -> Execution:
         return self.graph.vertices[subtask.vertex].executions[subtask.number]
 
-    # What becomes of tasks.
+    # Changes of tasks.
 
     def _changed(self, execution: Execution, now: float) -> Actions:
-        """An execution entered a state by report or by force."""
+        """Reacts to an execution's new state, reported by a worker or set here."""
         state, status = execution.state, self.graph.status
         if not state.is_terminal:
             return []
@@ -427,7 +428,7 @@ class JobScheduler:
         return self._conclude()
 
     def _keep_result(self, subtask: Subtask, now: float) -> None:
-        """A finished producer's slot stays until its result has been read; a finished consumer needs none."""
+        """Holds a finished producer's slot until its result has been read; frees that of a finished consumer."""
         if not self._failover.has_blocking_edges:
             return
         if self._failover.is_result_needed(subtask):
@@ -437,7 +438,7 @@ class JobScheduler:
                 self._holds.let_go_result(producer, now)
 
     def _fail_in(self, slots: list[HeldSlot], cause: FailureCause, now: float) -> Actions:
-        """Slots are lost: what ran there has failed, and what they are needed for waits for others."""
+        """Fails the tasks in lost slots, and asks for other slots for what needs them."""
         if not slots:
             return []
         lost = {slot.allocation_id for slot in slots}
@@ -461,7 +462,7 @@ class JobScheduler:
         return [*actions, *self._schedule_lost()]
 
     def _schedule_lost(self) -> Actions:
-        """An idle slot may stand in for a lost one at once."""
+        """Schedules at once: an idle slot may replace a lost one."""
         return self._schedule() if self.graph.status in _ACTIVE else self._queue.declare()
 
     def _fail_all(
@@ -471,17 +472,17 @@ class JobScheduler:
         now: float,
         along: Iterable[Subtask] = (),
     ) -> Actions:
-        """Marks all first, so that none of them is asked to cancel; then reacts once for all of them."""
+        """Marks all executions as failed first, so that none is cancelled, then reacts once for all."""
         failed, ended = fail_tasks(executions, cause)
         actions = self._fail_together(failed, cause, now, along)
         for execution in ended:
-            # All are marked: what follows from the failure, or from the end of one, may restart the others already.
+            # All are marked. Reacting to the failure or end of one may already have restarted others.
             if self._is_current(execution):
                 actions += self._changed(execution, now)
         return actions
 
     def _is_current(self, execution: Execution) -> bool:
-        """False for an attempt that another has followed."""
+        """False for an attempt that a later attempt has replaced."""
         return self.graph.execution(execution.attempt_id) is execution
 
     def _fail_together(
@@ -491,7 +492,7 @@ class JobScheduler:
         now: float,
         along: Iterable[Subtask] = (),
     ) -> Actions:
-        """One failure of several tasks; `along` had ended or is alive, and restarts with them."""
+        """Reacts to one failure of several tasks. `along` are ended or live tasks that restart with them."""
         failed = {Subtask(execution.vertex.id, execution.subtask) for execution in executions} | set(along)
         if not failed:
             return []
@@ -511,7 +512,10 @@ class JobScheduler:
     # Restarting.
 
     def _failed(self, failed: Iterable[Subtask], cause: FailureCause, now: float) -> Actions:
-        """Restarts what has to, or fails the job. Failures within a restart count as one."""
+        """Restarts the necessary subtasks, or fails the job.
+
+        Failures within a running restart count as one.
+        """
         if not self._restarts:
             self._backoff.failed(now)
         if not self._backoff.may_restart(now):
@@ -539,7 +543,7 @@ class JobScheduler:
             self._holds.let_go_result(subtask, now)
             self._holds.hold(subtask)
         executions = list(map(self._execution, sorted(members)))
-        # What had its slot, or had asked for one, asks at once; what waits for its inputs does so later.
+        # Subtasks that had or wanted a slot ask for one now; those that wait for inputs ask later.
         self._queue.require(
             Subtask(each.vertex.id, each.subtask)
             for each in executions
@@ -558,7 +562,7 @@ class JobScheduler:
         return (each for each in map(self._execution, sorted(restart.members)) if not each.state.is_terminal)
 
     def _lives(self, restart: PendingRestart) -> bool:
-        """Whether a task of it has not ended; asked at each end of one, so in no order: to sort would take longer."""
+        """Whether a task of the restart is still live. Unsorted, because this runs at each end of a task."""
         return any(not self._execution(member).state.is_terminal for member in restart.members)
 
     def _restart_when_ready(self, restart: PendingRestart, now: float) -> Actions:
@@ -586,7 +590,7 @@ class JobScheduler:
         return [*resets, *replaced, *self._schedule()]
 
     def _resets(self, readers: Iterable[Subtask]) -> Actions:
-        """Before new attempts are made: where an enumerator lives is told by the former one beside it."""
+        """Resets readers before new attempts exist: the former attempt tells where the enumerator lives."""
         actions: Actions = []
         for reader in readers:
             worker = self._execution(Subtask(reader.vertex, 0)).worker
@@ -599,13 +603,13 @@ class JobScheduler:
         return actions
 
     def _replace_job(self, job: JobGraph) -> Actions:
-        """All tasks have ended: the job goes on with other parallelisms, in the slots that it has."""
+        """Continues the job at other parallelisms in its slots. All tasks have ended."""
         failure = self._rescale.replaced(self.graph.job)
         self.graph.replace_job(job)
         self._failover = Failover(self.graph, self._scope)
         self._holds = SlotHolds(job, self.pool)
         self.pool.release_unless(self._holds.is_held)
-        # The new tasks ask for what they need, and take what is held for them.
+        # The new tasks ask for their slots, and use those that were held for them.
         self._rescale.drop_slots()
         self._queue.job_replaced(self._holds, self._failover)
         actions: Actions = [JobReplaced(job)]
@@ -631,7 +635,7 @@ class JobScheduler:
         return [*actions, *self._conclude()]
 
     def _conclude(self) -> Actions:
-        """Ends the job when nothing lives any more."""
+        """Ends the job when no execution is live any more."""
         graph = self.graph
         if not graph.all_ended or graph.machine.is_terminal or self._restarts:
             return []
@@ -645,5 +649,5 @@ class JobScheduler:
         graph.transition(ends[graph.status])
         slots = self.pool.clear()
         frees: Actions = [FreeSlot(slot, f"the job is {graph.status.value}") for slot in slots]
-        # Slots that become free before the ResourceManager knows would come back to this job.
+        # Declare before freeing: otherwise the ResourceManager would give the freed slots back to this job.
         return [*self._queue.declare(), *frees, JobEnded(graph.status)]

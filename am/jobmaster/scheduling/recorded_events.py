@@ -1,7 +1,8 @@
-"""Events and actions of a JobScheduler as they are kept: without programs and results, texts cut, secrets redacted.
+"""The stored form of a JobScheduler's events and actions: without programs and results, texts cut, secrets redacted.
 
-Owner: none (pure functions). An event that is kept leads to the same decisions as the one that happened: no decision
-looks at what is left out. What is kept of an action holds no text, so that kept and repeated actions can be compared.
+Owner: none (pure functions). A stored event leads to the same decisions as the original, because no decision
+reads the parts that are left out. The stored form of an action holds no text, so that stored and repeated
+actions can be compared.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ from yarrow.am.jobmaster.scheduling.scheduler_state import SchedulerSnapshot, wi
 from yarrow.common.values.secret_keys import REDACTED, is_secret_key
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
-#: Characters that are kept of a message, and of a stack trace from its end.
+#: Most characters of a stored message, and of a stack trace, counted from its end.
 _MESSAGE_CHARACTERS: Final = 300
 _STACKTRACE_CHARACTERS: Final = 1500
-#: The name in `name: value` or `name=value`, in quotes or not.
+#: The name in `name: value` or `name=value`, with or without quotes.
 _NAME: Final = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]+)["']?\s*[:=]\s*""")
-#: A value ends with its quotes, or at white space and what separates values. What brackets hold belongs to it.
+#: A value ends with its quotes, or at white space or a separator; text in brackets belongs to it.
 _VALUE: Final = re.compile(
     r"""
     "[^"]*" | '[^']*'
@@ -70,7 +71,7 @@ RecordedAction = dict[str, Any]
 
 
 def recorded_event(event: SchedulerEvent) -> SchedulerEvent:
-    """The event with which a decision can be repeated, and nothing else."""
+    """The part of an event that is needed to repeat its decision."""
     match event:
         case SlotsOffered(_, _, offers):
             return structs.replace(event, offers=tuple(map(_recorded_offer, offers)))
@@ -101,7 +102,7 @@ def recorded_event(event: SchedulerEvent) -> SchedulerEvent:
 
 
 def recorded_snapshot(snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
-    """The snapshot from which decisions can be repeated, and nothing else."""
+    """The part of a snapshot that is needed to repeat decisions."""
     rescale = snapshot.rescale
     return structs.replace(
         snapshot,
@@ -116,7 +117,7 @@ def recorded_snapshot(snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
 
 
 def recorded_cause(cause: FailureCause) -> FailureCause:
-    """The cause with its texts cut, and without the record at hand."""
+    """The cause with its texts cut, and without the current record."""
     trace = redacted(cause.stacktrace)
     if len(trace) > _STACKTRACE_CHARACTERS:
         trace = f"(cut) ...{trace[-_STACKTRACE_CHARACTERS:]}"
@@ -131,8 +132,8 @@ def cut(text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """The text without the values of what is named like a secret (`is_secret_key`), and without users of addresses."""
-    # What cannot be encoded, as in a file's name of another system, must not fail who keeps it.
+    """The text without values of names that look secret (`is_secret_key`), and without users in addresses."""
+    # Text that cannot be encoded, as in a foreign file name, must not fail the caller.
     text = text.encode("utf-8", "backslashreplace").decode()
     text = _USER_OF_ADDRESS.sub(f"://{REDACTED}@", text)
     parts, end = list[str](), 0
@@ -158,7 +159,7 @@ def _recorded_update(update: TaskExecutionStateUpdate) -> TaskExecutionStateUpda
 
 
 def recorded_action(action: SchedulerAction) -> RecordedAction:
-    """What an action asks for, in words of JSON; of a failure, only that there is one."""
+    """An action in JSON types. Of a failure it keeps only that there is one."""
     return {"action": type(action).__name__, **_fields(action)}
 
 

@@ -1,7 +1,7 @@
-"""Regions: what must run at the same time, because data flows between it unstored.
+"""Regions: vertices and subtasks that must run at the same time, because data flows between them unstored.
 
-Owner: none (pure). Blocking edges cut regions. Scheduling looks at vertices, failover at subtasks; which subtasks a
-pointwise edge connects is told by runtime/graph/distribution.py, as it tells the workers.
+Owner: none (pure). Blocking edges separate regions. Scheduling looks at vertices, failover at subtasks.
+runtime/graph/distribution.py says which subtasks a pointwise edge connects, for workers as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Subtask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PipelinedRegion:
-    """Vertices connected by pipelined edges, and those whose complete results they read."""
+    """Vertices connected by pipelined edges, and the vertices whose complete results they read."""
 
     vertices: tuple[JobVertexID, ...]
     #: Vertices of other regions that must have finished before this one starts.
@@ -52,7 +52,7 @@ def pipelined_regions(job: JobGraph) -> tuple[PipelinedRegion, ...]:
     for vertices in members.values():
         inside = set(vertices)
         blocking = {edge.source for edge in job.edges if is_blocking(edge) and edge.target in inside}
-        # Two vertices may be joined by a way around a blocking edge: such a region could never start.
+        # Two vertices may also be joined on a way around a blocking edge: such a region could never start.
         regions.append(PipelinedRegion(tuple(vertices), frozenset(blocking - inside)))
     return tuple(regions)
 
@@ -89,7 +89,7 @@ class SubtaskGraph:
         return [Subtask(vertex, index) for index in range(self._parallelism[vertex])]
 
     def region_of(self, subtask: Subtask) -> int:
-        """The region in which it is."""
+        """The number of the subtask's region."""
         return self._region[subtask]
 
     def members(self, region: int) -> list[Subtask]:
@@ -97,14 +97,14 @@ class SubtaskGraph:
         return self._members[region]
 
     def blocking_producers(self, subtask: Subtask) -> Iterator[tuple[JobEdge, Subtask]]:
-        """Whose complete results the subtask reads."""
+        """The subtasks whose complete results this subtask reads."""
         for edge in self._inputs[subtask.vertex]:
             if is_blocking(edge):
                 for index in self._producers(edge, subtask.number):
                     yield edge, Subtask(edge.source, index)
 
     def blocking_consumers(self, subtask: Subtask) -> Iterator[tuple[JobEdge, Subtask]]:
-        """Who reads its complete result."""
+        """The subtasks that read this subtask's complete result."""
         for edge in self._outputs[subtask.vertex]:
             if is_blocking(edge):
                 for index in self._consumers(edge, subtask.number):
@@ -156,7 +156,7 @@ def shared_slot(vertex: JobVertex, subtask: int) -> SharedSlot:
 
 
 def slots_needed(job: JobGraph) -> int:
-    """The sum over slot sharing groups of the largest parallelism."""
+    """The number of slots that a job needs: the sum over slot sharing groups of the largest parallelism."""
     largest: dict[str, int] = {}
     for vertex in job.vertices:
         group = vertex.slot_sharing_group

@@ -1,4 +1,4 @@
-"""Replay: decides again what a dump tells, and finds the first decision that is another one.
+"""Replay: repeats the decisions of a dump, and finds the first one that differs.
 
 Owner: none (pure). It needs neither a cluster nor user code: a dump holds the JobScheduler's state and its events.
 """
@@ -17,11 +17,11 @@ from yarrow.runtime.common.ids import RandomIdFactory
 
 
 class DumpNotReadError(YarrowError):
-    """A file is no dump of a JobScheduler, or of another version of Yarrow."""
+    """The file is no dump of a JobScheduler, or was written by another version of Yarrow."""
 
 
 class ReplayDifferenceError(YarrowError):
-    """A decision is another one than when the dump was written; `number` is that of the event."""
+    """A repeated decision differs from the dump; `number` is that of the event."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class _Version(msgspec.Struct):
 
 
 def replay(dump: SchedulerDump) -> None:
-    """Decides all events again; raises ReplayDifferenceError at the first action or error that differs."""
+    """Handles all events again; raises ReplayDifferenceError at the first action or error that differs."""
     snapshot = dump.snapshot
     graph = ExecutionGraph(snapshot.job, ManualClock(), RandomIdFactory())
     scheduler = JobScheduler.restored(snapshot, graph)

@@ -1,8 +1,8 @@
-"""Restart strategies: whether a failed job starts again, and after which pause (Flink's rules and names).
+"""Restart strategies: whether a failed job restarts, and after which pause (Flink's rules and names).
 
-Owner: the JobMaster's loop. Pure: times are given in seconds of a monotonic clock, randomness is a generator passed in.
-A strategy is told of each failure that begins a restart; failures that join a restart under way are not told. What
-restarts is decided elsewhere (failover.py).
+Owner: the JobMaster's loop. Pure: times are seconds of a monotonic clock, and the random generator is passed
+in. A strategy is told of each failure that begins a restart, not of failures that join a running one.
+failover.py decides what restarts.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from yarrow.runtime.config.settings import Settings
 
 
 class RestartBackoffSnapshot(msgspec.Struct, frozen=True, tag=True, tag_field="strategy"):
-    """A strategy with what it has counted."""
+    """A strategy together with its counts."""
 
     def restored(self) -> RestartBackoff:
-        """A strategy that goes on where the snapshot was taken."""
+        """A strategy that continues from the snapshot."""
         raise NotImplementedError
 
 
 class RestartBackoff(Protocol):
-    """Counts failures; answers for the one told last."""
+    """A restart strategy of one job. It counts failures, and answers for the last one."""
 
     def snapshot(self) -> AnyRestartBackoffSnapshot:
-        """The present state, by which the strategy decides."""
+        """The present counts, by which the strategy decides."""
         ...
 
     @property
@@ -43,15 +43,15 @@ class RestartBackoff(Protocol):
         ...
 
     def failed(self, now: float) -> None:
-        """A failure that begins a restart, or would."""
+        """Counts a failure that begins a restart, or would."""
         ...
 
     def may_restart(self, now: float) -> bool:
-        """Whether the job starts again after the failure told last."""
+        """Whether the job restarts after the last failure."""
         ...
 
     def delay(self) -> float:
-        """Seconds between the failure told last and the restart."""
+        """Seconds between the last failure and the restart."""
         ...
 
 
@@ -68,7 +68,7 @@ class NoRestartBackoff:
         return NoRestarts()
 
     def failed(self, now: float) -> None:
-        """Of no interest."""
+        """Ignores the failure."""
 
     def may_restart(self, now: float) -> bool:
         return False
@@ -86,7 +86,7 @@ class FixedDelaySettings:
 
 
 class FixedDelayBackoff:
-    """So many restarts in all, each after the same pause."""
+    """Allows a fixed number of restarts, each after the same pause."""
 
     def __init__(self, settings: FixedDelaySettings) -> None:
         self._settings = settings
@@ -120,11 +120,11 @@ class FailureRateSettings:
 
 
 class FailureRateBackoff:
-    """Restarts while no interval sees more failures than allowed."""
+    """Restarts while no interval has more failures than allowed."""
 
     def __init__(self, settings: FailureRateSettings) -> None:
         self._settings = settings
-        #: Times of the last failures, one more than are allowed.
+        #: Times of the last failures, one more than allowed.
         self._failures: deque[float] = deque(maxlen=settings.max_failures + 1)
 
     def snapshot(self) -> FailureRateSnapshot:
@@ -157,13 +157,13 @@ class ExponentialDelaySettings:
     maximum: float = 60.0
     multiplier: float = 1.5
     reset_threshold: float = 3600.0
-    #: Each pause is longer or shorter by up to this part of it.
+    #: Largest random change of a pause, as a fraction of it.
     jitter: float = 0.1
     attempts: int = 2**31 - 1
 
 
 class ExponentialDelayBackoff:
-    """Each pause longer than the one before, until the job has run for long enough without a failure."""
+    """Each pause is longer than the last, until the job has run long enough without a failure."""
 
     def __init__(self, settings: ExponentialDelaySettings, random: Random) -> None:
         self._settings = settings
@@ -214,14 +214,14 @@ class ExponentialDelayBackoff:
 
 
 class NoRestarts(RestartBackoffSnapshot, frozen=True):
-    """Of a NoRestartBackoff."""
+    """The snapshot of a NoRestartBackoff."""
 
     def restored(self) -> RestartBackoff:
         return NoRestartBackoff()
 
 
 class FixedDelaySnapshot(RestartBackoffSnapshot, frozen=True):
-    """Of a FixedDelayBackoff."""
+    """The snapshot of a FixedDelayBackoff."""
 
     settings: FixedDelaySettings
     failures: int
@@ -233,7 +233,7 @@ class FixedDelaySnapshot(RestartBackoffSnapshot, frozen=True):
 
 
 class FailureRateSnapshot(RestartBackoffSnapshot, frozen=True):
-    """Of a FailureRateBackoff."""
+    """The snapshot of a FailureRateBackoff."""
 
     settings: FailureRateSettings
     #: Times of the last failures.
@@ -246,7 +246,7 @@ class FailureRateSnapshot(RestartBackoffSnapshot, frozen=True):
 
 
 class ExponentialDelaySnapshot(RestartBackoffSnapshot, frozen=True):
-    """Of an ExponentialDelayBackoff."""
+    """The snapshot of an ExponentialDelayBackoff."""
 
     settings: ExponentialDelaySettings
     #: Seconds without jitter.
@@ -272,7 +272,7 @@ AnyRestartBackoffSnapshot = NoRestarts | FixedDelaySnapshot | FailureRateSnapsho
 def restart_backoff_factory(
     settings: Settings, generator: Callable[[], Random] = new_generator
 ) -> RestartBackoffFactory:
-    """The strategy that a configuration names: exponential delay where it names none and has checkpoints."""
+    """The configured strategy. Without one, a job with checkpoints gets exponential delay."""
     kind = settings.get(restart_strategy.TYPE)
     if kind is None:
         checkpoints = settings.get(checkpointing.INTERVAL) is not None

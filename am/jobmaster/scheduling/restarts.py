@@ -1,8 +1,8 @@
-"""Restarts under way, and the ends of tasks that lead to them.
+"""Restarts under way, and the task ends that lead to them.
 
-Owner: the JobMaster's loop, by way of the JobScheduler. Pure. A restart is a set of subtasks that have failed or are
-being cancelled and wait to start again: it is ready when all have ended and its pause has passed. Sets that overlap
-become one. What follows from an end is decided in job_scheduler.py, which also makes the new attempts.
+Owner: the JobMaster's loop, through the JobScheduler. Pure. A restart is a set of subtasks that have failed
+or are being cancelled, and wait to start again. It is ready when all have ended and its pause has passed.
+Overlapping sets become one. job_scheduler.py decides what follows from an end, and makes the new attempts.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from yarrow.runtime.rpc.messages import FailureCause
 
 @dataclass(slots=True)
 class PendingRestart:
-    """One set of subtasks."""
+    """One set of subtasks that restart together."""
 
     id: int
     members: frozenset[Subtask]
     #: Seconds from the failure to the new attempts.
     delay: float
-    #: Monotonic time before which they do not start.
+    #: Monotonic time in seconds before which they do not start.
     due: float
     pause_over: bool
 
 
 class RestartsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that Restarts knows."""
+    """The whole state of Restarts."""
 
-    #: The id of the last one.
+    #: The id of the last restart.
     count: int
     #: Oldest first.
     pending: tuple[PendingRestart, ...]
@@ -52,7 +52,7 @@ class Restarts:
         self._count = 0
 
     def snapshot(self) -> RestartsSnapshot:
-        """What is under way now."""
+        """The present state."""
         return RestartsSnapshot(count=self._count, pending=tuple(map(replace, self._pending.values())))
 
     @classmethod
@@ -76,7 +76,7 @@ class Restarts:
         return tuple(self._pending.values())
 
     def get(self, restart_id: int) -> PendingRestart | None:
-        """The restart with that id; None when it has begun or became part of another."""
+        """The restart with that id; None if it has begun or was merged into another."""
         return self._pending.get(restart_id)
 
     def of(self, subtask: Subtask) -> PendingRestart | None:
@@ -84,7 +84,7 @@ class Restarts:
         return self._of.get(subtask)
 
     def add(self, members: frozenset[Subtask], delay: float, now: float) -> PendingRestart:
-        """A new restart, which takes in those that share a subtask with it."""
+        """A new restart; it takes in all restarts that share a subtask with it."""
         for other in {id(found): found for member in members if (found := self._of.get(member))}.values():
             members |= other.members
             delay = max(delay, other.due - now)
@@ -96,19 +96,19 @@ class Restarts:
         return restart
 
     def remove(self, restart: PendingRestart) -> None:
-        """It begins, or is given up."""
+        """Removes a restart that begins or is given up."""
         del self._pending[restart.id]
         for member in restart.members:
             del self._of[member]
 
     def clear(self) -> None:
-        """The job ends: nothing starts again."""
+        """Removes all restarts, because the job ends."""
         self._pending.clear()
         self._of.clear()
 
 
 def cancel_tasks(executions: Iterable[Execution]) -> Actions:
-    """Cancels what lives: here what was not deployed, by its TaskExecutor the rest."""
+    """Cancels live executions: here if not deployed yet, else through their TaskExecutors."""
     asked: dict[ResourceID, list[ExecutionAttemptID]] = {}
     for execution in executions:
         if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
@@ -122,7 +122,10 @@ def cancel_tasks(executions: Iterable[Execution]) -> Actions:
 def fail_tasks(
     executions: Iterable[Execution], cause: FailureCause
 ) -> tuple[list[Execution], list[Execution]]:
-    """Marks what lives as ended: those that have FAILED by the cause, and those that were being cancelled."""
+    """Ends live executions.
+
+    Returns those that have FAILED by the cause, and those that were being cancelled.
+    """
     ended, failed = [], []
     for execution in executions:
         if execution.state.is_terminal:
@@ -138,17 +141,17 @@ def fail_tasks(
 
 
 def cause_of(execution: Execution) -> FailureCause:
-    """Why it has FAILED."""
+    """Why the execution has FAILED."""
     return execution.cause or _cause(f"{execution.title} failed and its worker gave no cause")
 
 
 def unexpected_cancel(execution: Execution) -> FailureCause:
-    """Why it is CANCELED although nobody has cancelled it."""
+    """The cause for an execution that is CANCELED although no cancel was sent."""
     return _cause(f"{execution.title} was cancelled by its worker, not by the JobMaster")
 
 
 def last_cause(cause: FailureCause, restarts: int, strategy: str) -> FailureCause:
-    """The cause of a job that fails for good: the last one, and why it does not restart once more."""
+    """The cause of a job that fails for good: the last failure, and why it does not restart."""
     if not restarts:
         return cause
     told = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
@@ -159,9 +162,9 @@ def last_cause(cause: FailureCause, restarts: int, strategy: str) -> FailureCaus
 
 
 def restart_reason(cause: FailureCause, task: str) -> str:
-    """Behind "after a failure": where it was, at which record, what it was, and its traceback on lines of its own.
+    """The text after "after a failure": place, record, message, and the traceback on lines of its own.
 
-    `task`: the title of the task that failed, "" = it was no single task's.
+    `task`: the title of the failed task; "" = no single task failed.
     """
     places = [
         f"operator {cause.operator_name!r}" if cause.operator_name else "",

@@ -1,4 +1,4 @@
-"""What a JobScheduler asks its JobMaster to do: plain values, carried out in order.
+"""Actions of a JobScheduler for its JobMaster: plain values, carried out in order.
 
 Owner: none (frozen values).
 """
@@ -17,14 +17,14 @@ from yarrow.runtime.rpc.messages import FailureCause
 
 @dataclass(frozen=True, slots=True)
 class DeclareRequirements:
-    """Tell the ResourceManager that the job needs so many slots in all."""
+    """Tell the ResourceManager how many slots the job needs in all."""
 
     slots: int
 
 
 @dataclass(frozen=True, slots=True)
 class SlotsAccepted:
-    """Tell the TaskExecutor which of the slots that it offered the job takes."""
+    """Tell the TaskExecutor which of the offered slots the job takes."""
 
     allocations: tuple[AllocationID, ...]
 
@@ -54,7 +54,7 @@ class FreeSlot:
 
 @dataclass(frozen=True, slots=True)
 class ArmCancellationTimeout:
-    """CancellationTimedOut after task.cancellation.timeout; of a restart, RestartCancellationTimedOut."""
+    """Arm CancellationTimedOut after task.cancellation.timeout; for a restart, RestartCancellationTimedOut."""
 
     #: The restart whose tasks are being cancelled; None = the whole job ends.
     restart_id: int | None = None
@@ -62,7 +62,7 @@ class ArmCancellationTimeout:
 
 @dataclass(frozen=True, slots=True)
 class ArmRestart:
-    """RestartDue with that id after so many seconds."""
+    """Arm RestartDue with that id, after so many seconds."""
 
     restart_id: int
     seconds: float
@@ -70,10 +70,10 @@ class ArmRestart:
 
 @dataclass(frozen=True, slots=True)
 class TasksRestarting:
-    """These attempts have failed or are being cancelled, to start again: pending checkpoints are void."""
+    """Abort pending checkpoints: these attempts have failed or are being cancelled, and will restart."""
 
     attempts: frozenset[ExecutionAttemptID]
-    #: Seconds until they start at the earliest.
+    #: Least seconds until they start.
     delay: float
     #: None when no failure is the reason.
     cause: FailureCause | None
@@ -81,7 +81,7 @@ class TasksRestarting:
 
 @dataclass(frozen=True, slots=True)
 class ResetReaderAction:
-    """Tell a source's enumerator that a reader starts again, before it does."""
+    """Tell a source's enumerator that a reader is about to restart."""
 
     #: Where the enumerator lives.
     resource_id: ResourceID
@@ -94,28 +94,28 @@ class ResetReaderAction:
 
 @dataclass(frozen=True, slots=True)
 class JobReplaced:
-    """From now on the job has these parallelisms; comes before its tasks are deployed."""
+    """Use these parallelisms from now on; comes before any deployment of the job's tasks."""
 
     job: JobGraph
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleSlotsAnswered:
-    """All slots of the parallelism that is wished for are held, or, with a failure, are not waited for any more."""
+    """Report the slots of a rescale: all are held or, with a failure, nothing waits for them any more."""
 
     failure: FailureCause | None
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleEnded:
-    """All tasks run at the new parallelism, or, with a failure, the job has gone back to the former one."""
+    """Report a rescale: all tasks run at the new parallelism or, with a failure, the job has gone back."""
 
     failure: FailureCause | None
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """The job is FINISHED, CANCELED or FAILED and holds no slot any more."""
+    """Report that the job is FINISHED, CANCELED or FAILED and holds no slot any more."""
 
     status: JobStatus
 

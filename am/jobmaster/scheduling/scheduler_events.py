@@ -1,7 +1,7 @@
-"""What a JobScheduler hears of: plain values, each with the monotonic time at which it happened.
+"""Events for a JobScheduler: plain values, each with the monotonic time at which it happened.
 
-Owner: none (frozen values). The scheduler decides by these alone, so that a stored run of them can be decided again
-(replay.py). Whatever else a decision depends on becomes an event, as CheckpointsChanged and ClientAwaited did.
+Owner: none (frozen values). The scheduler decides by these alone, so that stored events can be replayed
+(replay.py). Any other input of a decision becomes an event, as CheckpointsChanged and ClientAwaited did.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class TasksUpdated(_Event, frozen=True):
 
 
 class SlotLost(_Event, frozen=True):
-    """A slot's worker is gone: all that ran in it has failed."""
+    """A slot's worker is gone: all tasks in it have failed."""
 
     allocation_id: AllocationID
     cause: FailureCause
 
 
 class TaskExecutorLost(_Event, frozen=True):
-    """A TaskExecutor is gone with all that ran there."""
+    """A TaskExecutor is gone with all its tasks."""
 
     resource_id: ResourceID
     cause: FailureCause
@@ -59,59 +59,59 @@ class TasksLost(_Event, frozen=True):
 
 
 class SlotRequestTimedOut(_Event, frozen=True):
-    """Slots did not come in time (slot.request.timeout): tasks that wait for them have failed."""
+    """Slots did not come in time (slot.request.timeout): the tasks that wait for them have failed."""
 
     cause: FailureCause
 
 
 class JobFailed(_Event, frozen=True):
-    """The job fails for good, for a reason that no restart could mend."""
+    """The job fails for good, because no restart could help."""
 
     cause: FailureCause
 
 
 class FailedGlobally(_Event, frozen=True):
-    """A failure that is no single task's: the whole job restarts, if the restart strategy allows it."""
+    """A failure of no single task: the whole job restarts, if the restart strategy allows it."""
 
     cause: FailureCause
 
 
 class RescaleSlotsWanted(_Event, frozen=True):
-    """The job is to hold the slots that it needs as `job`, and goes on meanwhile; RescaleSlotsAnswered follows."""
+    """The job is to hold the slots that it needs as `job`, and runs on meanwhile; RescaleSlotsAnswered follows."""
 
     job: JobGraph
 
 
 class RescaleSlotsFailed(_Event, frozen=True):
-    """The slots that a rescale waits for do not come; no effect while none waits."""
+    """The slots for a rescale do not come; no effect while no rescale waits."""
 
     why: str
 
 
 class RescaleSlotsReleased(_Event, frozen=True):
-    """A rescale is over: slots that were held for it and are not used go back. May be repeated."""
+    """A rescale is over: unused slots that were held for it are freed. May be repeated."""
 
 
 class TasksStopForRescale(_Event, frozen=True):
-    """Whether tasks that finish do so to be rescaled: the job does not end with them."""
+    """Whether tasks that finish do so for a rescale; the job then does not end with them."""
 
     stops: bool
 
 
 class RescaleBegun(_Event, frozen=True):
-    """Everything that has not ended is cancelled, and starts again as `job`, which has other parallelisms."""
+    """All live tasks are cancelled and start again as `job`, which has other parallelisms."""
 
     job: JobGraph
 
 
 class JobCancelled(_Event, frozen=True):
-    """The user cancels, or there is another `reason`; no effect on a job that is being cancelled or has ended."""
+    """The user cancels, or `reason` says why else; no effect on a job that is being cancelled or has ended."""
 
     reason: str = ""
 
 
 class CancellationTimedOut(_Event, frozen=True):
-    """Tasks of a job that ends have not ended in time (task.cancellation.timeout): they are given up."""
+    """Tasks of an ending job have not ended in time (task.cancellation.timeout): they are given up."""
 
     text: str
 
@@ -134,22 +134,23 @@ class IdleSlotsChecked(_Event, frozen=True):
 
 
 class JobSuspended(_Event, frozen=True):
-    """The job ends here and nowhere else: another master goes on with it."""
+    """The job ends on this master alone; another master continues it."""
 
     cause: str
 
 
 class CheckpointsChanged(_Event, frozen=True):
-    """What a restart has to know of the job's checkpoints is now so."""
+    """Two facts about checkpoints, on which restarts depend, have changed."""
 
     #: A checkpoint later than the latest may still complete: no task may begin from an older one.
     in_doubt: bool
-    #: A savepoint that was to end the job is complete: some tasks have ended with it, and restart with the others.
+    #: A savepoint that was to end the job is complete: some tasks have ended with it, and restart with the
+    #: others.
     ends_with_savepoint: bool
 
 
 class ClientAwaited(_Event, frozen=True):
-    """Whether all that is left to do in the job is that its client has the rows: its tasks are told to end."""
+    """Whether the job only waits for its client to fetch rows; its tasks are then told to end."""
 
     is_ending: bool
 

@@ -1,8 +1,8 @@
-"""SchedulerLog: the last events of a job, what its JobScheduler decided, and the state from before the first of them.
+"""SchedulerLog: the last events of a job, the JobScheduler's decisions, and its state before the first of them.
 
-Owner: the JobMaster's loop. Pure, but for the clock that stamps events for readers. It passes each event on to the
-scheduler, and must not change what is decided. Entries are encoded at once, so that neither tasks nor programs are kept
-alive, and nothing that happens later changes them.
+Owner: the JobMaster's loop. Pure, except for the clock that stamps events for readers. It passes each event
+on to the scheduler, and must not change a decision. Entries are encoded at once, so that they keep no task or
+program alive, and later changes do not reach them.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import IdleSlotsChecked, Sc
 from yarrow.am.jobmaster.scheduling.scheduler_state import SchedulerSnapshot
 from yarrow.runtime.common.clock import Clock
 
-#: At least so many of the last events are kept, and at most twice as many, where their texts are not too long.
+#: Least number of last events that are kept, if their texts are short enough; at most twice as many are kept.
 EVENTS_KEPT: Final = 500
-#: A snapshot is also taken when the events since the last one have so many bytes.
+#: Bytes of events since the last snapshot after which another one is taken.
 _SEGMENT_BYTES: Final = 2 << 20
-#: Longest dump: of a longer one, the older half is left out.
+#: Most bytes of a dump; a longer one loses its older half.
 DUMP_BYTES: Final = 16 << 20
 #: Most bytes of events that are shown at a time.
 SHOWN_BYTES: Final = 1 << 20
-#: Version of the form of a dump.
+#: Version of the dump format.
 DUMP_FORMAT: Final = 1
 
 
 class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """One event and what was decided."""
+    """One event and the decision about it."""
 
     #: Counts the events of the job under one JobMaster.
     number: int
-    #: When it was handled.
+    #: Time of handling in epoch ms.
     timestamp_ms: int
     event: SchedulerEvent
     actions: list[RecordedAction]
-    #: Class of the exception with which the scheduler failed instead; "" = it did not.
+    #: Class of the scheduler's exception; "" = it raised none.
     error: str = ""
 
 
@@ -55,15 +55,15 @@ class SchedulerDump(msgspec.Struct, frozen=True, kw_only=True):
     """A run of decisions that can be repeated."""
 
     format: int = DUMP_FORMAT
-    #: Why it was written.
+    #: Why the dump was written.
     reason: str
-    #: Before the first event.
+    #: The state before the first event.
     snapshot: SchedulerSnapshot
     events: list[LoggedDecision]
 
 
 class _RawDump(msgspec.Struct, frozen=True, kw_only=True):
-    """A SchedulerDump of parts that are encoded already."""
+    """A SchedulerDump whose parts are already encoded."""
 
     format: int = DUMP_FORMAT
     reason: str
@@ -73,7 +73,7 @@ class _RawDump(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Segment:
-    """A snapshot and the events since."""
+    """A snapshot and the events after it."""
 
     snapshot: bytes
     events: list[bytes] = field(default_factory=list)
@@ -94,9 +94,9 @@ class SchedulerLog:
         self._segments: list[_Segment] = []
 
     def handle(self, event: SchedulerEvent) -> Actions:
-        """Takes in an event and keeps it; returns the scheduler's actions. An error of the scheduler is kept too."""
+        """Takes in an event and keeps it; returns the scheduler's actions. A scheduler error is kept too."""
         segment = self._segment()
-        # Encoded before it is handled: nothing that is decided changes what is kept of it.
+        # Encoded before handling, so that no decision changes the stored form.
         recorded = recorded_event(event)
         try:
             actions = self._scheduler.handle(event)
@@ -104,12 +104,12 @@ class SchedulerLog:
             self._keep(segment, recorded, [], type(error).__name__)
             raise
         if actions or not isinstance(event, IdleSlotsChecked):
-            # A look at idle slots that finds none, each second, changes nothing.
+            # A check for idle slots runs each second; without a finding it is not kept.
             self._keep(segment, recorded, list(map(recorded_action, actions)))
         return actions
 
     def events(self, last: int) -> tuple[bytes, ...]:
-        """The last events, each as JSON of a LoggedDecision, oldest first: at most SHOWN_BYTES, or one."""
+        """The last events, oldest first, each as JSON of a LoggedDecision; at most SHOWN_BYTES, but at least one."""
         found, size = list[bytes](), 0
         for encoded in (each for segment in reversed(self._segments) for each in reversed(segment.events)):
             size += len(encoded)
@@ -119,7 +119,7 @@ class SchedulerLog:
         return tuple(reversed(found))
 
     def dump(self, reason: str) -> bytes | None:
-        """A SchedulerDump as JSON; None where even the newer half is longer than DUMP_BYTES."""
+        """A SchedulerDump as JSON; None if even its newer half is longer than DUMP_BYTES."""
         for segments in self._tails():
             raw = _RawDump(
                 reason=cut(reason),
@@ -136,7 +136,7 @@ class SchedulerLog:
             yield self._segments[first:]
 
     def _segment(self) -> _Segment:
-        """Where the next event belongs."""
+        """The segment for the next event."""
         if self._segments:
             present = self._segments[-1]
             if len(present.events) < self._events_kept and present.size < _SEGMENT_BYTES:

@@ -1,7 +1,7 @@
-"""SchedulerSnapshot: all that the next decisions of a JobScheduler depend on, as plain values.
+"""SchedulerSnapshot: the whole state on which a JobScheduler's next decisions depend, as plain values.
 
-Owner: none (frozen values). Each part of the scheduler makes and restores its own. Of a JobGraph, a snapshot that is
-stored holds only what decisions look at (`without_programs`): neither user code nor configuration.
+Owner: none (frozen values). Each part of the scheduler makes and restores its own snapshot. A stored snapshot
+of a JobGraph (`without_programs`) holds only what decisions read: neither user code nor configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from yarrow.runtime.graph.operator_spec import (
 
 
 class SchedulerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A JobScheduler between two events."""
+    """The state of a JobScheduler between two events."""
 
     job: JobGraph
     graph: ExecutionGraphSnapshot
@@ -43,14 +43,14 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     holding: tuple[Subtask, ...]
     #: Subtasks whose results hold their slots.
     holding_results: tuple[Subtask, ...]
-    #: The last CheckpointsChanged and ClientAwaited.
+    #: From the last CheckpointsChanged and ClientAwaited.
     checkpoints_in_doubt: bool
     ends_with_savepoint: bool
     is_ending: bool
 
 
 def without_programs(job: JobGraph) -> JobGraph:
-    """The job with all that decisions look at: vertices, edges and the kinds of sources."""
+    """The job with only the parts that decisions read: vertices, edges and the kinds of sources."""
     return JobGraph(
         job_id=job.job_id,
         name=job.name,
@@ -75,7 +75,7 @@ def _bare_vertex(vertex: JobVertex) -> JobVertex:
 
 
 def _bare_spec(spec: OperatorSpec) -> OperatorSpec:
-    """One of the engine's own specs that is alike where decisions look."""
+    """An operator spec of the engine that is equal as far as decisions read it."""
     if spec.has_enumerator:
         return SourceOperator(source=b"")
     return SourceFunctionOperator(function=b"") if spec.is_source else PrintOperator()

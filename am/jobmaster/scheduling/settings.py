@@ -18,11 +18,11 @@ from yarrow.runtime.rpc.registration import RegistrationSettings
 class FailoverScope(StrEnum):
     """jobmanager.execution.failover-strategy."""
 
-    #: The failed region with what depends on it.
+    #: The failed region and the regions that depend on it.
     REGION = "region"
     #: The whole job.
     FULL = "full"
-    #: A subtask without edges alone, which is a region of its own; what has edges with its region.
+    #: Only the failed subtask if it has no edges, and so is a region of its own; else its region.
     INDIVIDUAL = "individual"
 
 
@@ -31,7 +31,7 @@ class SchedulerMode(StrEnum):
 
     #: All slots first, then all tasks.
     EAGER = "eager"
-    #: A pipelined region once its slots are there and what it reads from blocking edges is complete.
+    #: A pipelined region starts once its slots are there and its blocking inputs are complete.
     LAZY_FROM_SOURCES = "lazy-from-sources"
 
 
@@ -59,9 +59,9 @@ class JobMasterSettings:
     failover_scope: FailoverScope = FailoverScope.REGION
     #: execution.checkpointing.*
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
-    #: Graphs that encode to more travel through the blob store.
+    #: Encoded graphs with more bytes are sent through the blob store.
     inline_graph_bytes: int = DEFAULT_MAX_MESSAGE_BYTES // 4
-    #: Rows of one collect operator that wait for the client before the operator is held up.
+    #: Most rows of one collect operator that wait for the client; then the operator blocks.
     collect_buffer_rows: int = 100_000
     #: Seconds between looks at idle slots.
     check_interval: float = 1.0

@@ -1,7 +1,8 @@
-"""SlotHolds: what still needs each shared slot, so that it is given up when nothing does.
+"""SlotHolds: counts who still needs each shared slot. A slot that nobody needs is released.
 
-Owner: the JobMaster's loop. Pure. A slot is held by its subtasks until they have ended for good (one that restarts
-keeps it), by the split enumerator of a source beside subtask 0, and by results that somebody has still to read.
+Owner: the JobMaster's loop. Pure. A subtask holds its slot until it has ended for good; a restarting subtask
+keeps it. The split enumerator of a source holds the slot of subtask 0. A result holds its slot while a
+consumer still has to read it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class SlotHolds:
                 self.hold(Subtask(vertex.id, index))
 
     def restore(self, subtasks: Iterable[Subtask], results: Iterable[Subtask]) -> None:
-        """What holds slots is this and nothing else, as in a snapshot; no slot is released."""
+        """Replaces all holds by those of a snapshot; releases no slot."""
         self._holders.clear()
         self._readers.clear()
         self._subtasks.clear()
@@ -50,7 +51,7 @@ class SlotHolds:
         return self._holders[shared] > 0
 
     def hold(self, subtask: Subtask) -> None:
-        """The subtask runs or will run; may be repeated."""
+        """Notes that the subtask runs or will run; may be repeated."""
         if subtask in self._subtasks:
             return
         self._subtasks.add(subtask)
@@ -61,7 +62,7 @@ class SlotHolds:
             self._holders[shared_slot(vertex, 0)] += 1
 
     def let_go(self, subtask: Subtask, now: float) -> None:
-        """The subtask has ended for good; may be repeated."""
+        """Notes that the subtask has ended for good; may be repeated."""
         if subtask not in self._subtasks:
             return
         self._subtasks.remove(subtask)
@@ -72,23 +73,23 @@ class SlotHolds:
             self._leave(shared_slot(vertex, 0), now)
 
     def hold_result(self, subtask: Subtask) -> None:
-        """Its result is read in the worker that made it; may be repeated."""
+        """Notes that consumers read the subtask's result in its worker; may be repeated."""
         if subtask not in self._results:
             self._results.add(subtask)
             self._holders[self.slot_of(subtask)] += 1
 
     def let_go_result(self, subtask: Subtask, now: float) -> None:
-        """Nobody reads the result any more, or it is lost; may be repeated."""
+        """Notes that the result is lost or has no reader any more; may be repeated."""
         if subtask in self._results:
             self._results.remove(subtask)
             self._leave(self.slot_of(subtask), now)
 
     def subtasks(self) -> tuple[Subtask, ...]:
-        """Those that run or will run."""
+        """The subtasks that run or will run."""
         return tuple(self._subtasks)
 
     def results(self) -> tuple[Subtask, ...]:
-        """Those whose results are held."""
+        """The subtasks whose results hold slots."""
         return tuple(self._results)
 
     def _leave(self, shared: SharedSlot, now: float) -> None:

@@ -1,8 +1,8 @@
-"""SlotPool: the slots that a job holds, and which shared slot each of them is.
+"""SlotPool: the slots that a job holds, and the shared slot that each of them serves.
 
-Owner: the JobMaster's loop. Pure; times are given. A shared slot (group, i) holds subtask i of every vertex
-of its slot sharing group, which keeps forward edges local. A job needs, for each group, as many as its
-largest parallelism.
+Owner: the JobMaster's loop. Pure; times are passed in. A shared slot (group, i) holds subtask i of every
+vertex of its slot sharing group, which keeps forward edges local. Each group needs as many shared slots as
+its largest parallelism.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from yarrow.am.execution.execution_graph import unknown_worker
 from yarrow.runtime.common.ids import AllocationID, ResourceID
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotOffer, WorkerAddress
 
-#: Longer ago than any slot.idle.timeout; finite, so that JSON can tell it.
+#: Longer ago than any slot.idle.timeout; finite, so that JSON can hold it.
 _LONG_AGO: Final = -1e300
 
 
@@ -37,26 +37,26 @@ class HeldSlot:
     slot_index: int
     profile: ResourceProfile
     worker: WorkerAddress
-    #: What it is used as; None while idle.
+    #: The shared slot that it serves; None while idle.
     shared: SharedSlot | None = None
-    #: Since when it is idle; of no meaning while used.
+    #: Monotonic time in seconds at which it became idle; without meaning while used.
     idle_since: float = 0.0
 
 
 class HeldSlotSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A HeldSlot without what only its user needs to know."""
+    """A HeldSlot without the parts that no decision reads."""
 
     allocation_id: AllocationID
     resource_id: ResourceID
     slot_index: int
-    #: The TaskExecutor of the worker, as the worker's address tells it.
+    #: The worker's TaskExecutor.
     worker: ResourceID
     shared: SharedSlot | None
     idle_since: float
 
 
 class SlotPoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a SlotPool decides by; sequences are in its order."""
+    """The whole state by which a SlotPool decides; sequences keep its order."""
 
     idle_timeout: float
     at_least: int
@@ -69,19 +69,19 @@ class SlotPoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlotPool:
-    """Offers in, assignments out."""
+    """Takes slot offers, and assigns slots to shared slots."""
 
     def __init__(self, idle_timeout: float) -> None:
         self._idle_timeout = idle_timeout
         self._held: dict[AllocationID, HeldSlot] = {}
         self._assigned: dict[SharedSlot, HeldSlot] = {}
-        #: Needed and without a slot, in the order in which they were asked for.
+        #: Needed shared slots without a slot, in the order of the requests.
         self._waiting: dict[SharedSlot, None] = {}
-        #: Where each shared slot was last: TaskExecutor and slot index.
+        #: The last place of each shared slot: TaskExecutor and slot index.
         self._places: dict[SharedSlot, tuple[ResourceID, int]] = {}
-        #: What was last in each place.
+        #: The last shared slot of each place.
         self._homes: dict[tuple[ResourceID, int], SharedSlot] = {}
-        #: So many are wanted in all, whatever is needed now.
+        #: Least number of wanted slots, whatever is needed now.
         self._at_least = 0
 
     def snapshot(self) -> SlotPoolSnapshot:
@@ -130,26 +130,29 @@ class SlotPool:
 
     @property
     def required(self) -> int:
-        """How many slots to declare: those held and those still waited for, or more that are wanted in all."""
+        """How many slots to declare: held and awaited ones, or the wanted minimum if that is more."""
         return max(len(self._held) + len(self._waiting), self._at_least)
 
     @property
     def held(self) -> int:
-        """How many slots the job has."""
+        """The number of slots that the job holds."""
         return len(self._held)
 
     @property
     def waiting(self) -> int:
-        """How many shared slots have none yet."""
+        """The number of shared slots without a slot."""
         return len(self._waiting)
 
     @property
     def at_least(self) -> int:
-        """How many are wanted in all, whatever is needed now."""
+        """The least number of wanted slots, whatever is needed now."""
         return self._at_least
 
     def want_at_least(self, slots: int) -> None:
-        """So many are taken and not given up, used or not. 0: what is idle then is given up at the next look."""
+        """Takes and keeps at least so many slots, used or not.
+
+        With 0, idle ones are given up at the next look.
+        """
         self._at_least = slots
 
     def slot(self, shared: SharedSlot) -> HeldSlot | None:
@@ -161,7 +164,7 @@ class SlotPool:
         return self._held.get(allocation_id)
 
     def require(self, wanted: Iterable[SharedSlot]) -> None:
-        """These shared slots are needed: idle slots are used first, the former one by choice; the rest waits."""
+        """Needs these shared slots: idle slots are used first, preferably the former ones; the rest waits."""
         missing = dict.fromkeys(
             shared for shared in wanted if shared not in self._assigned and shared not in self._waiting
         )
@@ -181,7 +184,7 @@ class SlotPool:
                 self._waiting[shared] = None
 
     def offer(self, resource_id: ResourceID, offers: Iterable[SlotOffer]) -> tuple[AllocationID, ...]:
-        """Takes the offers that are needed, and again those it already took; their allocations."""
+        """Takes the offers that are needed, and again those already taken; returns their allocations."""
         taken = []
         for offer in offers:
             known = self._held.get(offer.allocation_id)
@@ -195,7 +198,7 @@ class SlotPool:
                     offer.slot_index,
                     offer.profile,
                     offer.worker,
-                    # What is taken and not used goes when it is not wanted any more.
+                    # A slot that is taken and not used is given up once it is not wanted any more.
                     idle_since=_LONG_AGO,
                 )
                 self._held[offer.allocation_id] = slot
@@ -205,7 +208,7 @@ class SlotPool:
         return tuple(taken)
 
     def _best_for(self, slot: HeldSlot) -> SharedSlot:
-        """What was in that slot before its worker died goes back there; else what waits longest."""
+        """The shared slot that ran in that slot before its worker died, else the one that waits longest."""
         former = self._homes.get(_place(slot))
         return former if former in self._waiting else next(iter(self._waiting))
 
@@ -217,7 +220,7 @@ class SlotPool:
         self._homes[place] = shared
 
     def release(self, shared: SharedSlot, now: float) -> None:
-        """Nothing of `shared` runs or will run: its slot is idle from now on, or no more waited for."""
+        """Frees `shared`, which no task needs: its slot becomes idle, or the wait for one ends."""
         self._waiting.pop(shared, None)
         slot = self._assigned.pop(shared, None)
         if slot is not None:
@@ -225,7 +228,7 @@ class SlotPool:
             slot.idle_since = now
 
     def release_unless(self, is_needed: Callable[[SharedSlot], bool]) -> None:
-        """Shared slots that the job does not have any more: theirs are idle, and given up at the next look."""
+        """Frees shared slots that the job does not have any more; their slots are given up at the next look."""
         for shared in [*self._assigned, *self._waiting]:
             if not is_needed(shared):
                 self.release(shared, _LONG_AGO)
@@ -246,21 +249,21 @@ class SlotPool:
         return idle
 
     def remove(self, allocation_id: AllocationID) -> HeldSlot | None:
-        """The slot is lost; what it was used as waits for another only when required again."""
+        """Removes a lost slot. Its shared slot waits for another one only when it is required again."""
         slot = self._held.pop(allocation_id, None)
         if slot is not None and slot.shared is not None:
             self._assigned.pop(slot.shared, None)
         return slot
 
     def remove_task_executor(self, resource_id: ResourceID) -> list[HeldSlot]:
-        """All slots of a TaskExecutor are lost."""
+        """Removes all slots of a lost TaskExecutor."""
         lost = [slot for slot in self._held.values() if slot.resource_id == resource_id]
         for slot in lost:
             self.remove(slot.allocation_id)
         return lost
 
     def clear(self) -> list[HeldSlot]:
-        """Needs nothing any more: gives up all slots, to be freed by the caller."""
+        """Needs no slot any more. Returns all slots for the caller to free."""
         slots = list(self._held.values())
         self._held.clear()
         self._assigned.clear()
@@ -273,7 +276,7 @@ class SlotPool:
         return list(self._held.values())
 
     def allocations_of(self, resource_id: ResourceID) -> tuple[tuple[int, AllocationID], ...]:
-        """(slot index, allocation) of what a TaskExecutor has for this job."""
+        """Pairs (slot index, allocation) of a TaskExecutor's slots for this job."""
         return tuple(
             (slot.slot_index, slot.allocation_id)
             for slot in self._held.values()
