@@ -1,9 +1,9 @@
-"""ControlPlane: takes part in the election of one cluster, and runs Dispatcher and ResourceManager while it leads.
+"""ControlPlane: joins the election of one cluster, and runs Dispatcher and ResourceManager while it leads.
 
-Owner: the loop on which `start` ran. No signal handlers, no threads, no process exit here: standalone masters, the
-embedded cluster and the ApplicationMaster each wrap it in their own way. Each leadership has a Dispatcher and a
-ResourceManager of its own, whose fencing tokens begin with its epoch. Without high availability there is one
-leadership, from start to stop.
+Owner: the loop on which `start` ran. No signal handlers, threads or process exits here: standalone masters,
+the embedded cluster and the ApplicationMaster each wrap it in their own way. Each leadership has its own
+Dispatcher and ResourceManager, whose fencing tokens begin with its epoch. Without high availability there is
+one leadership, from start to stop.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from yarrow.runtime.rpc.gateways import DispatcherGateway, ResourceManagerGatewa
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.service import RpcService
 
-#: Seconds between two attempts to take up a leadership.
+#: Seconds between two attempts to begin a leadership.
 _PAUSE = 1.0
 _log = logging.getLogger(__name__)
 
 
 class WebEndpoint(Protocol):
-    """The REST server, as far as the control plane cares."""
+    """The REST server as the control plane sees it."""
 
     async def stop(self) -> None:
-        """Takes no more requests and closes its port."""
+        """Accepts no more requests, and closes its port."""
         ...
 
 
@@ -61,32 +61,32 @@ StartWebEndpoint = Callable[["ControlPlane"], Awaitable[WebEndpoint]]
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneSettings:
-    """Settings of the components."""
+    """Settings of the control plane's components."""
 
     #: Folder of the blob store; made when needed, removed by whoever chose it.
     blob_directory: str
     dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
     resource_manager: ResourceManagerSettings = field(default_factory=ResourceManagerSettings)
-    #: rest.await-leader-timeout, in seconds: how long a request waits while nobody leads.
+    #: rest.await-leader-timeout: seconds that a request waits while nobody leads.
     leader_timeout: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneServices:
-    """Time, ids and what outlives the process, so that others can bring their own."""
+    """Clock, ids and stores that the control plane gets from its process."""
 
     clock: Clock = field(default_factory=SystemClock)
     timers: Timers = field(default_factory=LoopTimers)
     ids: IdFactory = field(default_factory=RandomIdFactory)
     #: Connected; the control plane closes it.
     high_availability: HighAvailabilityServices = field(default_factory=NoHighAvailability)
-    #: Gets what JobMasters write when they fail; None = they write nothing.
+    #: Folder for the dumps of failing JobMasters; None = they write none.
     log_directory: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Leadership:
-    """What works while this process leads."""
+    """The components that run while this process leads."""
 
     epoch: int
     resource_manager: ResourceManager
@@ -94,7 +94,7 @@ class _Leadership:
 
 
 class ControlPlane:
-    """One master of one cluster; implements LeaderContender."""
+    """The control plane of one master; implements LeaderContender."""
 
     def __init__(
         self,
@@ -117,32 +117,33 @@ class ControlPlane:
         self._start_web = start_web
         self._web: WebEndpoint | None = None
         self._web_address = ""
-        #: Who leads the ResourceManager of this process, for the components beside it.
+        #: The leading ResourceManager of this process, for the components beside it.
         self.resource_manager_retrieval = AnnouncedLeader()
         self._leading: _Leadership | None = None
-        #: Epochs granted and causes of revocation, in order.
+        #: Granted epochs and causes of revocation, in order.
         self._changes: asyncio.Queue[int | str] = asyncio.Queue()
         self._following: asyncio.Task[None] | None = None
         self._callers: dict[str, LeaderCaller] = {}
         self._shut_down = asyncio.Event()
         self._stopped = self._closed = False
-        #: What is stored of the cluster goes with it.
+        #: Delete the stored data of the cluster on close.
         self._removes = False
-        #: Called at each change with the epoch under which this process leads, None = it leads no more.
+        #: Called at each change with the epoch of this process's leadership; None = it does not lead any
+        #: more.
         self.on_leadership: Callable[[int | None], None] = lambda epoch: None
 
-    # Life.
+    # Life cycle.
 
     async def start(self) -> None:
-        """Returns when jobs can be submitted: to this process, or with high availability to whoever leads.
+        """Returns when jobs can be submitted: to this process or, with high availability, to the leader.
 
-        On an error nothing is left running; AddressError, when the port is taken, comes before anything was touched.
+        After an error nothing is left running. AddressError, for a port in use, comes before any change.
         """
         await self.rpc.start()
         try:
             await self._ha.election.start(self)
             if not self._ha.is_highly_available:
-                # Won already; what cannot be started is the caller's to know.
+                # The election is won. The caller hears of a component that cannot be started.
                 await self._lead(int(await self._changes.get()))
             self._following = asyncio.get_running_loop().create_task(self._follow(), name="leadership")
             if self._start_web is not None:
@@ -152,18 +153,18 @@ class ControlPlane:
             raise
 
     async def stop(self, clean_up: bool = False) -> None:
-        """Ends REST, jobs, TaskExecutors of the driver, RPC, in this order. A second call does nothing.
+        """Ends REST, jobs, the driver's TaskExecutors and RPC, in this order. A second call does nothing.
 
-        Jobs that run are suspended, and what is stored of them stays. `clean_up`: the cluster id is never used again;
-        its data is removed, unless jobs are stored that have not ended for good.
+        Running jobs are suspended, and their stored data stay. `clean_up`: the cluster id is never used
+        again. Its data are then removed, unless unfinished jobs are stored.
         """
         await self.stop_work(clean_up)
         await self.close()
 
     async def stop_work(self, clean_up: bool = False, even_unfinished: bool = False) -> None:
-        """All of `stop` but what is stored, and the session that guards it: `close` is to follow.
+        """Does everything that `stop` does except for stored data and the session that guards it; call `close` next.
 
-        `even_unfinished`: nobody will lead under this cluster id again, who might go on with unfinished jobs.
+        `even_unfinished`: nobody will lead under this cluster id again and continue unfinished jobs.
         """
         if self._stopped:
             return
@@ -183,7 +184,7 @@ class ControlPlane:
         await self.rpc.stop()
 
     async def remove_all_but(self, *kept: str) -> None:
-        """After `stop_work`: removes what it was told to, but these records; `close` removes the rest."""
+        """After `stop_work`: removes the data to be removed, except these records, which `close` removes."""
         if self._removes:
             await self._ha.remove_all_but(kept)
 
@@ -204,19 +205,20 @@ class ControlPlane:
             return False
         try:
             unfinished = await leading.dispatcher.has_unfinished_jobs()
-            # A write of nothing succeeds for the newest leadership alone: another's data is not touched.
+            # An empty write succeeds for the newest leadership alone, so that another leadership's data stay.
             await asyncio.to_thread(self._ha.records(leading.epoch).write)
         except YarrowError as error:
             _log.warning("what is stored of the cluster is kept: %s", error)
             return False
-        # One that could not be taken over was told as FAILED: the user has seen no end of it, and may save its state.
+        # A job that could not be taken over was reported as FAILED, but has not ended: its user may save its
+        # state.
         if unfinished and (not even_unfinished or leading.dispatcher.keeps_jobs):
             _log.warning("what is stored of the cluster is kept, for jobs have not ended for good")
             return False
         return True
 
     async def wait_for_shut_down(self) -> None:
-        """Returns when a client has asked for the end of the cluster; the caller then stops it."""
+        """Returns when a client has asked to end the cluster; the caller then stops it."""
         await self._shut_down.wait()
 
     # LeaderContender.
@@ -227,7 +229,7 @@ class ControlPlane:
 
     def revoke_leadership(self, cause: str) -> None:
         """See LeaderContender."""
-        # At once, whatever is being started or waited for: nothing is served under the old epoch any more.
+        # At once, whatever is being started or waited for: nothing may serve under the old epoch any more.
         if self._leading is not None:
             self._stop_serving(self._leading)
         self._changes.put_nowait(cause)
@@ -241,15 +243,15 @@ class ControlPlane:
         while True:
             change = await self._changes.get()
             await self._step_down()
-            # One that has been revoked again meanwhile is not taken up.
+            # A leadership that was revoked meanwhile does not begin.
             if isinstance(change, int) and self._changes.empty():
                 await self._take_up(change)
 
     async def _take_up(self, epoch: int) -> None:
-        """Leads, tried again while the leadership lasts."""
+        """Begins a leadership; retries while the leadership lasts."""
         failures = Counter[type[Exception]]()
         while self._changes.empty():
-            # A lease that is doubtful for a moment may still be renewed: that it is over comes as a change.
+            # A doubtful lease may still be renewed; its end would arrive as a change.
             if self._ha.election.leads():
                 try:
                     await self._lead(epoch)
@@ -310,7 +312,7 @@ class ControlPlane:
             await publish(components.REST_SERVER, self._web_leader(leading))
 
     async def _step_down(self) -> None:
-        """Suspends jobs; nothing stored is touched."""
+        """Ends a leadership: suspends jobs, and changes no stored data."""
         leading, self._leading = self._leading, None
         if leading is None:
             return
@@ -323,17 +325,17 @@ class ControlPlane:
                 _log.exception("the %s of epoch %d did not stop as it should", endpoint.name, leading.epoch)
         self.on_leadership(None)
 
-    # For others in this process.
+    # Answers for others in this process.
 
     async def announce_web(self, address: str) -> None:
-        """REST of this process is at that URL: published whenever it leads."""
+        """Sets the REST URL of this process, which is published whenever it leads."""
         self._web_address = address
         while (leading := self._leading) is not None:
             try:
                 await self._ha.election.publish(components.REST_SERVER, self._web_leader(leading))
                 return
             except LeadershipLostError:
-                # Told with all else when this process leads again.
+                # Published with everything else when this process leads again.
                 return
             except RecordsError as error:
                 _log.warning("the address of REST is not published yet, tried again: %s", error)
@@ -343,12 +345,12 @@ class ControlPlane:
         return LeaderInformation(address=self._web_address, leader_id=leading.dispatcher.leader_id)
 
     async def store_blob(self, data: bytes) -> str:
-        """Stores a payload for a job that is to be submitted; its key."""
+        """Stores a payload for a job that is about to be submitted, and returns its key."""
         return await asyncio.to_thread(partial(self.blobs.put, data))
 
     @property
     def records(self) -> LeaderRecords:
-        """What this leadership stores; NoLeaderError while this process does not lead."""
+        """The stored records of this leadership. Raises NoLeaderError while this process does not lead."""
         return self._ha.records(self._present().epoch)
 
     @property
@@ -358,12 +360,12 @@ class ControlPlane:
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """The Dispatcher of this process; NoLeaderError while it does not lead."""
+        """The Dispatcher of this process. Raises NoLeaderError while this process does not lead."""
         return self._present().dispatcher
 
     @property
     def resource_manager(self) -> ResourceManager:
-        """The ResourceManager of this process; NoLeaderError while it does not lead."""
+        """The ResourceManager of this process. Raises NoLeaderError while this process does not lead."""
         return self._present().resource_manager
 
     def _present(self) -> _Leadership:
@@ -373,20 +375,20 @@ class ControlPlane:
 
     @property
     def dispatcher_leader(self) -> LeaderInformation:
-        """Where clients submit; NoLeaderError while this process does not lead."""
+        """The address for submissions. Raises NoLeaderError while this process does not lead."""
         return self.dispatcher.leader
 
     @property
     def resource_manager_leader(self) -> LeaderInformation:
-        """Where TaskExecutors register; NoLeaderError while this process does not lead."""
+        """The address for TaskExecutors' registrations. Raises NoLeaderError while this process does not lead."""
         return self.resource_manager.leader
 
     def dispatcher_gateway(self) -> DispatcherGateway:
-        """A client of the Dispatcher that leads, in this process or another."""
+        """A client of the leading Dispatcher, in this process or another."""
         return self._caller(components.DISPATCHER).client(DISPATCHER)
 
     def resource_manager_gateway(self) -> ResourceManagerGateway:
-        """A client of the ResourceManager that leads, in this process or another."""
+        """A client of the leading ResourceManager, in this process or another."""
         return self._caller(components.RESOURCE_MANAGER).client(RESOURCE_MANAGER)
 
     def _caller(self, component: str) -> LeaderCaller:
@@ -402,7 +404,10 @@ class ControlPlane:
 
 
 def _say_it_cannot_lead(error: Exception, times: int) -> None:
-    """Of the first, second, fourth... of a kind; where it comes from only once, and not of what is a sentence."""
+    """Logs the first, second, fourth, ...
+
+    error of a kind. Only an unexpected one gets a stack trace, and only once.
+    """
     if times & (times - 1):
         return
     is_sentence = isinstance(error, YarrowError | OSError)

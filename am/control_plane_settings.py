@@ -1,6 +1,6 @@
 """Settings of the control plane's components, read from a configuration in one place.
 
-Owner: any thread; pure. Raises InvalidOptionValue, naming the key, for a value that cannot be.
+Owner: any thread; pure. Raises InvalidOptionValue, with the key, for an impossible value.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ def control_plane_settings(
     keep_results: bool = False,
     check_places: Callable[[Settings], None] = lambda config: None,
 ) -> ControlPlaneSettings:
-    """The settings of a cluster; `can_request` False = TaskExecutors come by themselves (standalone).
+    """The settings of a cluster. `can_request` False = TaskExecutors come by themselves (standalone).
 
-    `keep_results`: how jobs ended is kept as long as the cluster id, for masters that submit their jobs themselves.
-    `check_places` raises YarrowError for places of a job that not all processes of this cluster reach.
+    `keep_results`: job results are kept as long as the cluster id, for masters that submit their jobs
+    themselves. `check_places` raises YarrowError for places of a job that not all processes of this cluster
+    reach.
     """
     heartbeat = heartbeat_settings(config)
     return ControlPlaneSettings(
@@ -96,7 +97,7 @@ def _job_archive(config: Settings) -> JobArchive | None:
     exceptions = config.get(web.EXCEPTION_HISTORY_SIZE)
 
     def answers(job: EndedJob) -> dict[str, str]:
-        # The web framework is not loaded before there is something to archive.
+        # Imported late: the web framework is loaded only for an archive.
         from yarrow.am.rest import archived_job
 
         return archived_job.answers(job, exceptions)
@@ -120,7 +121,7 @@ def _merged(config: Settings, graph: JobGraph) -> Settings:
 
 
 def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
-    """The settings of one job: the cluster's, with the job's own configuration before them."""
+    """The settings of one job: its own configuration over the cluster's."""
     merged = _merged(config, graph)
     mode = merged.get(jobmanager.SCHEDULING_MODE)
     return JobMasterSettings(
@@ -146,13 +147,13 @@ def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
 def _with_checkpoint_folder(merged: Settings, config: Settings) -> Settings:
     """With high availability, checkpoints go to its storage if no folder is named for them.
 
-    Checkpoints in the memory of a master die with the master, and the job would begin anew.
+    Checkpoints in a master's memory end with the master, and the job would begin anew.
 
-    Raises ConfigError where checkpoints are to outlive the cluster id, with which that storage is removed.
+    Raises ConfigError if checkpoints must outlive the cluster id, since that storage is removed with the id.
     """
     storage = merged.get(checkpointing.STORAGE)
     has_own = merged.get(checkpointing.DIRECTORY) or (storage is not None and is_custom(storage))
-    # Whether there is high availability is the cluster's to say, not a job's.
+    # The cluster decides on high availability, not the job.
     if has_own or not is_highly_available(config):
         return merged
     directory, retention = checkpointing.DIRECTORY.key, checkpointing.EXTERNALIZED_RETENTION

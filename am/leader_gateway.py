@@ -1,7 +1,7 @@
-"""Clients that follow the leader: each call goes to whoever leads a component when it is made.
+"""Clients that follow the leader: each call goes to the present leader of a component.
 
-Owner: the loop on which the client is used. A call that surely was not executed, because its receiver leads no more, is
-made again at the next leader. Any other failure is the caller's to see.
+Owner: the loop on which the client is used. A call that certainly was not executed, because its receiver
+leads no more, is repeated at the next leader. The caller gets any other failure.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ G = TypeVar("G")
 
 
 class NoLeaderError(RpcUnavailableError):
-    """Nobody leads, and nobody has come to lead in time."""
+    """No leader was found in time."""
 
 
 class LeaderCaller:
-    """Implements Caller."""
+    """A Caller whose calls go to the leader of one component."""
 
     def __init__(
         self, rpc: RpcService, retrieval: LeaderRetrieval, component: str, patience: float, timers: Timers
@@ -45,11 +45,11 @@ class LeaderCaller:
         retrieval.start(self._announced)
 
     def close(self) -> None:
-        """Follows nobody any more."""
+        """Stops following the leader."""
         self._retrieval.stop(self._announced)
 
     def client(self, gateway: GatewayType[G]) -> G:
-        """The typed client."""
+        """The typed client of a gateway."""
         return gateway.client(self)
 
     async def call(self, method: MethodSchema, arguments: bytes) -> bytes:
@@ -82,7 +82,7 @@ class LeaderCaller:
 
     @staticmethod
     def _is_refusal(method: MethodSchema, reply: bytes) -> bool:
-        """The receiver answers that it leads no more, and has changed nothing."""
+        """True if the receiver answers that it does not lead any more, and has changed nothing."""
         if not method.is_error(reply):
             return False
         try:

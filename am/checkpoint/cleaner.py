@@ -1,8 +1,9 @@
-"""CheckpointsCleaner: what a checkpoint that does not complete leaves behind, and when it may go.
+"""CheckpointsCleaner: deletes the files of checkpoints that do not complete, as soon as that is safe.
 
-Owner: the CheckpointCoordinator. Pure: actions come out. Aborted while its folder or metadata is being written, it is
-discarded when that is over; where another master may find it all the same, its files stay until that is settled. Files
-that come late go whenever they come. Shared files go when no checkpoint needs them that is kept or under way.
+Owner: the CheckpointCoordinator. Pure: returns actions. A checkpoint that is aborted while its folder or
+metadata is being written is discarded after that write. If another master may still find the checkpoint, its
+files stay until no master can. Files that arrive late are deleted on arrival. A shared file is deleted when
+no kept or pending checkpoint needs it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from yarrow.runtime.rpc.messages import (
     DeclineCheckpoint,
 )
 
-#: Ended checkpoints whose late messages are still known by their folder.
+#: Number of ended checkpoints whose folders are remembered for late messages.
 _REMEMBERED = 64
 
 
 class CheckpointsCleaner:
-    """Of one job."""
+    """The leftovers of one job's aborted checkpoints."""
 
     def __init__(
         self,
@@ -35,28 +36,31 @@ class CheckpointsCleaner:
         registry: SharedStateRegistry,
         pending: Mapping[int, PendingCheckpoint],
     ) -> None:
-        """`pending`: those under way, as they are at the time of asking."""
+        """`pending`: the pending checkpoints; the mapping is always current."""
         self._store = store
         self._registry = registry
         self._pending = pending
-        #: Aborted while their folder or metadata was being written: discarded when that is over.
+        #: Aborted while their folder or metadata was being written: discarded after that write.
         self._writing: dict[int, PendingCheckpoint] = {}
-        #: Folders of ended checkpoints that did not complete, by id; newest last.
+        #: Folders of aborted checkpoints by id, newest last.
         self._aborted: OrderedDict[int, CheckpointLocation | None] = OrderedDict()
-        #: Aborted, and perhaps to be found by another master all the same.
+        #: Aborted checkpoints that another master may still find.
         self._doubtful: dict[int, CompletedCheckpoint] = {}
 
     @property
     def in_doubt(self) -> bool:
-        """True while another master might find an aborted checkpoint: no task may begin from an older one."""
+        """True while the `_metadata` of an aborted checkpoint may exist.
+
+        No task may be restored from an older one.
+        """
         return bool(self._doubtful) or any(aborted.stored is not None for aborted in self._writing.values())
 
     def under_way(self) -> list[int]:
-        """Checkpoints that may refer to shared files of completed ones."""
+        """Ids of checkpoints that may refer to shared files of completed ones."""
         return [pending.checkpoint_id for pending in self._pending.values() if not pending.kind.is_savepoint]
 
     def aborted(self, pending: PendingCheckpoint, state: CheckpointState) -> list[Action]:
-        """One was in that state, and is not under way any more."""
+        """Takes a checkpoint that was in `state` and is not pending any more."""
         checkpoint_id = pending.checkpoint_id
         self._aborted[checkpoint_id] = pending.location
         while len(self._aborted) > _REMEMBERED:
@@ -73,16 +77,16 @@ class CheckpointsCleaner:
         return [*actions, *self.no_longer_awaited(checkpoint_id)]
 
     def no_longer_awaited(self, checkpoint_id: int) -> list[Action]:
-        """Shared files of dropped checkpoints that were kept for this one, which has ended."""
+        """Deletes shared files of dropped checkpoints that were kept only for this one, which has ended."""
         shared = self._unneeded(self._registry.ended(checkpoint_id))
         return [DiscardLocation(checkpoint_id, CheckpointLocation(directory=""), shared)] if shared else []
 
     def late(
         self, message: AcknowledgeCheckpoint | AcknowledgeCoordinator | DeclineCheckpoint
     ) -> list[Action]:
-        """Deletes files of a checkpoint that did not complete, whenever they come.
+        """Deletes files that arrive late for an aborted checkpoint.
 
-        A task that declines may have begun some.
+        A task that declines may have written some.
         """
         location = self._aborted.get(message.checkpoint_id)
         if location is None or message.checkpoint_id in self._writing:
@@ -92,10 +96,10 @@ class CheckpointsCleaner:
             shared = self._unneeded(shared_paths(message, location.directory))
         return [DiscardLocation(message.checkpoint_id, location, shared)]
 
-    # What was being written for an aborted one.
+    # Writes for aborted checkpoints.
 
     def located(self, checkpoint_id: int, location: CheckpointLocation) -> list[Action]:
-        """Its folder is there."""
+        """Takes the folder of an aborted checkpoint."""
         aborted = self._writing.pop(checkpoint_id, None)
         if aborted is None:
             return []
@@ -103,28 +107,31 @@ class CheckpointsCleaner:
         return self._discard(aborted)
 
     def not_located(self, checkpoint_id: int) -> None:
-        """It has no folder: nothing is left."""
+        """Forgets an aborted checkpoint without a folder: nothing is left of it."""
         self._writing.pop(checkpoint_id, None)
 
     def stored(self, checkpoint_id: int, pointer: str) -> list[Action]:
-        """Its metadata are there, and the pointer to them."""
+        """Takes an aborted checkpoint whose metadata and pointer were written."""
         if pointer and checkpoint_id in self._writing:
-            # Another master may find it by now: its files go when its pointer is gone.
+            # Another master may find it by now: its files are deleted when its pointer is gone.
             return self.doubt(checkpoint_id, pointer)
         return self.not_stored(checkpoint_id, pointer)
 
     def not_stored(self, checkpoint_id: int, pointer: str = "") -> list[Action]:
-        """Nobody can find it. `pointer`: where its metadata are all the same, "" = nowhere."""
+        """Takes an aborted checkpoint that no master can find.
+
+        `pointer`: where its metadata lie nevertheless, "" = nowhere.
+        """
         aborted = self._writing.pop(checkpoint_id, None)
         if aborted is None:
             return []
         if pointer:
-            # Where all state is inline the metadata alone may have a folder.
+            # If all state is inline, only the metadata may have a folder.
             aborted.location = CheckpointLocation(directory=pointer)
         return [self._tell_aborted(checkpoint_id), *self._discard(aborted)]
 
     def doubt(self, checkpoint_id: int, pointer: str) -> list[Action]:
-        """Another master may find it: it is kept as if it were complete until nobody can any more."""
+        """Keeps a checkpoint that another master may find like a complete one, until no master can find it."""
         aborted = self._writing.pop(checkpoint_id)
         self._aborted[checkpoint_id] = None
         doubtful = aborted.completed(pointer)
@@ -133,13 +140,13 @@ class CheckpointsCleaner:
         return [SettleDoubt(checkpoint_id)]
 
     def settled(self, checkpoint_id: int) -> list[Action]:
-        """Nobody can find it any more."""
+        """Deletes a checkpoint that no master can find any more."""
         location = CheckpointLocation(directory=self._doubtful.pop(checkpoint_id).pointer)
         shared = self._registry.release(checkpoint_id, self.under_way())
         return [self._tell_aborted(checkpoint_id), DiscardLocation(checkpoint_id, location, shared)]
 
     def _tell_aborted(self, checkpoint_id: int) -> Action:
-        """Only when no master can find it any more: sinks give up what they have prepared for it."""
+        """Tells sinks to give up prepared transactions; called only when no master can find the checkpoint any more."""
         latest = self._store.latest
         return Notify(checkpoint_id, CheckpointNotice.ABORTED, latest.checkpoint_id if latest else -1)
 

@@ -1,6 +1,6 @@
-"""Completed checkpoints: which are kept, which go when a newer one comes and when the job ends.
+"""Completed checkpoints: which ones are kept, and which are dropped after a newer one or at the end of the job.
 
-Owner: the JobMaster's loop. Pure: decisions only; what is dropped is returned for the link to delete.
+Owner: the JobMaster's loop. Pure decisions; dropped checkpoints are returned, and the link deletes them.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ class CompletedCheckpoint:
     metadata: CheckpointMetadata
     #: Base of the relative paths in the metadata; "" = all state is inline.
     directory: str
-    #: Where it can be opened again, "" when it lives in this process only.
+    #: Path by which it can be opened again; "" if it exists in this process only.
     pointer: str
     #: Shared files, by path.
     shared: tuple[str, ...] = ()
-    #: False = of the user or of another job: never deleted by us.
+    #: False if it belongs to the user or another job: this job never deletes it.
     owned: bool = True
-    #: True = of the user or another job, whose files have become ours: others may lie beside them.
+    #: True if it was the user's or another job's and this job took over its files; other files may lie beside
+    #: them.
     claimed: bool = False
-    #: False = pickled values in it are not read.
+    #: False if pickled values in it must not be read.
     trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A checkpoint that is not kept any more, with the shared files that go with it."""
+    """A checkpoint that is not kept any more, and the shared files to delete with it."""
 
     checkpoint: CompletedCheckpoint
     shared: tuple[str, ...]
 
 
 def outlives(status: JobStatus, retention: ExternalizedRetention) -> bool:
-    """Whether the checkpoints of a job that has ended so are kept."""
+    """Whether checkpoints are kept after the job has ended with that status."""
     if not status.is_globally_terminal_state():
         return True
     if retention is ExternalizedRetention.RETAIN_ON_CANCELLATION:
@@ -65,15 +66,15 @@ class CompletedCheckpointStore:
 
     @property
     def latest(self) -> CompletedCheckpoint | None:
-        """What a failure goes back to."""
+        """The checkpoint from which a failed job restarts."""
         return self._checkpoints[-1] if self._checkpoints else None
 
     @property
     def oldest_id(self) -> int:
         """The id of the oldest own checkpoint that is kept.
 
-        It is -1 when there is none, or when a foreign one is newer. Nothing may refer to files of a foreign
-        checkpoint.
+        It is -1 when there is none, or when a foreign one is newer. New checkpoints may not refer to files of
+        a foreign one.
         """
         own = [kept.checkpoint_id for kept in self._checkpoints if kept.owned]
         others = [kept.checkpoint_id + 1 for kept in self._checkpoints if not kept.owned]
@@ -89,19 +90,24 @@ class CompletedCheckpointStore:
         return any(kept.checkpoint_id == checkpoint_id for kept in self._checkpoints)
 
     def restored(self, checkpoint: CompletedCheckpoint) -> None:
-        """What the job begins from: kept until newer ones take its place, deleted then only if it is ours."""
+        """Adds the checkpoint from which the job begins.
+
+        Newer ones replace it; it is deleted then only if the job owns it.
+        """
         if not checkpoint.owned:
             self._registry.protect(checkpoint.shared)
         self._checkpoints.append(checkpoint)
         self._registry.register(checkpoint.checkpoint_id, checkpoint.shared)
 
     def add(self, checkpoint: CompletedCheckpoint, under_way: Iterable[int] = ()) -> list[Dropped]:
-        """Keeps a new one in its place by id; the oldest beyond the number kept are dropped, never the latest.
+        """Adds a new checkpoint in the order of ids.
 
-        Shared files to which those `under_way` may refer stay until these have ended.
+        Drops the oldest ones beyond the retained number, never the latest.
 
-        One that is older than all that are kept, because it took longer than its followers, is dropped at once
-        when there is no room.
+        Shared files that checkpoints `under_way` may refer to stay until those have ended.
+
+        A checkpoint that took longer than its followers may be older than all kept ones. It is dropped at
+        once if there is no room.
         """
         self._checkpoints.append(checkpoint)
         self._checkpoints.sort(key=lambda kept: kept.checkpoint_id)
@@ -112,7 +118,7 @@ class CompletedCheckpointStore:
         return dropped
 
     def end(self, status: JobStatus, retention: ExternalizedRetention) -> list[Dropped]:
-        """The job has ended so: what is not to outlive it."""
+        """Drops the checkpoints that must not outlive a job that ended with that status."""
         if outlives(status, retention):
             return []
         dropped = []

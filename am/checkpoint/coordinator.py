@@ -1,9 +1,10 @@
-"""CheckpointCoordinator: when checkpoints begin, what they wait for and how they end.
+"""CheckpointCoordinator: when checkpoints begin, which parts they wait for, and how they end.
 
-Owner: the JobMaster's loop. Pure: `handle` takes in one event and returns actions; the clock is injected. Which
-checkpoint begins next is decided in request_decider.py, what one waits for in pending.py, what an aborted one leaves in
-cleaner.py, when failures are too many in failure_manager.py. Savepoints do not count as failures. Intermediate ones are
-no point of return and nobody commits because of them (as in Flink since 1.15); one that stops the job is both.
+Owner: the JobMaster's loop. Pure: `handle` takes in one event and returns actions; the clock is injected.
+request_decider.py decides which checkpoint begins next, and pending.py knows which parts it lacks. cleaner.py
+removes aborted ones, and failure_manager.py counts failures. A failed savepoint does not count as a failure.
+Jobs do not restart from an intermediate savepoint, and sinks do not commit because of it (as in Flink since
+1.15). Both happen with a savepoint that stops the job.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class CheckpointCoordinator:
         latest_savepoint_id: int = -1,
         retried_by_master: Callable[[int], str] = lambda checkpoint_id: "",
     ) -> None:
-        """`retried_by_master`: why storage is tried again now for a checkpoint's folder or metadata, "" = it is not."""
+        """`retried_by_master`: why the write of a checkpoint's folder or metadata is being retried, "" = it is not."""
         self._settings = settings
         self._participants = participants
         self._clock = clock
@@ -93,16 +94,19 @@ class CheckpointCoordinator:
         self._pending: dict[int, PendingCheckpoint] = {}
         self._decider = CheckpointRequestDecider(settings, participants, clock, self._pending)
         self._cleaner = CheckpointsCleaner(self.store, self.registry, self._pending)
-        #: What was asked for and is under way, by its checkpoint.
+        #: Requests whose checkpoint is pending, by its id.
         self._asked: dict[int, Requested] = {}
-        #: A savepoint with which the job ends is complete, and not all tasks have ended with it.
+        #: A savepoint that ends the job is complete, and not all tasks have ended yet.
         self.ends_with_savepoint = False
         self._ended = False
         #: Id of the latest completed savepoint, -1 = none.
         self.latest_savepoint_id = latest_savepoint_id
 
     def restored(self, checkpoint: CompletedCheckpoint, older: Iterable[CompletedCheckpoint] = ()) -> None:
-        """The job begins from this one: ids go on behind it. `older`: what else an earlier master has kept."""
+        """Sets the checkpoint from which the job begins; ids continue after it.
+
+        `older`: others that a former master has kept.
+        """
         for kept in older:
             self.store.restored(kept)
         self._next_id = max(self._next_id, checkpoint.checkpoint_id + 1)
@@ -111,33 +115,36 @@ class CheckpointCoordinator:
 
     @property
     def pending(self) -> tuple[PendingCheckpoint, ...]:
-        """Those under way, oldest first."""
+        """Pending checkpoints, oldest first."""
         return tuple(self._pending.values())
 
     @property
     def in_doubt(self) -> bool:
-        """True while another master might find an aborted checkpoint: no task may begin from an older one."""
+        """True while the `_metadata` of an aborted checkpoint may exist.
+
+        No task may be restored from an older one.
+        """
         return self._cleaner.in_doubt
 
     @property
     def later_may_complete(self) -> bool:
-        """As `in_doubt`, or about to be: one that is just being stored is aborted by tasks that restart."""
+        """True if `in_doubt`, or if a restart now would abort a checkpoint whose metadata are being written."""
         return self.in_doubt or any(pending.stored is not None for pending in self._pending.values())
 
     @property
     def next_id(self) -> int:
-        """The id of the next one."""
+        """The id of the next checkpoint."""
         return self._next_id
 
     def next_wake(self) -> float | None:
-        """Monotonic time at which `Wake` is wanted; None = only when something happens."""
+        """Monotonic time in seconds at which the next `Wake` is needed; None = not before another event."""
         times = [pending.expires for pending in self._pending.values()]
         if (periodic := self._decider.next_time()) is not None:
             times.append(periodic)
         return min(times, default=None)
 
     def handle(self, event: Event) -> list[Action]:
-        """Takes in an event; returns the actions that follow, in their order."""
+        """Takes in an event; returns the resulting actions in their order."""
         actions = self._react(event)
         if not self._ended:
             actions += self._expire()
@@ -179,7 +186,7 @@ class CheckpointCoordinator:
             case JobEndEvent(cause):
                 return self._end(cause)
 
-    # Beginning.
+    # Begin.
 
     def _request(self, request: Requested) -> list[Action]:
         if problem := self._decider.problem():
@@ -254,12 +261,15 @@ class CheckpointCoordinator:
         )
 
     def _options_of(self, kind: SnapshotKind) -> tuple[bool, bool, int]:
-        """Exactly once, unaligned, aligned timeout; what stops tasks and savepoints hold no records in flight."""
+        """Exactly once, unaligned, aligned timeout.
+
+        Savepoints and checkpoints that stop tasks hold no records in flight.
+        """
         settings = self._settings
         unaligned = settings.unaligned and settings.exactly_once and kind is SnapshotKind.CHECKPOINT
         return settings.exactly_once, unaligned, settings.aligned_timeout_ms if unaligned else 0
 
-    # Parts that come in.
+    # Acknowledgements.
 
     def _coordinator_acknowledged(self, message: AcknowledgeCoordinator) -> list[Action]:
         pending = self._pending.get(message.checkpoint_id)
@@ -278,7 +288,7 @@ class CheckpointCoordinator:
         if pending is None:
             return self._cleaner.late(message)
         if pending.state is not CheckpointState.TASKS or message.attempt_id not in pending.missing_tasks:
-            # Repeated, or of a task that takes no part: its files may be those of an accepted part.
+            # Repeated, or from a task that takes no part: its files may be those of an accepted part.
             return []
         pending.acknowledgements[message.attempt_id] = message
         self.statistics.acknowledged(pending, message)
@@ -314,7 +324,7 @@ class CheckpointCoordinator:
                 actions += self._begin_anew(pending, cause)
         return actions
 
-    # Ends.
+    # End.
 
     def _stored(self, checkpoint_id: int, pointer: str, size: int) -> list[Action]:
         pending = self._pending.get(checkpoint_id)
@@ -339,7 +349,7 @@ class CheckpointCoordinator:
         return actions
 
     def _subsume(self, completed: CompletedCheckpoint) -> list[Action]:
-        """Older ones under way are of no use any more; older completed ones make room."""
+        """Aborts older pending checkpoints, which are useless now, and drops older completed ones."""
         checkpoint_id = completed.checkpoint_id
         dropped = self.store.add(completed, self._cleaner.under_way())
         latest = self.store.latest
@@ -354,7 +364,7 @@ class CheckpointCoordinator:
         return actions
 
     def dropped(self, drop: Dropped) -> list[Action]:
-        """What one that is not kept any more leaves to delete: the files of others stay."""
+        """The actions that delete a dropped checkpoint; files of other owners stay."""
         if drop.checkpoint.owned:
             self.statistics.discarded(drop.checkpoint.checkpoint_id)
         return [Discard(drop)] if drop.checkpoint.owned or drop.shared else []
@@ -384,7 +394,7 @@ class CheckpointCoordinator:
         return [*actions, *(Refused(request, cause) for request in self._decider.withdraw_requests())]
 
     def _abort(self, pending: PendingCheckpoint, cause: FailureCause, counts: bool = True) -> list[Action]:
-        """`counts` False: called off, no failure of a checkpoint."""
+        """Aborts a checkpoint. `counts` False: it was called off, which is no failure."""
         checkpoint_id = pending.checkpoint_id
         state = pending.state
         pending.machine.transition(CheckpointState.ABORTED, cause.message)
@@ -402,7 +412,7 @@ class CheckpointCoordinator:
         return actions
 
     def _begin_anew(self, pending: PendingCheckpoint, cause: FailureCause) -> list[Action]:
-        """Nothing went wrong but the moment: somebody was just ending, and what was asked for is not lost."""
+        """Repeats a requested checkpoint that met a task which was just ending."""
         request = self._asked.get(pending.checkpoint_id)
         if request is not None and self._decider.request_again(request):
             del self._asked[pending.checkpoint_id]

@@ -1,6 +1,6 @@
-"""What a CheckpointCoordinator hears of, and what it wants done.
+"""Events of a CheckpointCoordinator, and its actions.
 
-Owner: none (values). Actions are carried out in order by jobmaster.checkpoint_link.
+Owner: none (values). jobmaster.checkpoint_link carries actions out in order.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Wake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """Somebody asks for a checkpoint or savepoint."""
+    """A user or the job requests a checkpoint or savepoint."""
 
     request_id: str
     kind: SnapshotKind
     #: Folder of a savepoint.
     directory: str = ""
-    #: The job is cancelled when it is complete.
+    #: Cancel the job when it is complete.
     cancel_job: bool = False
-    #: In the form of the state backend instead of the canonical one.
+    #: Write the state backend's own form instead of the canonical one.
     native: bool = False
     checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
-    #: Checkpoints begun for it that met a task that was just ending.
+    #: Number of checkpoints for this request that met a task which was just ending.
     tries: int = 0
 
 
@@ -63,7 +63,7 @@ class LocationFailed:
 
     checkpoint_id: int
     cause: FailureCause
-    #: False = through no fault of the job or its storage.
+    #: False = neither the job nor its storage is at fault.
     counts: bool = True
 
 
@@ -73,7 +73,7 @@ class MetadataStored:
 
     checkpoint_id: int
     pointer: str
-    #: Bytes of the metadata, -1 = not known.
+    #: Bytes of the metadata; -1 = unknown.
     size: int = -1
 
 
@@ -83,11 +83,11 @@ class MetadataFailed:
 
     checkpoint_id: int
     cause: FailureCause
-    #: False = through no fault of the job or its storage.
+    #: False = neither the job nor its storage is at fault.
     counts: bool = True
-    #: Where the metadata are all the same, "" = nowhere.
+    #: Where the metadata lie nevertheless; "" = nowhere.
     pointer: str = ""
-    #: Another master may find the pointer: nothing that it needs is deleted before that is settled.
+    #: Another master may find the pointer: until that is settled, no file that it needs is deleted.
     in_doubt: bool = False
 
 
@@ -100,21 +100,21 @@ class DoubtSettled:
 
 @dataclass(frozen=True, slots=True)
 class TasksFinished:
-    """These ended by themselves: what they have not acknowledged they never will."""
+    """These tasks ended by themselves. They will send no further acknowledgements."""
 
     attempts: frozenset[ExecutionAttemptID]
 
 
 @dataclass(frozen=True, slots=True)
 class TasksRestart:
-    """Tasks are cancelled and will start again: no pending checkpoint can be completed."""
+    """Tasks are cancelled and will restart: no pending checkpoint can complete."""
 
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobEndEvent:
-    """The job runs no more."""
+    """The job does not run any more."""
 
     cause: str
 
@@ -140,11 +140,11 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class PrepareLocation:
-    """Make the folder: LocationReady or LocationFailed follows."""
+    """Make the folder; LocationReady or LocationFailed follows."""
 
     checkpoint_id: int
     kind: SnapshotKind
-    #: Folder asked for a savepoint.
+    #: The folder that a savepoint request names.
     directory: str
 
 
@@ -160,7 +160,7 @@ class TriggerCoordinators:
 
 @dataclass(frozen=True, slots=True)
 class TriggerTasks:
-    """Have barriers sent."""
+    """Tell tasks to send barriers."""
 
     checkpoint_id: int
     timestamp_ms: int
@@ -170,7 +170,7 @@ class TriggerTasks:
 
 @dataclass(frozen=True, slots=True)
 class StoreMetadata:
-    """Write the metadata: MetadataStored or MetadataFailed follows."""
+    """Write the metadata; MetadataStored or MetadataFailed follows."""
 
     checkpoint_id: int
     location: CheckpointLocation
@@ -179,14 +179,14 @@ class StoreMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SettleDoubt:
-    """See to it that no master will find this checkpoint: DoubtSettled follows, in the end."""
+    """Make sure that no master will find this checkpoint; DoubtSettled follows in the end."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Tell all tasks and enumerators what became of a checkpoint."""
+    """Tell all tasks and enumerators whether a checkpoint was completed or aborted."""
 
     checkpoint_id: int
     notice: CheckpointNotice
@@ -195,7 +195,7 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class DiscardLocation:
-    """Delete the folder of a checkpoint that was not completed, and shared files of it that nobody needs."""
+    """Delete the folder of an aborted checkpoint, and its shared files that no other checkpoint needs."""
 
     checkpoint_id: int
     location: CheckpointLocation
@@ -211,7 +211,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """What was asked for is complete."""
+    """The requested checkpoint is complete."""
 
     request: Requested
     checkpoint: CompletedCheckpoint
@@ -219,7 +219,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What was asked for was not, or could not be, done."""
+    """The request was refused, or its checkpoint failed."""
 
     request: Requested
     cause: FailureCause

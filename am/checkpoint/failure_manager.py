@@ -1,7 +1,7 @@
-"""CheckpointFailureManager: how many failed checkpoints in a row a job survives.
+"""CheckpointFailureManager: how many consecutive checkpoint failures a job survives.
 
-Owner: the CheckpointCoordinator. Pure. What was called off is no failure, and savepoints count neither way unless the
-job ends with them: the coordinator tells only what counts.
+Owner: the CheckpointCoordinator. Pure. The coordinator reports only what counts. A checkpoint that was called
+off is no failure. A savepoint counts neither as failure nor as success, unless the job ends with it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from yarrow.runtime.rpc.messages import FailureCause
 
 
 class CheckpointFailureManager:
-    """Failures one after the other; a success forgets them."""
+    """The number of consecutive failures; a success resets it."""
 
     def __init__(self, tolerable: int) -> None:
         self._tolerable = tolerable
         self._count = 0
 
     def succeeded(self) -> None:
-        """A checkpoint is complete."""
+        """Resets the count after a completed checkpoint."""
         self._count = 0
 
     def failed(self, cause: FailureCause) -> FailureCause | None:
-        """One more; why the job is to fail, which begins the count anew, or None while it is not."""
+        """Counts a failure. Returns why the job must fail, which resets the count, or None if it need not."""
         self._count += 1
         if self._count <= self._tolerable:
             return None

@@ -1,6 +1,6 @@
-"""Why checkpoints fail, in words.
+"""Failure causes of checkpoints, as text.
 
-Owner: the JobMaster's loop. Pure; how many failures a job survives is decided in failure_manager.py.
+Owner: the JobMaster's loop. Pure; failure_manager.py decides how many failures a job survives.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import FailureCause
 
-#: Tasks that a message names before it counts the rest.
+#: Most tasks that a message names; it counts the rest.
 _NAMED = 5
 
 
 def expired_cause(
     pending: PendingCheckpoint, job: JobGraph, timeout: float, retried: str = ""
 ) -> FailureCause:
-    """It took too long, and who is still missing. `retried`: why storage is tried again just now, "" = it is not."""
+    """The checkpoint timed out; names the missing tasks.
+
+    `retried`: why storage is being retried now, "" = it is not.
+    """
     waiting = _missing(pending, job)
     if retried:
         waiting += f"; storage is tried again, for it last said: {retried}"
@@ -44,12 +47,12 @@ def _missing(pending: PendingCheckpoint, job: JobGraph) -> str:
 
 
 def restart_cause(why: str) -> FailureCause:
-    """It was given up for no fault of its own."""
+    """The checkpoint was given up because tasks restart."""
     return failure_of(CheckpointFailedError, f"the checkpoint was aborted: {why}")
 
 
 def union_cause(operator: str) -> FailureCause:
-    """A list of which every subtask gets all elements has lost those of subtasks that ended."""
+    """A union list would lack the elements of subtasks that have ended."""
     return failure_of(
         CheckpointFailedError,
         f"operator '{operator}' has a union list state, and some of its subtasks have ended, so that their elements are"
@@ -59,5 +62,5 @@ def union_cause(operator: str) -> FailureCause:
 
 
 def unavailable_cause(job_name: str, why: str) -> FailureCause:
-    """There can be none now."""
+    """No checkpoint is possible now."""
     return failure_of(CheckpointFailedError, f"job {job_name!r} takes no checkpoint now: {why}")

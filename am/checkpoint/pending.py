@@ -1,6 +1,6 @@
 """PendingCheckpoint: one checkpoint from its decision to its end, as a state machine with a transition table.
 
-Owner: the JobMaster's loop. Pure: what is still missing, and the metadata when nothing is.
+Owner: the JobMaster's loop. Pure: knows the missing parts, and makes the metadata when none is missing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from yarrow.runtime.snapshot.handles import (
 
 
 class CheckpointState(StrEnum):
-    """Where a checkpoint is on its way; each ends COMPLETED or ABORTED, once."""
+    """The stages of a checkpoint; each checkpoint ends once, COMPLETED or ABORTED."""
 
     #: Its folder is being made.
     LOCATING = "LOCATING"
-    #: Split enumerators are being asked.
+    #: Split enumerators have been asked for their states.
     COORDINATORS = "COORDINATORS"
-    #: Barriers are under way; tasks acknowledge.
+    #: Barriers are flowing; tasks acknowledge.
     TASKS = "TASKS"
     #: All have acknowledged; its metadata is being written.
     STORING = "STORING"
@@ -62,7 +62,7 @@ CHECKPOINT_TRANSITIONS: Mapping[CheckpointState, frozenset[CheckpointState]] = M
 
 
 class PendingCheckpoint:
-    """A checkpoint that has not ended, and for a moment one that has."""
+    """A checkpoint from its begin to its end."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class PendingCheckpoint:
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.kind = kind
-        #: Monotonic seconds at which it is given up.
+        #: Monotonic time in seconds at which it is aborted.
         self.expires = expires
-        #: Who asked for it; None = the interval.
+        #: The id of its request; None = the interval began it.
         self.request_id = request_id
         self.native = native
         self.checkpoint_type = checkpoint_type
@@ -91,15 +91,15 @@ class PendingCheckpoint:
         self.plan: CheckpointPlan | None = None
         self.coordinator_states: dict[OperatorID, StateHandle] = {}
         self.acknowledgements: dict[ExecutionAttemptID, AcknowledgeCheckpoint] = {}
-        #: Why storage is tried again for each task, "" = it is not any more; what was said last is last. The key "" is
-        #: that of enumerators.
+        #: By task: why storage is being retried, "" = not any more; the latest report is last. The key ""
+        #: stands for enumerators.
         self.retried: dict[ExecutionAttemptID, str] = {}
-        #: What is being written, from STORING on.
+        #: The metadata that are being written, from STORING on.
         self.stored: CheckpointMetadata | None = None
 
     @property
     def state(self) -> CheckpointState:
-        """Its present state."""
+        """The present state."""
         return self.machine.state
 
     @property
@@ -121,22 +121,23 @@ class PendingCheckpoint:
 
     @property
     def last_retry(self) -> str:
-        """Why storage is tried again for what is missing, as was said last; "" when nobody has said so."""
+        """Why a missing part's storage is being retried, from the latest report; "" = no report."""
         missing = self.missing_tasks | ({ExecutionAttemptID("")} if self.missing_coordinators else set())
         said = [reason for attempt, reason in self.retried.items() if reason and attempt in missing]
         return said[-1] if said else ""
 
     def shared_paths(self) -> Iterator[str]:
-        """Shared files of the parts that are in."""
+        """Shared files of the acknowledged parts."""
         directory = self.location.directory if self.location else ""
         for acknowledgement in self.acknowledgements.values():
             yield from shared_paths(acknowledgement, directory)
 
     def partly_ended_union(self, job: JobGraph) -> str:
-        """The operator whose union list lacks the elements of subtasks that ended before; "" when there is none.
+        """The operator whose union list lacks the elements of subtasks that ended earlier; "" = none.
 
-        Every subtask is given all elements of such a list at a restore: one without those of the ended subtasks would
-        be another list. Sources keep their readers' progress in one, which lacks nothing: what ended has none.
+        A restore gives every subtask all elements of such a list, so a list without those of ended subtasks
+        would be wrong. Sources keep their readers' progress in a union list. That list lacks nothing, because
+        ended readers have no progress to keep.
         """
         assert self.plan is not None
         for attempt_id, (vertex_id, _) in self.plan.acknowledge.items():
@@ -154,7 +155,7 @@ class PendingCheckpoint:
         return ""
 
     def metadata(self, job: JobGraph, latest_savepoint_id: int = -1) -> CheckpointMetadata:
-        """What is written; every task has acknowledged."""
+        """The metadata to write; every task has acknowledged."""
         parts: dict[tuple[JobVertexID, int], AcknowledgeCheckpoint] = {}
         assert self.plan is not None
         for attempt_id, place in self.plan.acknowledge.items():
@@ -176,7 +177,7 @@ class PendingCheckpoint:
         )
 
     def completed(self, pointer: str) -> CompletedCheckpoint:
-        """What it is now that its metadata are written, and are found by `pointer`."""
+        """The completed checkpoint, whose metadata are written and found by `pointer`."""
         metadata, location = self.stored, self.location
         assert metadata is not None and location is not None
         return CompletedCheckpoint(
@@ -228,14 +229,14 @@ def _has_union(state: OperatorSubtaskState) -> bool:
 
 
 def shared_paths(acknowledgement: AcknowledgeCheckpoint, directory: str) -> Iterator[str]:
-    """Paths of the shared files that a task's part names, whole."""
+    """Absolute paths of the shared files in a task's part."""
     for state in acknowledgement.states.values():
         for file in state.shared_files():
             yield absolute(file.path, directory)
 
 
 def absolute(path: str, directory: str) -> str:
-    """The whole path of a file that a snapshot in `directory` names."""
+    """The absolute path of a file that a snapshot in `directory` names."""
     if path.startswith("/") or "://" in path or not directory:
         return path
     return f"{directory.rstrip('/')}/{path}"

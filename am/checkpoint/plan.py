@@ -1,6 +1,6 @@
-"""CheckpointPlan: which tasks begin a checkpoint, which are waited for and which have ended already.
+"""CheckpointPlan: which tasks begin a checkpoint, which must acknowledge it, and which have ended already.
 
-Owner: the JobMaster's loop. Pure; computed anew for every checkpoint from the ExecutionGraph.
+Owner: the JobMaster's loop. Pure; computed from the ExecutionGraph for every checkpoint.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from yarrow.runtime.graph.states import ExecutionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPlan:
-    """Who takes part in one checkpoint."""
+    """The participants of one checkpoint."""
 
     #: Tasks that get the trigger: sources, and tasks all of whose producers have ended.
     trigger: tuple[ExecutionAttemptID, ...]
-    #: Vertex and subtask of every task whose part is waited for.
+    #: Vertex and subtask of every task that must acknowledge.
     acknowledge: dict[ExecutionAttemptID, tuple[JobVertexID, int]]
     #: Split enumerators, by the operator of their source.
     coordinators: tuple[OperatorID, ...] = ()
-    #: Subtasks that had ended before.
+    #: Subtasks that ended before the checkpoint.
     finished: dict[JobVertexID, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Participants(Protocol):
-    """The tasks of a job, as its coordinator asks about them."""
+    """The tasks of a job, as far as its coordinator needs to know them."""
 
     @property
     def job(self) -> JobGraph:
-        """The job as it runs now: a rescale gives it other parallelisms."""
+        """The present job; a rescale changes its parallelisms."""
         ...
 
     def problem(self) -> str:
-        """Why there can be no checkpoint now, "" when there can; cheap, asked at every event."""
+        """Why no checkpoint is possible now, "" = one is. Cheap, because each event asks."""
         ...
 
     def all_await_end(self) -> frozenset[ExecutionAttemptID]:
-        """The tasks that run, when each is at the end of its input and waits for a checkpoint; else empty."""
+        """All running tasks, if each is at the end of its input and waits for a checkpoint; else empty."""
         ...
 
     def plan(self) -> CheckpointPlan:
-        """Who takes part in a checkpoint that begins now; to be called when there is no problem."""
+        """The participants of a checkpoint that begins now. Call it only if there is no problem."""
         ...
 
 
 class GraphParticipants:
-    """Participants as an ExecutionGraph has them."""
+    """The participants according to an ExecutionGraph."""
 
     def __init__(self, graph: ExecutionGraph, after_tasks_finish: bool) -> None:
         self._graph = graph
@@ -114,7 +114,7 @@ class GraphParticipants:
             coordinators=tuple(
                 vertex.head.id
                 for vertex in graph.job.vertices
-                # It ends with its subtask 0, which waits until no reader needs it any more.
+                # The enumerator ends with subtask 0, which waits until no reader needs it any more.
                 if vertex.has_enumerator and 0 not in finished.get(vertex.id, ())
             ),
             finished=finished,
@@ -149,10 +149,10 @@ def _has_running_producer(graph: ExecutionGraph, edge: JobEdge, consumer: int) -
         graph.vertices[edge.target].vertex.parallelism,
         consumer,
     )
-    # In most jobs the first one answers: none has finished.
+    # In most jobs the first producer answers, because none has finished.
     return any(_sends_barriers(source.executions[producer]) for producer in producers)
 
 
 def _sends_barriers(execution: Execution) -> bool:
-    """A task at the end of its input has told its consumers so: no barrier follows."""
+    """False for a task at the end of its input: it has told its consumers so, and sends no barrier any more."""
     return execution.state is ExecutionState.RUNNING and not execution.awaits_final_checkpoint

@@ -1,7 +1,7 @@
-"""InMemoryCheckpointRecovery: what a job's checkpoints leave for its next master, within one process.
+"""InMemoryCheckpointRecovery: the records of a job's checkpoints for its next master in the same process.
 
-Owner: any thread. For clusters without high availability: gone with the process. It keeps to the letter of the
-Protocol, guards included, and shows other implementations what is expected of them.
+Owner: any thread. For clusters without high availability: the records end with the process. It fulfils the
+whole Protocol including its guards, and is the reference for other implementations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yarrow.runtime.common.ids import JobID
 
 
 class _Records:
-    """What is stored of one job."""
+    """The records of one job."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -27,7 +27,7 @@ class _Records:
 
 
 class InMemoryCheckpointRecovery:
-    """Implements CheckpointRecovery."""
+    """The CheckpointRecovery of a cluster without high availability."""
 
     def __init__(self, epoch: int = 1) -> None:
         self._epoch = epoch
@@ -45,7 +45,7 @@ class InMemoryCheckpointRecovery:
 
 
 class InMemoryRecoveryStore:
-    """Implements CheckpointRecoveryStore."""
+    """The CheckpointRecoveryStore of one job under one leadership."""
 
     def __init__(self, jobs: dict[JobID, _Records], job_id: JobID, epoch: int) -> None:
         self._jobs = jobs
@@ -122,7 +122,7 @@ class InMemoryRecoveryStore:
 
     @contextmanager
     def _guarded(self) -> Iterator[_Records]:
-        """For a write of this leadership; RecoveryStoreError when a later one has begun."""
+        """Guards a write of this leadership. Raises RecoveryStoreError once a later leadership has begun."""
         records = self._records()
         with records.lock:
             if records.epoch > self._epoch:

@@ -1,7 +1,8 @@
-"""RecordedCheckpointRecovery: pointers to checkpoints and the counter of ids as records of one leadership.
+"""RecordedCheckpointRecovery: checkpoint pointers and the counter of ids, stored as records of one leadership.
 
-Owner: any thread of the master's process; calls block. One lock a job makes read-then-write whole: no other process
-writes these records while this leadership lasts, and none of its writes is taken after it.
+Owner: any thread of the master's process; calls block. One lock for each job makes read-then-write atomic. No
+other process writes these records during this leadership, and no write of this leadership is accepted after
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _Pointer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedCheckpointRecovery:
-    """Implements CheckpointRecovery."""
+    """The CheckpointRecovery of one leadership with high availability."""
 
     def __init__(self, records: LeaderRecords) -> None:
         self._records = records
@@ -40,19 +41,19 @@ class RecordedCheckpointRecovery:
         return RecordedRecoveryStore(self._records, job_id)
 
     def remove(self, job_id: JobID) -> None:
-        """All records of a job that has ended for good; repeatedly without error. RecoveryStoreError."""
+        """Removes all records of a job that has ended for good; may be repeated. Raises RecoveryStoreError."""
         RecordedRecoveryStore(self._records, job_id).close(terminal=True)
 
 
 class RecordedRecoveryStore:
-    """Implements CheckpointRecoveryStore."""
+    """The CheckpointRecoveryStore of one job under one leadership."""
 
     def __init__(self, records: LeaderRecords, job_id: JobID) -> None:
         self._records = records
         self._job_id = job_id
         self._folder = f"{CHECKPOINTS}/{job_id}"
         self._lock = threading.Lock()
-        #: Taken by this object: one whose write got lost is not taken twice.
+        #: The highest id that this object took. An id whose write was lost is not taken again.
         self._spent = 0
 
     def next_checkpoint_id(self) -> int:
@@ -73,7 +74,7 @@ class RecordedRecoveryStore:
                 )
             self._spent = checkpoint_id
             number = str(checkpoint_id).encode()
-            # Together: whoever finds the highest knows from where on ids are this job's.
+            # Written together, so that whoever finds the highest id also finds this job's first one.
             first = () if stored else (Put(f"{self._folder}/first", number),)
             self._records.write(Put(f"{self._folder}/highest", number), *first)
 
@@ -103,7 +104,7 @@ class RecordedRecoveryStore:
                         f"checkpoint {checkpoint_id} of job {self._job_id} is at {former.path} already, not at {path}"
                     )
                 record = msgspec.structs.replace(record, epoch=former.epoch)
-            # Written though it is there: only so it is known that this leadership still lasts.
+            # Written even if it exists: only a write proves that this leadership still lasts.
             self._records.write(Put(self._place(checkpoint_id), msgspec.json.encode(record)))
         return _as_pointer(checkpoint_id, record)
 

@@ -1,8 +1,9 @@
 """CheckpointRequestDecider: which checkpoint begins next, and when.
 
-Owner: the CheckpointCoordinator. Pure; the clock is injected. A savepoint comes first, then what else was asked for,
-then what the interval asks for. One at a time is between its decision and its barriers, so that barriers start in the
-order of ids. Beyond that savepoints run beside checkpoints and do not count against the number of concurrent ones.
+Owner: the CheckpointCoordinator. Pure; the clock is injected. Savepoints come first, then other requests,
+then the interval. Only one checkpoint at a time is between its decision and its barriers, so that barriers
+start in the order of ids. After that, savepoints run beside checkpoints and do not count against the number
+of concurrent ones.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 
-#: How often a request begins anew whose checkpoint met a task that was just ending.
+#: How often a request is repeated because its checkpoint met a task that was just ending.
 _TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A checkpoint is to begin."""
+    """The decision to begin a checkpoint."""
 
     kind: SnapshotKind
-    #: None = the interval asks for it.
+    #: None = the interval began it.
     request: Requested | None
 
 
 class CheckpointRequestDecider:
-    """What was asked for and has not begun, and when the next periodic checkpoint is due."""
+    """The requests that have not begun, and the time of the next periodic checkpoint."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class CheckpointRequestDecider:
         clock: Clock,
         pending: Mapping[int, PendingCheckpoint],
     ) -> None:
-        """`pending`: those under way, as they are at the time of asking."""
+        """`pending`: the pending checkpoints; the mapping is always current."""
         self._settings = settings
         self._participants = participants
         self._clock = clock
@@ -50,69 +51,69 @@ class CheckpointRequestDecider:
         #: Monotonic time of the next periodic checkpoint; None while tasks are not all running.
         self._due: float | None = None
         self._last_end = float("-inf")
-        #: A savepoint that ends the job is under way or done: no other checkpoint begins.
+        #: A savepoint that ends the job is pending or complete: no other checkpoint begins.
         self._stopping: str | None = None
-        #: Participants of the last final checkpoint: it is not taken twice for the same tasks.
+        #: Participants of the last final checkpoint, which is not taken twice for the same tasks.
         self._final_for: frozenset[str] = frozenset()
 
-    # What happens.
+    # Events.
 
     def problem(self) -> str:
-        """Why a request cannot be served now, "" when it can."""
+        """Why a request cannot be served now; "" = it can."""
         problem = self._participants.problem()
         if not problem and self._stopping is not None:
             problem = f"{self._stopping} is under way"
         return problem
 
     def request(self, request: Requested) -> None:
-        """Asked for; there is no problem."""
+        """Queues a request. Call it only if there is no problem."""
         self._requests.append(request)
 
     def request_again(self, request: Requested) -> bool:
-        """It comes first now, through no fault of its own; False when that was so too often."""
+        """Queues a request again, as the first one; False if it was repeated too often."""
         if request.tries >= _TRIES:
             return False
         self._requests.appendleft(replace(request, tries=request.tries + 1))
         return True
 
     def withdraw_requests(self) -> list[Requested]:
-        """Nothing that was asked for begins any more."""
+        """Removes and returns all queued requests."""
         withdrawn = list(self._requests)
         self._requests.clear()
         return withdrawn
 
     def job_is_to_end(self) -> None:
-        """With a savepoint that was asked for: nothing else begins."""
+        """Begins no other checkpoint, because a requested savepoint ends the job."""
         self._stopping = "a savepoint that ends the job"
 
     def job_goes_on(self) -> None:
-        """The savepoint that was to end the job has failed, or a task has."""
+        """Begins checkpoints again, because the savepoint that was to end the job, or a task, has failed."""
         self._stopping = None
 
     def tasks_restart(self) -> None:
-        """The interval begins anew when all run again."""
+        """Restarts the interval when all tasks run again."""
         self._due = None
         self._stopping = None
 
     def job_ends(self) -> None:
-        """No periodic checkpoint is due any more."""
+        """Stops the interval."""
         self._due = None
 
     def ended(self, pending: PendingCheckpoint) -> None:
-        """One that was under way is not any more: the pause until the next one begins."""
+        """Takes the end of a pending checkpoint: the minimum pause before the next one begins."""
         if not pending.kind.is_savepoint:
             self._last_end = self._clock.monotonic()
 
-    # What is to be done.
+    # Decisions.
 
     def next_time(self) -> float | None:
-        """Monotonic time at which the interval asks for a checkpoint; None = not before something happens."""
+        """Monotonic time at which the interval needs a checkpoint; None = not before another event."""
         if self._may_be_due() and not self._is_triggering():
             return self._periodic_time()
         return None
 
     def decide(self) -> Begin | None:
-        """What begins now; None = nothing. To be called once for each that is begun."""
+        """The checkpoint to begin now; None = none. Call it once for each checkpoint."""
         if self._participants.problem():
             self._due = None
             return None
@@ -139,7 +140,7 @@ class CheckpointRequestDecider:
             self._due = now + interval
         waiting = self._participants.all_await_end()
         if waiting and waiting != self._final_for:
-            # Everybody waits for it: the interval would only delay the end of the job.
+            # All tasks wait for this checkpoint: the interval would only delay the end of the job.
             self._due = min(self._due, now)
 
     def _is_triggering(self) -> bool:

@@ -1,6 +1,6 @@
-"""Where a job begins: the storage of its checkpoints and the snapshot it restores; and what each task gets of it.
+"""StartingPoint: the storage and the snapshot from which a job begins, and the parts that its tasks restore.
 
-Owner: `starting_point` blocks and runs in the Dispatcher's threads before anything of the job is started;
+Owner: `starting_point` blocks and runs in the Dispatcher's threads, before anything of the job is started.
 `restore_plan` is pure and runs on the JobMaster's loop.
 """
 
@@ -50,19 +50,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """What a JobMaster needs to take checkpoints and to restore them."""
+    """Everything that a JobMaster needs to take checkpoints and to restore them."""
 
     storage: SnapshotStorage
-    #: Pointers to what this job completes.
+    #: Pointers to this job's completed checkpoints.
     recovery: CheckpointRecoveryStore
     restored: CompletedCheckpoint | None = None
-    #: Ids below it may have been used by an earlier run of the job.
+    #: Lower ids may have been used by an earlier run of the job.
     next_id: int = 1
-    #: What an earlier master has kept besides, oldest first.
+    #: Further checkpoints that a former master has kept, oldest first.
     older: tuple[CompletedCheckpoint, ...] = ()
     #: -1 = none.
     latest_savepoint_id: int = -1
-    #: What earlier masters of the job had begun and nobody can find: to be deleted once the job has begun.
+    #: Checkpoints that former masters began and nobody can find; deleted once the job has begun.
     leftovers: tuple[CheckpointLocation, ...] = ()
 
 
@@ -74,14 +74,16 @@ def starting_point(
     recovering: bool = False,
     recovery: CheckpointRecovery | None = None,
 ) -> tuple[JobGraph, StartingPoint]:
-    """The job, with the max parallelism of what it restores, and where it begins. Blocking.
+    """The job, with the max parallelism of the restored snapshot, and its starting point. Blocking.
 
-    `recovering`: the job ran before under another master. It goes on from the newest checkpoint that `recovery` points
-    to, and where that points to none it begins as it is configured: one that lies in its storage all the same was never
-    complete, or is of another job. Without `recovery`, from the newest complete one in its storage.
+    `recovering`: the job ran before under another master. It then continues from the newest checkpoint to
+    which `recovery` points. If there is no pointer, the job begins as it is configured. A checkpoint without
+    a pointer in its storage was never complete, or belongs to another job. Without `recovery`, the job
+    continues from the newest complete checkpoint in its storage.
 
-    Raises RestoreError naming operator, state and path when it cannot begin there, or path and key when its checkpoints
-    cannot be written; RecoveryStoreError when it cannot be known where an earlier master stood.
+    Raises RestoreError with operator, state and path if the job cannot begin there. Raises RestoreError with
+    path and key if its checkpoints cannot be written. Raises RecoveryStoreError if the position of a former
+    master is unknown.
     """
     try:
         trust = SnapshotTrust.of(settings.secret_file, settings.trust_pickle)
@@ -101,7 +103,7 @@ def starting_point(
     if recovering:
         pointers = store.completed() if recovery is not None else _found(earlier)
     if recovering:
-        # Before this master begins any: all these are of masters that lead no more.
+        # Before this master begins any checkpoint: all these belong to former masters.
         left = unpointed(earlier, store, {pointer.checkpoint_id for pointer in pointers})
         start = replace(start, leftovers=tuple(left))
     if pointers:
@@ -120,10 +122,10 @@ def in_memory(job_id: JobID) -> StartingPoint:
 def remove_checkpoints(
     job: JobGraph, settings: CheckpointSettings, status: JobStatus, recovery: CheckpointRecovery
 ) -> None:
-    """Of a job that has ended so, and whose master died before it was done: what was not to outlive the job. Blocking.
+    """Removes the checkpoints that must not outlive a job whose master died after the job's end. Blocking.
 
-    Repeatedly without error. Raises RestoreError, SnapshotError, RecoveryStoreError, FileSystemError and OSError; what
-    is left then is found again, for the pointers stay.
+    May be repeated. Raises RestoreError, SnapshotError, RecoveryStoreError, FileSystemError and OSError.
+    After an error the next call finds the rest, because the pointers stay.
     """
     storage = _storage(job.job_id, settings, None, b"")
     store = recovery.of_job(job.job_id)
@@ -141,7 +143,7 @@ def remove_checkpoints(
         if not left.complete:
             storage.discard(CheckpointLocation(directory=left.pointer))
     remove_unpointed(storage, store)
-    # Shared files go with the last checkpoint.
+    # The last checkpoint's removal removes the shared files too.
     storage.clean_up()
 
 
@@ -150,8 +152,8 @@ def unpointed(
 ) -> list[CheckpointLocation]:
     """Checkpoints that masters of this job have begun, with ids that are not `kept`.
 
-    They were aborted, or dropped for newer ones and not deleted, or cut off before there was a pointer. Nobody
-    else knows of them. Blocking; raises RecoveryStoreError.
+    They were aborted, were dropped and not deleted, or ended with their master before there was a pointer. No
+    other record names them. Blocking; raises RecoveryStoreError.
     """
     begun = recovery.begun_ids()
     return [
@@ -164,13 +166,16 @@ def unpointed(
 def remove_unpointed(
     storage: SnapshotStorage, recovery: CheckpointRecoveryStore, kept: Collection[int] = ()
 ) -> None:
-    """Of a job that has ended and keeps these checkpoints alone. Blocking; errors as of storage and recovery."""
+    """Removes the checkpoints of an ended job that have no pointer and are not `kept`.
+
+    Blocking; raises the errors of storage and recovery.
+    """
     for left in unpointed(storage.earlier(), recovery, kept):
         storage.discard(left)
 
 
 def _earlier(storage: SnapshotStorage, settings: CheckpointSettings) -> Sequence[EarlierCheckpoint]:
-    """Of a job that takes no checkpoints by itself they may be where nobody reaches them."""
+    """The checkpoints in the storage. A job without periodic checkpoints may have an unreachable storage."""
     try:
         return storage.earlier()
     except (OSError, YarrowError) as error:
@@ -180,7 +185,7 @@ def _earlier(storage: SnapshotStorage, settings: CheckpointSettings) -> Sequence
 
 
 def _found(earlier: Sequence[EarlierCheckpoint]) -> tuple[CheckpointPointer, ...]:
-    """The newest complete checkpoint in a storage, for a job of which no pointers were kept."""
+    """The newest complete checkpoint in a storage, for a job without pointers."""
     complete = [each for each in earlier if each.complete]
     newest = max(complete, key=lambda each: each.checkpoint_id, default=None)
     if newest is None:
@@ -195,7 +200,7 @@ def _recovered(
     trust: SnapshotTrust,
     pointers: Sequence[CheckpointPointer],
 ) -> tuple[JobGraph, StartingPoint]:
-    """From the newest pointer and from no other: a job never goes back further without being told to."""
+    """Begins from the newest pointer and no other: a job never goes back further unless told to."""
     *before, newest = pointers
     adopted, restored = _restored(job, _pointing(settings, newest), start.storage, trust)
     older = []
@@ -217,7 +222,10 @@ def _recovered(
 
 
 def _unread(pointer: CheckpointPointer, newest: CompletedCheckpoint) -> CompletedCheckpoint:
-    """One that nothing begins from, and that goes with its folder in its turn: of a claimed one too little is known."""
+    """A checkpoint from which nothing begins.
+
+    It is deleted with its folder in its turn, unless it was claimed: then too little is known of it.
+    """
     metadata = msgspec.structs.replace(newest.metadata, checkpoint_id=pointer.checkpoint_id, operators=())
     unread = replace(
         newest, checkpoint_id=pointer.checkpoint_id, metadata=metadata, directory=pointer.path, shared=()
@@ -290,7 +298,7 @@ def _custom_storage(job_id: JobID, settings: CheckpointSettings, secret: bytes) 
 
 
 def _probe(directory: str, ids: IdFactory | None) -> None:
-    """A folder in which nobody may write is found before the job runs, not at its first checkpoint."""
+    """Finds a folder without write permission before the job runs, not at its first checkpoint."""
     path = join(directory, f"{TEMPORARY_PREFIX}{(ids or RandomIdFactory()).hex_id()}")
     try:
         files = file_system_for(path)
@@ -304,13 +312,13 @@ def _probe(directory: str, ids: IdFactory | None) -> None:
         ) from error
 
 
-# The snapshot that a job begins from.
+# The snapshot from which a job begins.
 
 
 def _restored(
     job: JobGraph, settings: CheckpointSettings, storage: SnapshotStorage, trust: SnapshotTrust
 ) -> tuple[JobGraph, CompletedCheckpoint]:
-    # Key groups bring numpy along, which a master loads when it restores something.
+    # Imported late: key groups import numpy, which a master needs only for a restore.
     from yarrow.runtime.snapshot.assignment import assign
     from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 
@@ -348,15 +356,15 @@ def _restored(
 
 
 def dispose_savepoint(path: str) -> None:
-    """Deletes a savepoint; refused for a folder that is none. Blocking."""
+    """Deletes a savepoint. Blocking. Refuses a folder that is no savepoint."""
     storages.dispose_savepoint(checked_path(path, "savepoint to dispose of"))
 
 
-# What tasks get.
+# The parts of tasks.
 
 
 class Restorer:
-    """Deals out the parts of a checkpoint; divides it once, and again for a job of other parallelisms."""
+    """Divides a checkpoint into the parts of tasks: once, and again after a change of parallelism."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._graph = graph
@@ -371,7 +379,7 @@ class Restorer:
         if assignment is None or checkpoint.checkpoint_id != self._checkpoint_id or self._job is not job:
             from yarrow.runtime.snapshot.assignment import assign
 
-            # What is not claimed was refused or accepted when the job was submitted.
+            # Unclaimed state was refused or accepted when the job was submitted.
             assignment = assign(checkpoint.metadata, job, allow_non_restored=True)
             self._assignment, self._checkpoint_id, self._job = assignment, checkpoint.checkpoint_id, job
         tasks: dict[ExecutionAttemptID, TaskRestore] = {}

@@ -1,7 +1,8 @@
-"""How one job takes checkpoints: its configuration as one frozen value.
+"""CheckpointSettings: how one job takes checkpoints, as one frozen value.
 
-Owner: none (frozen values). Times are seconds unless the name says otherwise, sizes bytes. Reading raises ConfigError
-for a value that cannot be; contradictions between keys are found by runtime.config.checkpoint_rules at submission.
+Owner: none (frozen values). Times are seconds unless the name says otherwise, sizes bytes. Reading raises
+ConfigError for an impossible value. runtime.config.checkpoint_rules finds contradictions between keys at
+submission.
 """
 
 from __future__ import annotations
@@ -32,32 +33,32 @@ class StorageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSettings:
-    """execution.checkpointing.* and its kin; the defaults are those of a job that sets nothing."""
+    """The execution.checkpointing.* and related options; the defaults are those of a job that sets none."""
 
-    #: None = no periodic checkpoints.
+    #: Seconds between periodic checkpoints; None = there are none.
     interval: float | None = None
     min_pause: float = 0.0
     timeout: float = 600.0
     max_concurrent: int = 1
-    #: Failures in a row after which one more fails the job.
+    #: Tolerated consecutive failures; one more fails the job.
     tolerable_failures: int = 0
     exactly_once: bool = True
     unaligned: bool = False
     aligned_timeout_ms: int = 0
     after_tasks_finish: bool = True
-    #: Completed checkpoints that are kept.
+    #: Number of completed checkpoints that are kept.
     retained: int = 1
     retention: options.ExternalizedRetention = options.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS
     storage: StorageKind = StorageKind.JOB_MANAGER
-    #: module:name of a storage of the user's own, "" = none.
+    #: module:name of the user's own storage; "" = none.
     custom_storage: str = ""
-    #: All keys as text, for such a storage.
+    #: All options as text, for a custom storage.
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: "" = nowhere.
+    #: Folder of checkpoints; "" = none.
     directory: str = ""
     savepoint_directory: str = ""
     inline_threshold: int = 20 * 1024
-    #: Largest state of one subtask with the jobmanager storage.
+    #: Most bytes of one subtask's state with the jobmanager storage.
     max_inline_state: int = 5 * 1024 * 1024
     #: rpc.message.max-size: no inline state may be larger.
     message_limit: int = DEFAULT_MAX_MESSAGE_BYTES
@@ -75,12 +76,12 @@ class CheckpointSettings:
 
     @property
     def covers_each_row_once(self) -> bool:
-        """True where completed checkpoints say which rows count: those of execute_and_collect wait for them."""
+        """True if execute_and_collect must hold rows back until a completed checkpoint covers them."""
         return self.interval is not None and self.exactly_once
 
     @classmethod
     def of(cls, settings: Settings) -> CheckpointSettings:
-        """Reads a job's configuration, the cluster's below it."""
+        """Reads a job's configuration over the cluster's."""
         interval = settings.get(options.INTERVAL)
         directory = settings.get(options.DIRECTORY) or ""
         storage = settings.get(options.STORAGE)

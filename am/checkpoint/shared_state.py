@@ -1,8 +1,8 @@
-"""SharedStateRegistry: which checkpoints need which shared files, so that a file goes when nobody needs it.
+"""SharedStateRegistry: which checkpoints need which shared files. A file that no checkpoint needs is deleted.
 
-A checkpoint under way may refer to files of the completed one that its tasks knew when they cut. When that one is not
-kept any more, its files stay until every checkpoint has ended that was under way then. Owner: the JobMaster's loop.
-Pure: it names files to delete, the link deletes them. Files are known by their path.
+A pending checkpoint may refer to files of the completed one that its tasks knew at their cut. When that one
+is dropped, its files stay until every checkpoint that was pending then has ended. Owner: the JobMaster's
+loop. Pure: it names files to delete, and the link deletes them. Files are known by their paths.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterable
 
 
 class SharedStateRegistry:
-    """Counts shared files over the checkpoints that are kept and those the job was restored from."""
+    """Counts shared files over the kept checkpoints and those from which the job was restored."""
 
     def __init__(self) -> None:
         self._files: dict[int, frozenset[str]] = {}
         self._holders: dict[str, int] = {}
-        #: Of a snapshot that is not ours: never deleted.
+        #: Files of a snapshot that the job does not own: never deleted.
         self._foreign: set[str] = set()
-        #: Files that no kept checkpoint needs, and the checkpoints under way that may refer to them.
+        #: Files that no kept checkpoint needs, with the pending checkpoints that may refer to them.
         self._awaited: dict[str, set[int]] = {}
 
     def register(self, checkpoint_id: int, paths: Iterable[str]) -> None:
-        """A checkpoint is kept and needs these; the same checkpoint again adds to its files."""
+        """Adds a kept checkpoint and its files; a repeated call adds more files to it."""
         known = self._files.get(checkpoint_id, frozenset())
         added = frozenset(paths) - known
         self._files[checkpoint_id] = known | added
@@ -30,13 +30,13 @@ class SharedStateRegistry:
             self._holders[path] = self._holders.get(path, 0) + 1
 
     def protect(self, paths: Iterable[str]) -> None:
-        """These belong to somebody else: they are never named for deletion."""
+        """Protects files of another owner: they are never named for deletion."""
         self._foreign.update(paths)
 
     def release(self, checkpoint_id: int, under_way: Iterable[int] = ()) -> tuple[str, ...]:
-        """A checkpoint is not kept any more; the files that nobody else needs, in order of their names.
+        """Removes a checkpoint. Returns the files that no other checkpoint needs, sorted by name.
 
-        While others are `under_way` there are none: `ended` gives them with the last of these.
+        While others are `under_way`, it returns none. `ended` then returns the files with the last of these.
         """
         gone = []
         for path in self._files.pop(checkpoint_id, frozenset()):
@@ -51,7 +51,10 @@ class SharedStateRegistry:
         return self.unneeded(gone)
 
     def ended(self, checkpoint_id: int) -> tuple[str, ...]:
-        """A checkpoint under way has ended, and is registered if it is kept; the files that waited for it alone."""
+        """Ends a pending checkpoint, which is registered if it is kept.
+
+        Returns the files that waited for it alone.
+        """
         free = []
         for path, awaited in list(self._awaited.items()):
             awaited.discard(checkpoint_id)
@@ -61,6 +64,6 @@ class SharedStateRegistry:
         return self.unneeded(free)
 
     def unneeded(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """Those of the paths that are ours and that no kept checkpoint needs, nor one under way."""
+        """The paths that the job owns and that neither a kept nor a pending checkpoint needs."""
         needed = (self._holders, self._foreign, self._awaited)
         return tuple(sorted(path for path in set(paths) if not any(path in each for each in needed)))

@@ -1,8 +1,8 @@
-"""CheckpointStatisticsTracker: what REST and metrics show of a job's checkpoints.
+"""CheckpointStatisticsTracker: statistics of a job's checkpoints for REST and metrics.
 
-Owner: the JobMaster's loop; read by the Dispatcher on the same loop, also after the job's end. Pure but for the
-injected clock. Numbers of ended checkpoints are kept for the newest `web.checkpoints.history` ones and for the last of
-each kind.
+Owner: the JobMaster's loop; the Dispatcher reads it on the same loop, also after the job's end. Pure except
+for the injected clock. Records of ended checkpoints are kept for the newest `web.checkpoints.history` ones,
+and for the last of each kind.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from yarrow.runtime.rpc.checkpoint_statistics import (
 )
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, FailureCause
 
-#: Completed checkpoints over which percentiles are taken.
+#: Number of completed checkpoints over which percentiles are taken.
 _SAMPLES = 1000
 _BACKENDS = {"hashmap": "HashMapStateBackend", "rocksdb": "EmbeddedRocksDBStateBackend"}
 _STORAGES = {"jobmanager": "JobManagerCheckpointStorage", "filesystem": "FileSystemCheckpointStorage"}
 
 
 class CheckpointStatisticsTracker:
-    """Follows checkpoints from their begin to their end."""
+    """Follows the checkpoints of one job from begin to end."""
 
     def __init__(self, job: JobGraph, settings: CheckpointSettings, clock: Clock) -> None:
         self._names = {vertex.id: vertex.name for vertex in job.vertices}
@@ -58,21 +58,21 @@ class CheckpointStatisticsTracker:
             for name in ("checkpointed_size", "state_size", "duration", "processed", "persisted")
         }
 
-    # What happens.
+    # Events.
 
     def begun(self, pending: PendingCheckpoint, options: tuple[bool, bool, int]) -> None:
-        """A checkpoint was decided on."""
+        """Records the begin of a checkpoint."""
         self._running[pending.checkpoint_id] = _Running(pending, unaligned=options[1])
 
     def planned(self, pending: PendingCheckpoint) -> None:
-        """Its participants are known."""
+        """Records its participants."""
         assert pending.plan is not None
         running = self._running[pending.checkpoint_id]
         for vertex_id, _ in pending.plan.acknowledge.values():
             running.expected[vertex_id] = running.expected.get(vertex_id, 0) + 1
 
     def acknowledged(self, pending: PendingCheckpoint, message: AcknowledgeCheckpoint) -> None:
-        """A task's part is in."""
+        """Records a task's acknowledgement."""
         assert pending.plan is not None
         vertex_id, subtask = pending.plan.acknowledge[message.attempt_id]
         now = self._clock.epoch_ms()
@@ -96,7 +96,7 @@ class CheckpointStatisticsTracker:
     def completed(
         self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, metadata_size: int = -1
     ) -> None:
-        """It is complete; its metadata have so many bytes, -1 = not known."""
+        """Records its completion and the size of its metadata in bytes, -1 = unknown."""
         record = self._end(
             pending, CheckpointStatus.COMPLETED, external_path=checkpoint.pointer, metadata_size=metadata_size
         )
@@ -106,12 +106,12 @@ class CheckpointStatisticsTracker:
             samples.add(getattr(record, name))
 
     def failed(self, pending: PendingCheckpoint, cause: FailureCause) -> None:
-        """It was aborted."""
+        """Records that it was aborted."""
         self._latest["failed"] = self._end(pending, CheckpointStatus.FAILED, failure_message=cause.message)
         self._failed += 1
 
     def discarded(self, checkpoint_id: int) -> None:
-        """Its files are being deleted."""
+        """Records that its files are being deleted."""
         for index, record in enumerate(self._ended):
             if record.checkpoint_id == checkpoint_id:
                 self._ended[index] = msgspec.structs.replace(record, discarded=True)
@@ -120,7 +120,7 @@ class CheckpointStatisticsTracker:
                 self._latest[name] = msgspec.structs.replace(record, discarded=True)
 
     def restored(self, checkpoint: CompletedCheckpoint) -> None:
-        """Tasks begin from it."""
+        """Records that tasks are restored from it."""
         self._restored_count += 1
         self._restored = RestoredRecord(
             checkpoint_id=checkpoint.checkpoint_id,
@@ -150,10 +150,10 @@ class CheckpointStatisticsTracker:
         self._ended.appendleft(record)
         return record
 
-    # What is shown.
+    # Answers.
 
     def statistics(self) -> CheckpointStatistics:
-        """All but the parts of subtasks."""
+        """Everything except the parts of subtasks."""
         now = self._clock.epoch_ms()
         running = [item.record(self._names, now) for item in reversed(self._running.values())]
         return CheckpointStatistics(
@@ -171,7 +171,7 @@ class CheckpointStatisticsTracker:
         )
 
     def metrics(self) -> dict[str, float]:
-        """Flink's metrics of scope job; those of a last checkpoint are absent while none is complete."""
+        """Flink's metrics of scope job. Those of a last checkpoint are absent while none is complete."""
         values: dict[str, float] = {
             "numberOfInProgressCheckpoints": len(self._running),
             "numberOfCompletedCheckpoints": self._completed,
@@ -195,7 +195,7 @@ class CheckpointStatisticsTracker:
 
     @property
     def last_path(self) -> str:
-        """Where the last completed checkpoint can be opened, "" = nowhere: Flink's lastCheckpointExternalPath."""
+        """The path of the last completed checkpoint, "" = none: Flink's lastCheckpointExternalPath."""
         last = self._last_completed()
         return "" if last is None else last.external_path
 
@@ -204,7 +204,7 @@ class CheckpointStatisticsTracker:
         return max(ended, key=lambda record: record.checkpoint_id, default=None)
 
     def record(self, checkpoint_id: int) -> CheckpointRecord | None:
-        """One checkpoint with the parts of its subtasks; None when it is unknown or forgotten."""
+        """One checkpoint with the parts of its subtasks; None if it is unknown or forgotten."""
         if (running := self._running.get(checkpoint_id)) is not None:
             return running.record(self._names, self._clock.epoch_ms())
         for record in (*self._ended, *self._latest.values()):
@@ -266,7 +266,7 @@ def _brief(record: CheckpointRecord | None) -> CheckpointRecord | None:
 
 
 class _Samples:
-    """Least, largest and mean of all values; the newest ones for percentiles."""
+    """Minimum, maximum and mean of all values, and the newest values for percentiles."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -287,7 +287,7 @@ class _Samples:
 
 
 def configuration_record(settings: CheckpointSettings) -> CheckpointConfiguration:
-    """The settings as REST shows them."""
+    """The settings in the form of REST."""
     retention = settings.retention
     return CheckpointConfiguration(
         exactly_once=settings.exactly_once,

@@ -1,6 +1,6 @@
-"""Places of savepoints as requests name them: what is allowed, and how others are refused.
+"""Targets of savepoints: which paths a request may name, and how others are refused.
 
-Owner: none (pure). A path is looked at before anything touches a file system.
+Owner: none (pure). A path is checked before any file system is touched.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.paths import scheme_of
 
-#: Schemes of file systems that there are.
+#: Schemes of the available file systems.
 SCHEMES = ("file", "hdfs", "webhdfs")
 
 
 class InvalidSavepointPathError(YarrowError):
-    """A request names a place where no savepoint can be."""
+    """A request names a target where no savepoint can be."""
 
 
 def savepoint_target(requested: str | None, configured: str) -> str:
-    """The folder below which a savepoint is written: as asked for, else as configured; of this host as a plain path."""
+    """The parent folder of a savepoint: the requested one, else the configured one; a local one as a plain path."""
     if requested is not None and requested.strip():
         return _one_form(checked_path(requested.strip(), "target directory of the savepoint"))
     if configured:
@@ -29,13 +29,13 @@ def savepoint_target(requested: str | None, configured: str) -> str:
 
 
 def _one_form(path: str) -> str:
-    """`/data` for `file:///data` and `/data/`: what is printed does not depend on how it was asked for."""
+    """`/data` for `file:///data` and `/data/`: the printed path does not depend on how it was requested."""
     plain = path.removeprefix("file://") if path.startswith("file:///") else path
     return plain.rstrip("/") or "/"
 
 
 def checked_path(path: str, what: str) -> str:
-    """The path, when it may be used; InvalidSavepointPathError names what is wrong with it."""
+    """Returns the path if it may be used. Raises InvalidSavepointPathError, which names the fault."""
     if any(ord(character) < 32 for character in path):
         raise InvalidSavepointPathError(f"{what}: {path!r} holds a control character")
     scheme = scheme_of(path)

@@ -1,7 +1,7 @@
-"""Dispatcher: takes jobs, gives each a JobMaster, and answers for them.
+"""Dispatcher: accepts jobs, gives each a JobMaster, and answers questions about them.
 
-Owner: its endpoint loop, which its JobMasters share. Must not schedule (job_master.py) nor know transports. What comes
-after the end of a job is in job_ends.py, what comes before the first of this leadership in job_recovery.py.
+Owner: its endpoint loop, which its JobMasters share. Must not schedule (job_master.py) nor know transports.
+job_ends.py handles the end of a job, job_recovery.py the jobs of earlier leaderships.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ENDPOINT_NAME = "dispatcher"
 
 
 class Dispatcher(RpcEndpoint):
-    """Implements DispatcherGateway."""
+    """The Dispatcher of one leadership; implements DispatcherGateway."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Dispatcher(RpcEndpoint):
         settings: DispatcherSettings,
         on_shut_down: Callable[[], None],
     ) -> None:
-        """`store` and `recovery` are of the leadership under which this Dispatcher works.
+        """`store` and `recovery` belong to the leadership under which this Dispatcher works.
 
-        `on_shut_down` is called when a client asks for the end of the cluster.
+        `on_shut_down` is called when a client asks to end the cluster.
         """
         self.leader_id = DispatcherID(token_of_epoch(services.epoch, services.ids.hex_id()))
         super().__init__(ENDPOINT_NAME, self.leader_id)
@@ -97,12 +97,12 @@ class Dispatcher(RpcEndpoint):
     async def on_start(self) -> None:
         self.address = self._services.rpc.serve(DISPATCHER, self)
         self._services.resource_manager.start(self._resource_manager_changed)
-        # Known before anybody can ask for them; what takes long comes after.
+        # Jobs are known before anybody can ask for them; slow work comes after.
         await self._recovery.begin()
 
     async def on_stop(self) -> None:
-        """Jobs that run are suspended: nothing of them is removed, and the next leader goes on with them."""
-        # From here on no JobMaster starts: those that are being started end by themselves.
+        """Suspends running jobs: their data stay, and the next leader continues them."""
+        # From here on no JobMaster starts; those that are starting end by themselves.
         self._stopping = True
         self._clients.close()
         self._services.resource_manager.stop(self._resource_manager_changed)
@@ -112,13 +112,13 @@ class Dispatcher(RpcEndpoint):
                 master.suspend("its Dispatcher leads no more")
                 await master.stop()
             except Exception:
-                # The others are to stop all the same.
+                # The others must stop nevertheless.
                 _log.exception("%s did not stop as it should", master.name)
         await self._ends.close()
 
     @property
     def leader(self) -> LeaderInformation:
-        """Where clients find it."""
+        """The address for clients."""
         return LeaderInformation(address=self.address, leader_id=self.leader_id)
 
     def _resource_manager_changed(self, leader: LeaderInformation | None) -> None:
@@ -154,12 +154,12 @@ class Dispatcher(RpcEndpoint):
             raise JobSubmissionError(f"job {graph.name!r} could not be started: {error!r}") from error
         finally:
             del self._jobs.starting[job_id]
-            # Not before: whoever removes blobs of another job in this moment leaves these.
+            # Not before: a removal of another job's blobs at this moment spares these.
             self._services.blobs.expect_no_more(blobs)
         return job_id
 
     async def _take_back(self, job_id: JobID) -> None:
-        """Of a job that could not be started nothing is to be found by the next leader."""
+        """Removes a job that could not be started, so that the next leader does not find it."""
         if not await self._refused.take_back(job_id) and not self._stopping:
             self.spawn(self._refused.until_removed(job_id), f"take back {job_id}")
 
@@ -168,7 +168,7 @@ class Dispatcher(RpcEndpoint):
 
     async def submit_stored_job(self, blob_key: str) -> JobID:
         job_id = await self.submit_job(await self.run_blocking(self._services.blobs.get, blob_key))
-        # Stored as a job now; TaskExecutors still read it from here.
+        # The blob is now stored as a job; TaskExecutors still read it from here.
         await self.run_blocking(self._services.blobs.keep_here, blob_key)
         return job_id
 
@@ -204,7 +204,7 @@ class Dispatcher(RpcEndpoint):
 
     async def _cancel(self, job_id: JobID, reason: str = "") -> Acknowledge:
         self._check_cancellable(job_id)
-        # Stored before it is promised: should this master die now, the next one cancels the job.
+        # Stored before the answer: if this master dies now, the next one cancels the job.
         await self.run_blocking(self._store.mark_cancelled, job_id)
         try:
             self._check_cancellable(job_id)
@@ -220,7 +220,7 @@ class Dispatcher(RpcEndpoint):
         return Acknowledge()
 
     async def _forget_late_mark(self, job_id: JobID) -> None:
-        """The job has ended while it was marked; where it was removed before, the mark is all that is stored of it."""
+        """Removes the cancel mark of a job that ended meanwhile; if the job is removed, the mark is its only record."""
         try:
             await self.run_blocking(self._store.remove_mark_of_nothing, job_id)
         except RecordsError as error:
@@ -243,12 +243,12 @@ class Dispatcher(RpcEndpoint):
         if (
             master := self._jobs.running.get(job_id)
         ) is not None and not master.graph.status.is_globally_terminal_state():
-            # Of a second try, `seconds` are the pause before it.
+            # On a second try, `seconds` is the pause before it.
             silence = max(seconds, master.graph.job.client_heartbeat_timeout)
             self.spawn(self._cancel_abandoned(job_id, silence), f"cancel {job_id}")
 
     async def _cancel_abandoned(self, job_id: JobID, seconds: float) -> None:
-        """The job was to end with its client, which is gone."""
+        """Cancels a job that was to end with its client, which is gone."""
         reason = (
             f"it was to end with its client (-sae, {execution.SHUTDOWN_ON_ATTACHED_EXIT.key}), which has been silent"
             f" for {seconds:g} s ({rpc.CLIENT_HEARTBEAT_TIMEOUT.key})"
@@ -398,11 +398,11 @@ class Dispatcher(RpcEndpoint):
 
     @property
     def keeps_jobs(self) -> bool:
-        """Whether jobs could not be taken over: told as FAILED, they have not ended for good."""
+        """Whether some jobs could not be taken over: reported as FAILED, they have not ended for good."""
         return bool(self._jobs.kept)
 
     async def has_unfinished_jobs(self) -> bool:
-        """Whether jobs are stored that have not ended for good; RecordsError."""
+        """Whether unfinished jobs are stored. Raises RecordsError."""
 
         def look() -> bool:
             ended = set(self._store.ended())

@@ -1,4 +1,4 @@
-"""FinishedJobs: ended jobs, kept for who asks later, by number and by age.
+"""FinishedJobs: ended jobs, kept for later questions and limited by number and age.
 
 Owner: the Dispatcher's loop. Pure but for the injected clock.
 """
@@ -17,7 +17,7 @@ from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview, JobR
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """All that is left of a job."""
+    """The data of an ended job."""
 
     overview: JobOverview
     details: ExecutionGraphDetails
@@ -39,19 +39,19 @@ class FinishedJobs:
         self._jobs: dict[JobID, tuple[float, FinishedJob]] = {}
 
     def add(self, job: FinishedJob) -> None:
-        """Keeps a job that has just ended; the oldest beyond the capacity goes."""
+        """Adds a job that has just ended; drops the oldest one beyond the capacity."""
         self._jobs[job.overview.job_id] = (self._clock.monotonic(), job)
         while len(self._jobs) > self._capacity:
             del self._jobs[next(iter(self._jobs))]
 
     def get(self, job_id: JobID) -> FinishedJob | None:
-        """The job, unless it is unknown or too old."""
+        """The job; None if it is unknown or too old."""
         self._expire()
         entry = self._jobs.get(job_id)
         return entry[1] if entry is not None else None
 
     def all(self) -> list[FinishedJob]:
-        """All that are kept, oldest first."""
+        """All kept jobs, oldest first."""
         self._expire()
         return [job for _, job in self._jobs.values()]
 

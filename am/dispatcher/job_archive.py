@@ -1,8 +1,9 @@
-"""JobArchive: one file for each job that has ended, from which Flink's HistoryServer shows it when the cluster is gone.
+"""JobArchive: a file for each ended job, from which Flink's HistoryServer shows it after the end of the cluster.
 
-Owner: JobArchiver the Dispatcher's loop, JobArchive one thread of its own: a storage that hangs holds up nothing else.
-The file is named by the job's id and holds, path by path, what REST answers about the job. What makes those answers is
-given, so that no web framework is needed here. Nothing that fails here may reach a job.
+Owner: JobArchiver the Dispatcher's loop, JobArchive one thread of its own, so that a hanging storage blocks
+nothing else. The file is named by the job id, and holds REST's answers about the job by path. The function
+that makes these answers is passed in, so that this module needs no web framework. A failure here must not
+reach a job.
 """
 
 from __future__ import annotations
@@ -29,31 +30,31 @@ from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that a master which ends waits for archives on their way.
+#: Seconds that an ending master waits for archives that are being written.
 _LIMIT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class EndedJob:
-    """What there is to tell of a job that has ended; nothing of it changes any more."""
+    """The facts about an ended job, which change no more."""
 
     overview: JobOverview
     details: ExecutionGraphDetails
     checkpoints: CheckpointStatistics
-    #: Those in `checkpoints.history`, with the parts of their subtasks.
+    #: The records in `checkpoints.history`, with the parts of their subtasks.
     records: tuple[CheckpointRecord, ...]
-    #: Epoch milliseconds of this picture.
+    #: Epoch milliseconds at which these facts were taken.
     now: int
 
     @classmethod
     def of(cls, job: FinishedJob, now: int) -> EndedJob:
-        """A picture of the job."""
+        """The facts about a job, taken now."""
         statistics = job.checkpoints.statistics()
         records = (job.checkpoints.record(record.checkpoint_id) for record in statistics.history)
         return cls(job.overview, job.details, statistics, tuple(filter(None, records)), now)
 
 
-#: Bodies by path of REST, in JSON.
+#: JSON bodies by REST path.
 Answers = Callable[[EndedJob], Mapping[str, str]]
 
 
@@ -66,10 +67,10 @@ class JobArchive:
     answers: Answers
 
     def write(self, job: EndedJob, unique: str) -> bool:
-        """Writes the archive of a job; False = there is one already, which stays.
+        """Writes the archive of a job; False = an archive exists, which stays.
 
-        Blocking. A reader sees the whole file or none: until then it has a hidden name made with `unique`. OSError or
-        YarrowError where the folder cannot be written to.
+        Blocking. A reader sees the whole file or none: until it is whole, it has a hidden name made with
+        `unique`. Raises OSError or YarrowError if the folder cannot be written to.
         """
         job_id = job.overview.job_id
         target = join(self.directory, job_id)
@@ -84,7 +85,7 @@ class JobArchive:
 
 
 class JobArchiver:
-    """Archives the jobs of one Dispatcher, one after the other, beside everything else."""
+    """Archives the jobs of one Dispatcher, one after the other, in the background."""
 
     def __init__(self, archive: JobArchive | None, clock: Clock, ids: IdFactory) -> None:
         """`archive` None = jobs are not archived."""
@@ -122,7 +123,7 @@ class JobArchiver:
             _log.exception("job %s was not archived in %s", job_id, archive.directory)
 
     async def close(self) -> None:
-        """Waits a while for what is being written, and gives up the rest."""
+        """Waits a while for the present write, and drops the rest."""
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=_LIMIT)
         for work, job_id in tuple(self._running.items()):

@@ -1,7 +1,7 @@
-"""JobEnds: what follows when a job has ended for good: its end is recorded, told, archived, and what it left removed.
+"""JobEnds: records, reports and archives the end of a job, and has its leftovers removed.
 
-Owner: the Dispatcher's loop. Nothing of a job is removed before its end is recorded; how it is removed is the business
-of job_leftovers.py.
+Owner: the Dispatcher's loop. Nothing of a job is removed before its end is recorded; job_leftovers.py removes
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class JobEnds:
-    """Those of one leadership."""
+    """The ends of one leadership's jobs."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class JobEnds:
         jobs: Jobs,
         settings: DispatcherSettings,
     ) -> None:
-        """In the threads and among the tasks of the `endpoint`."""
+        """Uses the threads and tasks of the `endpoint`."""
         self._endpoint = endpoint
         self._services = services
         self._store = store
@@ -48,12 +48,12 @@ class JobEnds:
         self._leftovers = JobLeftovers(endpoint, services, store, recovery, jobs, settings)
 
     async def close(self) -> None:
-        """Waits a while for archives on their way; says what is left of jobs."""
+        """Waits a while for archives that are being written; logs leftovers of jobs."""
         await self._archiver.close()
         self._leftovers.say_what_is_left()
 
     async def record(self, master: JobMaster) -> None:
-        """Before anything of a job that has ended is removed: from here on nobody runs it again."""
+        """Records the end of a job before anything of it is removed: from here on no leader runs the job again."""
         graph = master.graph
         result = StoredResult(
             name=graph.job.name,
@@ -69,7 +69,7 @@ class JobEnds:
         await self._retry.persistently(mark, f"the end of job {graph.job.job_id}")
 
     def begin(self, master: JobMaster) -> None:
-        """The job has ended, and that is recorded."""
+        """Begins the work after a job's recorded end."""
         self._endpoint.assert_main_thread()
         graph, queries = master.graph, master.queries
         job_id = graph.job.job_id
@@ -91,7 +91,7 @@ class JobEnds:
         self._endpoint.spawn(self._clean_up(master), f"clean up {job_id}")
 
     def remember(self, job: FinishedJob) -> None:
-        """For who asks later, and in the archive."""
+        """Keeps an ended job for later questions, and archives it."""
         self._jobs.finished.add(job)
         self._archiver.begin(job)
 

@@ -1,8 +1,9 @@
-"""JobGraphStore: submitted jobs that have not ended, and how those ended that are still being cleaned up.
+"""JobGraphStore: the submitted jobs that have not ended, and the results of ended jobs until they are cleaned up.
 
-Owner: blocking; the Dispatcher calls it through `run_blocking`. Graphs are opaque bytes here: in files of the storage
-directory, with a record that points to each, or inside the record where there is no such directory. Every record is
-written under the leadership for which the store was made; files without a record are of no meaning to anybody.
+Owner: blocking; the Dispatcher calls it through `run_blocking`. Graphs are opaque bytes here. They lie in
+files of the storage directory, and a record points to each file. Without such a directory they lie in the
+records. Every record is written under the leadership for which the store was made. Files without a record
+have no meaning.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX, write_whole
 from yarrow.runtime.ha.records import Delete, LeaderRecords, Put
 from yarrow.runtime.rpc.messages import FailureCause
 
-#: Version of the records; another is refused.
+#: Version of the records; other versions are refused.
 RECORD_VERSION = 1
 JOBS, RESULTS, GRAPHS_FOLDER = "jobs", "results", "job-graphs"
 _log = logging.getLogger(__name__)
 
 
 class StoredJobError(YarrowError):
-    """A stored job that cannot be read: of another version, damaged, or its file is gone."""
+    """A stored job cannot be read: it has another version, is damaged, or its file is gone."""
 
 
 class JobStorageRefusedError(YarrowError):
-    """The storage directory does not take a job from this process."""
+    """The storage directory does not accept a job from this process."""
 
 
 class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +44,7 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     sha256: str
     size: int
-    #: Where the encoded graph lies; "" = it is in `graph`.
+    #: File of the encoded graph; "" = it is in `graph`.
     path: str = ""
     graph: bytes = b""
 
@@ -55,14 +56,14 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status: JobStatus
     end_time: int
-    #: What made it fail.
+    #: The cause of a FAILED job.
     cause: FailureCause | None = None
-    #: Keys of the blobs that go with it.
+    #: Keys of the blobs to delete with the job.
     blobs: tuple[str, ...] = ()
 
 
 class JobGraphStore:
-    """The jobs of one cluster id, as one leadership sees them."""
+    """The stored jobs of one cluster id, written under one leadership."""
 
     def __init__(self, records: LeaderRecords, directory: str, ids: IdFactory) -> None:
         """`directory` is the storage directory of the cluster id; "" = graphs stay inside the records."""
@@ -70,12 +71,12 @@ class JobGraphStore:
         self._directory = join(directory, GRAPHS_FOLDER) if directory else ""
         self._ids = ids
 
-    # Jobs that have not ended.
+    # Unfinished jobs.
 
     def put(self, job_id: JobID, graph: bytes, name: str = "") -> None:
-        """Stores or replaces; returns when it is durable.
+        """Stores or replaces a job; returns when it is durable.
 
-        OSError, JobStorageRefusedError, FileSystemError, RecordsError.
+        Raises OSError, JobStorageRefusedError, FileSystemError and RecordsError.
         """
         if not is_hex_id(job_id):
             raise KeyError(job_id)
@@ -85,7 +86,7 @@ class JobGraphStore:
         self._records.write(Put(_job(job_id), msgspec.msgpack.encode(stored)))
 
     def _write(self, job_id: JobID, graph: bytes) -> str:
-        """The graph in a file under a name used once; its path."""
+        """Writes the graph to a file under a new name; returns the path."""
         if not self._directory:
             return ""
         name = f"{job_id}-{self._records.epoch}-{self._ids.hex_id()[-8:]}"
@@ -102,8 +103,8 @@ class JobGraphStore:
     def get(self, job_id: JobID) -> bytes:
         """The encoded graph.
 
-        Raises KeyError when there is none, and StoredJobError when it can never be read. Raises OSError,
-        FileSystemError and RecordsError when it cannot be read now.
+        Raises KeyError if there is none, and StoredJobError if it can never be read. Raises OSError,
+        FileSystemError and RecordsError if it cannot be read now.
         """
         stored = self.stored(job_id)
         graph = stored.graph
@@ -123,7 +124,7 @@ class JobGraphStore:
         return graph
 
     def stored(self, job_id: JobID) -> StoredJob:
-        """The record of a job; errors as `get`."""
+        """The record of a job; raises the errors of `get`."""
         data = self._records.read(_job(job_id))
         if not data:
             raise KeyError(job_id)
@@ -139,45 +140,45 @@ class JobGraphStore:
         return stored
 
     def job_ids(self) -> tuple[JobID, ...]:
-        """All jobs stored, and those that were removed before somebody marked them: `is_stored` tells."""
+        """Ids of all stored jobs, and of removed jobs that were marked later: `is_stored` tells them apart."""
         return tuple(JobID(name) for name in self._records.children(JOBS) if is_hex_id(name))
 
     def is_stored(self, job_id: JobID) -> bool:
         """Whether there is a record of the job itself, readable or not."""
         return bool(self._records.read(_job(job_id)))
 
-    # What was asked of a job, so that the next leader does it too.
+    # Requests for a job that the next leader must fulfil too.
 
     def mark_cancelled(self, job_id: JobID) -> None:
-        """The job is to end as CANCELED, whoever leads."""
+        """Marks the job to end as CANCELED under any leader."""
         self._records.write(Put(f"{_job(job_id)}/cancelled", b""))
 
     def remove_mark_of_nothing(self, job_id: JobID) -> bool:
-        """Removes what was asked of a job that had been removed just before; False where the job is stored."""
+        """Removes the mark of a job that had just been removed; False if the job is stored."""
         if self.is_stored(job_id):
             return False
         self._records.write(Delete(_job(job_id)))
         return True
 
     def is_cancelled(self, job_id: JobID) -> bool:
-        """Whether somebody has asked for its cancellation."""
+        """Whether its cancellation was requested."""
         return self._records.read(f"{_job(job_id)}/cancelled") is not None
 
     # Jobs that have ended for good.
 
     def mark_ended(self, job_id: JobID, result: StoredResult) -> None:
-        """From now on no leader runs the job again. Comes before anything of it is removed."""
+        """Stores the result: from now on no leader runs the job again. Comes before any removal."""
         self._records.write(Put(_result(job_id), msgspec.msgpack.encode(result)))
 
     def result(self, job_id: JobID) -> StoredResult | None:
-        """How the job ended; None for one that has not, or is forgotten."""
+        """The result of the job; None if it has not ended, or is forgotten."""
         data = self._records.read(_result(job_id))
         if data is None:
             return None
         try:
             return msgspec.msgpack.decode(data, type=StoredResult)
         except msgspec.DecodeError:
-            # That it has ended is what the record is for.
+            # The purpose of the record is to say that the job has ended.
             return StoredResult(name="", status=JobStatus.FAILED, end_time=-1)
 
     def ended(self) -> tuple[JobID, ...]:
@@ -185,7 +186,7 @@ class JobGraphStore:
         return tuple(JobID(name) for name in self._records.children(RESULTS) if is_hex_id(name))
 
     def remove(self, job_id: JobID) -> None:
-        """Forgets a job's graph and what was asked of it; no effect when there is none."""
+        """Removes a job's graph and the requests for it; no effect if there is none."""
         try:
             path = self.stored(job_id).path
         except (KeyError, StoredJobError):
@@ -200,7 +201,7 @@ class JobGraphStore:
         if path:
             files.delete(path)
         try:
-            # What a submission that failed half-way has left.
+            # Files of a submission that failed half-way.
             for entry in files.list(self._directory):
                 if entry.name.removeprefix(TEMPORARY_PREFIX).startswith(f"{job_id}-"):
                     files.delete(entry.path)
@@ -208,11 +209,11 @@ class JobGraphStore:
             return
 
     def place(self, job_id: JobID) -> str:
-        """Where the graph of a job is stored, for people."""
+        """The place of a job's stored graph, as text for people."""
         return join(self._directory, f"{job_id}-*") if self._directory else f"the record {_job(job_id)}"
 
     def forget_result(self, job_id: JobID) -> None:
-        """Nothing is left of the job: what shows that it has ended goes too."""
+        """Removes the result of a job of which nothing else is left."""
         self._records.write(Delete(_result(job_id)))
 
 

@@ -1,7 +1,7 @@
-"""JobLeftovers: removes what is stored of jobs that have ended for good, tried again for as long as this master leads.
+"""JobLeftovers: removes stored data of jobs that have ended for good, with retries while this master leads.
 
-Owner: the Dispatcher's loop. Each step may be repeated, also by the next leader: the record that a job has ended, by
-which it is found, goes last. What is not removed when the leadership ends is named by its paths.
+Owner: the Dispatcher's loop. Each step may be repeated, also by the next leader. The record of the job's end
+goes last, because it names the leftovers. Paths that are left at the end of the leadership are logged.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Leftover:
-    """What is left of one job."""
+    """The leftovers of one job."""
 
     job_id: JobID
-    #: Keys of the files that it shipped.
+    #: Keys of the job's shipped files.
     blobs: tuple[str, ...]
-    #: How it ended where its master could not remove its checkpoints; None = they are gone, or stay.
+    #: Final status, if the JobMaster failed to delete the job's checkpoints; None = nothing is left to
+    #: delete.
     checkpoints_by: JobStatus | None
-    #: Its graph, its files and its pointers are still to go.
+    #: The graph, its files and its pointers still have to be removed.
     graph: bool = True
     attempts: int = 0
     #: Why the latest attempt failed; "" = none has.
@@ -44,7 +45,7 @@ class _Leftover:
 
 
 class JobLeftovers:
-    """Those of one leadership."""
+    """The leftovers of one leadership's ended jobs."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class JobLeftovers:
         jobs: Jobs,
         settings: DispatcherSettings,
     ) -> None:
-        """In the threads and among the tasks of the `endpoint`."""
+        """Uses the threads and tasks of the `endpoint`."""
         self._endpoint = endpoint
         self._services = services
         self._store = store
@@ -64,22 +65,24 @@ class JobLeftovers:
         self._settings = settings
         self._retry = RecordsRetry(endpoint, services.timers)
         self._left: dict[JobID, _Leftover] = {}
-        #: Held by who tries again.
+        #: Held during a retry.
         self._turn = asyncio.Lock()
 
     async def remove(
         self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: JobStatus | None = None
     ) -> None:
-        """Of a job whose end is recorded; returns after the first attempt, others follow where that was in vain.
+        """Removes the data of a job whose end is recorded.
 
-        With `checkpoints_by`, the status with which it ended, those that its master left go first.
+        Returns after the first attempt; retries follow if it failed.
+
+        `checkpoints_by` is the final status of a job whose master left checkpoints; these go first.
         """
         leftover = self._left[job_id] = _Leftover(job_id, blobs, checkpoints_by)
         if not await self._has_removed(leftover):
             self._endpoint.spawn(self._until_removed(leftover), f"remove {job_id}")
 
     def say_what_is_left(self) -> None:
-        """The leadership ends: nothing is tried again. A first attempt that is under way has not failed."""
+        """Logs the leftovers at the end of the leadership. A running first attempt has not failed."""
         for leftover in self._left.values():
             if leftover.failure:
                 _log.warning(
@@ -94,13 +97,13 @@ class JobLeftovers:
         backoff = records_backoff()
         while True:
             await self._retry.pause(backoff.next_seconds())
-            # One job at a time: while storage hangs, all of them would take the threads that others wait for.
+            # One job at a time: while storage hangs, all of them would occupy threads that others need.
             async with self._turn:
                 if await self._has_removed(leftover):
                     return
 
     async def _has_removed(self, leftover: _Leftover) -> bool:
-        """Whether there is nothing more to be done here."""
+        """Whether nothing is left to remove."""
         job_id = leftover.job_id
         leftover.attempts += 1
         try:
@@ -110,7 +113,7 @@ class JobLeftovers:
             return True
         except (OSError, YarrowError) as error:
             leftover.failure = str(error)
-            # Of the first, second, fourth... attempt.
+            # Of the first, second, fourth, ... attempt.
             if not leftover.attempts & (leftover.attempts - 1):
                 level = logging.INFO if isinstance(error, NotKnownYetError) else logging.WARNING
                 _log.log(
@@ -123,7 +126,7 @@ class JobLeftovers:
             return False
         if leftover.attempts > 1:
             _log.info("what was stored of job %s is removed now", job_id)
-        self._left.pop(job_id, None)  # Two of the same id end both.
+        self._left.pop(job_id, None)  # Two with one id both end.
         return True
 
     async def _remove(self, leftover: _Leftover) -> None:
@@ -135,7 +138,7 @@ class JobLeftovers:
         if leftover.graph:
             await run(self._remove_graph, job_id)
             leftover.graph = False
-        # Looked at as late as can be: another job may have come meanwhile that ships the same file.
+        # Checked as late as possible: a new job may ship the same file.
         await run(self._remove_blobs, job_id, self._jobs.unneeded(leftover.blobs, job_id))
 
     def _remove_checkpoints(self, job_id: JobID, status: JobStatus) -> None:

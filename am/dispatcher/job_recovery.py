@@ -1,7 +1,7 @@
 """JobRecovery: takes over the jobs that an earlier leadership has stored.
 
-Owner: the Dispatcher's loop. A job is known as soon as the Dispatcher serves, and runs again when storage and ZooKeeper
-allow. One that cannot run is told as failed, and kept for the next leader.
+Owner: the Dispatcher's loop. A job is known as soon as the Dispatcher serves, and runs again when storage and
+ZooKeeper allow. A job that cannot run is reported as failed, and kept for the next leader.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class JobRecovery:
-    """That of one leadership."""
+    """The recovery of one leadership."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class JobRecovery:
         ends: JobEnds,
         run: Callable[[JobGraph], Awaitable[None]],
     ) -> None:
-        """`run` starts the JobMaster of a job from its last checkpoint; in the threads of the `endpoint`."""
+        """`run` starts the JobMaster of a job from its last checkpoint, in the threads of the `endpoint`."""
         self._endpoint = endpoint
         self._services = services
         self._store = store
@@ -49,14 +49,14 @@ class JobRecovery:
         self._retry = RecordsRetry(endpoint, services.timers)
 
     async def begin(self) -> None:
-        """Returns when all stored jobs are known; what takes long comes after."""
+        """Returns when all stored jobs are known; slow work comes after."""
         for job_id, name in await self._retry.persistently(self._stored_jobs, "the stored jobs"):
             job = RecoveringJob(job_id, name, self._services.clock, self._services.ids)
             self._jobs.recovering[job_id] = job
             self._endpoint.spawn(self._recover(job), f"recover {job_id}")
 
     def _stored_jobs(self) -> list[tuple[JobID, str]]:
-        """Blocking: all that run or are still to be cleaned up, with their names."""
+        """Names of all jobs that run or must be cleaned up. Blocking."""
         found: dict[JobID, str] = {}
         for job_id in self._store.job_ids():
             if self._store.remove_mark_of_nothing(job_id):
@@ -70,7 +70,7 @@ class JobRecovery:
         return list(found.items())
 
     async def _recover(self, job: RecoveringJob) -> None:
-        """Until the job runs again, or has ended; tried again while what is in the way may go away."""
+        """Returns when the job runs again or has ended; retries while the obstacle may go away."""
         backoff = records_backoff()
         while True:
             try:
@@ -85,7 +85,7 @@ class JobRecovery:
                         await self._cannot_recover(job, error)
                         break
                     except RecordsError as unreachable:
-                        # What is to become of the job is asked again, with all else.
+                        # The next try asks again whether the job is cancelled.
                         error = unreachable
                 job.problem = f"cannot be started again yet: {error}"
                 _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, backoff.seconds)
@@ -98,7 +98,7 @@ class JobRecovery:
         result = await self._endpoint.run_blocking(self._store.result, job_id)
         if result is not None:
             _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
-            # Archived, should the former master have had no time for it.
+            # Archived, in case the former master had no time for it.
             self._ends.remember(job.ended_before(result))
             await self._ends.remove(job_id, result.blobs, result.status)
             return
@@ -114,7 +114,10 @@ class JobRecovery:
             self._jobs.running[job_id].cancel()
 
     async def _cancel(self, job: RecoveringJob, graph: JobGraph) -> None:
-        """Cancelled before it ran again: restored where that works, so that its checkpoints go as they should."""
+        """Ends a job that was cancelled before it ran again.
+
+        It is restored if possible, so that its checkpoints are removed.
+        """
         try:
             await self._run(graph)
         except LeadershipLostError:
@@ -149,7 +152,10 @@ class JobRecovery:
         self._jobs.finished.add(job.ends(JobStatus.FAILED, text))
 
     async def give_up(self, job: RecoveringJob) -> None:
-        """A job that cannot be taken over ends as CANCELED, and is forgotten; its checkpoints stay. RecordsError."""
+        """Ends a job that cannot be taken over as CANCELED, and forgets it; its checkpoints stay.
+
+        Raises RecordsError.
+        """
         blobs = blobs_of(job.job) if job.job is not None else ()
         now = self._services.clock.epoch_ms()
         result = StoredResult(name=job.overview().name, status=JobStatus.CANCELED, end_time=now, blobs=blobs)
@@ -160,7 +166,7 @@ class JobRecovery:
         await self._ends.remove(job.job_id, blobs)
 
     async def ended_before(self, job_id: JobID) -> FinishedJob:
-        """A job that has ended; under a former master, what its record says. JobNotFoundError for any other."""
+        """An ended job; after a former master, only its record's facts. Raises JobNotFoundError for any other."""
         try:
             return self._jobs.ended(job_id)
         except JobNotFoundError:

@@ -1,7 +1,6 @@
-"""Jobs: all that one Dispatcher knows of, by what becomes of them.
+"""Jobs: all jobs of one Dispatcher, by their stage.
 
-Owner: the Dispatcher's loop; pure. A job is in one place at a time, but for those that are ending: these have finished
-for whoever asks.
+Owner: the Dispatcher's loop; pure. A job has one stage at a time. Only an ending job also counts as finished.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ from yarrow.runtime.graph.job_graph import JobGraph
 
 
 class NotKnownYetError(YarrowError):
-    """To be asked again."""
+    """Another job has not been read yet; the caller asks again later."""
 
 
 class Jobs:
-    """Those of one leadership."""
+    """The jobs of one leadership."""
 
     def __init__(self, finished: FinishedJobs) -> None:
         self.running: dict[JobID, JobMaster] = {}
         #: Stored by an earlier leadership, without a JobMaster yet.
         self.recovering: dict[JobID, RecoveringJob] = {}
-        #: Stored by an earlier leadership, and left to the next one: what they need stays.
+        #: Stored by an earlier leadership, and left to the next one: their data stay.
         self.kept: dict[JobID, RecoveringJob] = {}
-        #: Of jobs that have ended, until they are stopped.
+        #: JobMasters of ended jobs, until they are stopped.
         self.ending: set[JobMaster] = set()
-        #: Accepted, their JobMaster not started yet, with the blobs that they need.
+        #: Accepted jobs whose JobMaster is not started yet, with the blobs that they need.
         self.starting: dict[JobID, tuple[str, ...]] = {}
         self.finished = finished
 
     def check_new(self, job_id: JobID) -> None:
-        """Raises DuplicateJobError for the id of a job that is known."""
+        """Raises DuplicateJobError for the id of a known job."""
         if job_id in self.kept:
             raise DuplicateJobError(
                 f"a job of the id {job_id} is stored, and could not be taken over from its former master: cancel it,"
@@ -49,7 +48,7 @@ class Jobs:
             raise has_run(job_id, ended.overview.status)
 
     def ended(self, job_id: JobID) -> FinishedJob:
-        """A job that has ended; JobNotFoundError for any other."""
+        """An ended job. Raises JobNotFoundError for any other."""
         job = self.finished.get(job_id)
         if job is None:
             raise JobNotFoundError(
@@ -59,9 +58,9 @@ class Jobs:
         return job
 
     def unneeded(self, blobs: tuple[str, ...], job_id: JobID) -> list[str]:
-        """Those of the blobs of a job that has ended that no other job needs.
+        """The blobs of an ended job that no other job needs.
 
-        NotKnownYetError while there is another job that has not been read.
+        Raises NotKnownYetError while some job has not been read.
         """
         stored = [*self.recovering.values(), *self.kept.values()]
         unread = [job.job_id for job in stored if job.job is None and job.job_id != job_id]
@@ -78,7 +77,7 @@ class Jobs:
 
 
 def has_run(job_id: JobID, status: JobStatus) -> DuplicateJobError:
-    """What is said to who submits a job again that has ended."""
+    """The error for a client that submits an ended job again."""
     return DuplicateJobError(
         f"a job of the id {job_id} has run on this cluster ({status.value}): give the new one another id"
     )

@@ -1,4 +1,4 @@
-"""RecordsRetry: pauses, and calls of storage or ZooKeeper that are repeated until they are answered.
+"""RecordsRetry: repeats calls to storage or ZooKeeper, with pauses, until they are answered.
 
 Owner: the Dispatcher's loop.
 """
@@ -15,7 +15,7 @@ from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
-#: Seconds between two attempts at what storage or ZooKeeper has refused: doubled from the first to the last.
+#: First and last pause, in seconds, between two attempts at a refused call; each pause doubles.
 FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def records_backoff() -> Backoff:
-    """Return the pauses between attempts at what storage or ZooKeeper has refused."""
+    """The pauses between attempts at calls that storage or ZooKeeper has refused."""
     return Backoff(FIRST_PAUSE, LAST_PAUSE)
 
 
@@ -35,7 +35,7 @@ class RecordsRetry:
         self._timers = timers
 
     async def persistently(self, call: Callable[[], T], what: str) -> T:
-        """A blocking call, repeated while the records cannot be reached; LeadershipLostError ends it."""
+        """Makes a blocking call, and repeats it while the records cannot be reached. Raises LeadershipLostError."""
         backoff = records_backoff()
         while True:
             try:

@@ -1,7 +1,7 @@
-"""RecoveringJob: a stored job that has no JobMaster yet: its graph or checkpoint is still to be read.
+"""RecoveringJob: a stored job without a JobMaster, because its graph or checkpoint has not been read yet.
 
-Owner: the Dispatcher's loop. Others see it as INITIALIZING, with what it waits for. What may pass by itself is told
-from what will not: a job never begins empty because storage was out of reach.
+Owner: the Dispatcher's loop. Others see the job as INITIALIZING, with the obstacle. Obstacles that may pass
+by themselves are distinguished from others: a job never begins empty because storage was out of reach.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
 
 
 def passes_by_itself(error: BaseException) -> bool:
-    """Whether what failed may work a moment later: storage or ZooKeeper out of reach, a name node in safe mode."""
+    """Whether a failed call may work later: storage or ZooKeeper is out of reach, or a name node is in safe mode."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -42,25 +42,25 @@ def passes_by_itself(error: BaseException) -> bool:
 
 
 class RecoveringJob:
-    """One such job."""
+    """A stored job whose JobMaster has not started."""
 
     def __init__(self, job_id: JobID, name: str, clock: Clock, ids: IdFactory) -> None:
         self.job_id = job_id
         self._clock = clock
         self._ids = ids
         self._shown = self._empty(name)
-        #: The graph as stored, once it has been read.
+        #: The stored graph, once it has been read.
         self.job: JobGraph | None = None
-        #: Why it is not done yet; "" at first.
+        #: The present obstacle; "" at first.
         self.problem = ""
-        #: Set when somebody wants the job to be cancelled.
+        #: Set when the job's cancellation is requested.
         self.cancelled = asyncio.Event()
         #: Set when there is a JobMaster, or the job has ended.
         self.done = asyncio.Event()
 
     @property
     def statistics(self) -> CheckpointStatisticsTracker:
-        """Of checkpoints: there were none under this master."""
+        """Empty checkpoint statistics: there were no checkpoints under this master."""
         return CheckpointStatisticsTracker(self._shown.job, CheckpointSettings(), self._clock)
 
     def _empty(self, name: str) -> ExecutionGraph:
@@ -72,12 +72,12 @@ class RecoveringJob:
         return ExecutionGraph(job, self._clock, self._ids)
 
     def is_of(self, job: JobGraph) -> None:
-        """The graph has been read."""
+        """Sets the graph that has been read."""
         self.job = job
         self._shown = self._graph_of(job)
 
     def ends(self, status: JobStatus, cause: str = "") -> FinishedJob:
-        """The job ends so without having run under this master: CANCELED or FAILED."""
+        """Ends the job as CANCELED or FAILED without having run it under this master."""
         graph = self._shown
         if status is JobStatus.CANCELED:
             graph.transition(JobStatus.CANCELLING)
@@ -88,7 +88,7 @@ class RecoveringJob:
         return FinishedJob(job_overview(graph), job_details(graph), job_result(graph), {}, self.statistics)
 
     def ended_before(self, result: StoredResult) -> FinishedJob:
-        """The job has ended under a former master: that is all that is known of it."""
+        """A job that ended under a former master, of which only the record is known."""
         if self.job is None:
             self._shown = self._empty(result.name)
         ended = {"status": result.status, "end_time": result.end_time}
@@ -107,9 +107,9 @@ class RecoveringJob:
         return msgspec.structs.replace(job_overview(self._shown), waiting_for=self.problem)
 
     def details(self) -> ExecutionGraphDetails:
-        """What REST shows."""
+        """The job's details for REST."""
         return job_details(self._shown, self.problem)
 
 
 class RecoveryFailedError(RecoveryStoreError):
-    """A job that ran under another master cannot be taken over by this one."""
+    """This master cannot take over a job that ran under another master."""

@@ -1,7 +1,7 @@
-"""RefusedJobs: what may be stored of jobs whose clients were told that they do not run.
+"""RefusedJobs: removes stored data of jobs whose clients were told that they do not run.
 
-Owner: the Dispatcher's loop. What cannot be removed at once is tried again for as long as the Dispatcher leads: the
-next leader would run it. A job that is submitted again is out of here before it is stored anew.
+Owner: the Dispatcher's loop. A failed removal is retried while the Dispatcher leads, because the next leader
+would run the job. A job that is submitted again leaves this list before it is stored anew.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedJobs:
-    """Those of one leadership."""
+    """The refused jobs of one leadership."""
 
     def __init__(
         self, remove: Callable[[JobID], Awaitable[None]], pause: Callable[[float], Awaitable[None]]
     ) -> None:
-        """`remove` may be repeated, and raises OSError or YarrowError where it could not."""
+        """`remove` may be repeated; it raises OSError or YarrowError if it failed."""
         self._remove = remove
         self._pause = pause
-        #: By job, held while its removal is under way.
+        #: By job; held during its removal.
         self._left: dict[JobID, asyncio.Lock] = {}
 
     async def take_back(self, job_id: JobID) -> bool:
-        """Removes what is stored of it; False = not yet, `until_removed` is to be run."""
+        """Removes a job's stored data; False = it failed, call `until_removed`."""
         lock = self._left[job_id] = asyncio.Lock()
         return await self._try(job_id, lock)
 
     async def until_removed(self, job_id: JobID) -> None:
-        """Returns when that is removed, submitted again, or another's to decide."""
+        """Returns when the data are removed, the job is submitted again, or another leader decides."""
         backoff = records_backoff()
         while (lock := self._left.get(job_id)) is not None:
             await self._pause(backoff.next_seconds())
@@ -44,13 +44,13 @@ class RefusedJobs:
                 return
 
     async def submitted_again(self, job_id: JobID) -> None:
-        """Returns when nothing that will be stored of it is removed any more."""
+        """Returns when no removal can touch the newly submitted job any more."""
         if (lock := self._left.pop(job_id, None)) is not None:
             async with lock:
                 return
 
     async def _try(self, job_id: JobID, lock: asyncio.Lock) -> bool:
-        """Whether nothing is left to be done."""
+        """Whether nothing is left to remove."""
         async with lock:
             if self._left.get(job_id) is not lock:
                 return True

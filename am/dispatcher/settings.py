@@ -1,6 +1,6 @@
-"""DispatcherSettings: what the configuration of a cluster says to its Dispatcher.
+"""DispatcherSettings: the Dispatcher's part of a cluster's configuration.
 
-Owner: none; read once by whoever assembles the control plane.
+Owner: none; read once when the control plane is assembled.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from yarrow.runtime.graph.job_graph import JobGraph
 class DispatcherSettings:
     """Options of the Dispatcher."""
 
-    #: jobstore.max-capacity: ended jobs kept.
+    #: jobstore.max-capacity: number of kept ended jobs.
     finished_jobs: int = 100
-    #: jobstore.expiration-time, in seconds.
+    #: jobstore.expiration-time: seconds.
     finished_expiration: float = 3600.0
-    #: True = how jobs have ended is kept as long as the cluster id, so that no id runs twice.
+    #: True = job results are kept as long as the cluster id, so that no job id runs twice.
     keep_results: bool = False
-    #: jobmanager.archive.fs.dir: where ended jobs are archived; None = nowhere.
+    #: jobmanager.archive.fs.dir: the archive of ended jobs; None = there is none.
     archive: JobArchive | None = None
-    #: Raises YarrowError for a job whose own configuration cannot be on this cluster.
+    #: Raises YarrowError for a job whose own configuration is impossible on this cluster.
     check_job: Callable[[JobGraph], None] = field(default=lambda graph: None)
-    #: Settings of a job, given its own configuration.
+    #: The settings of a job, from its graph.
     job_master: Callable[[JobGraph], JobMasterSettings] = field(default=lambda graph: JobMasterSettings())

@@ -1,6 +1,6 @@
-"""Hands a JobGraph to the Dispatcher: in the message while it is small, else by way of the blob store.
+"""Submits a JobGraph to the Dispatcher: in the message if it is small, else through the blob store.
 
-Owner: the caller's loop. The store is passed in, since who submits beside the control plane reaches it without
+Owner: the caller's loop. The blob store is passed in: a caller beside the control plane reaches it without
 messages.
 """
 
@@ -13,14 +13,15 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.gateways import DispatcherGateway
 
-#: A larger encoded JobGraph is stored first: messages have a size limit, and carry other things meanwhile.
+#: Bytes. A larger encoded JobGraph goes through the blob store: messages have a size limit, and carry other
+#: things too.
 INLINE_BYTES: Final = 1 << 20
 
 
 async def submit_job_graph(
     dispatcher: DispatcherGateway, store_blob: Callable[[bytes], Awaitable[str]], graph: JobGraph
 ) -> JobID:
-    """Submits `graph`; the errors are those of DispatcherGateway.submit_job."""
+    """Submits `graph`; raises the errors of DispatcherGateway.submit_job."""
     encoded = encode_job_graph(graph)
     if len(encoded) <= INLINE_BYTES:
         return await dispatcher.submit_job(encoded)

@@ -1,6 +1,6 @@
-"""What a Dispatcher checks of a submitted job before it starts anything.
+"""Checks of a submitted job, before the Dispatcher starts anything.
 
-Owner: none (pure). Each refusal names the thing, what was expected and what to do.
+Owner: none (pure). Each refusal names the thing, the expected value and what to do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Versioned(msgspec.Struct):
 
 
 def decode_and_validate(encoded: bytes) -> JobGraph:
-    """The graph; JobSubmissionError when it cannot run here."""
+    """Decodes a graph. Raises JobSubmissionError if it cannot run here."""
     try:
         version = msgspec.msgpack.decode(encoded, type=_Versioned).version
         if version != JOB_GRAPH_VERSION:
@@ -45,7 +45,7 @@ def decode_and_validate(encoded: bytes) -> JobGraph:
 
 
 def validate(graph: JobGraph) -> None:
-    """Raises JobSubmissionError for the first thing that is wrong."""
+    """Raises JobSubmissionError for the first fault."""
     if not is_hex_id(graph.job_id):
         raise JobSubmissionError(f"{graph.job_id!r} is no job id: expected 32 hexadecimal digits")
     if not graph.vertices:

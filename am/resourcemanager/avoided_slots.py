@@ -1,7 +1,7 @@
-"""AvoidedSlots: slots and TaskExecutors that keep failing, left alone for a while where others exist.
+"""AvoidedSlots: slots and TaskExecutors that failed repeatedly, and are not used for a while if others exist.
 
-Owner: the SlotManager. Pure; times are given. A slot fails when its job loses it while it still needs it, or when its
-TaskExecutor does not answer a request. What is noted here wears off by itself: nothing is avoided for ever.
+Owner: the SlotManager. Pure; times are passed in. A slot fails when its job loses it while still needing it,
+or when its TaskExecutor does not answer a request. Every note expires: nothing is avoided for ever.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import deque
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.messages import SlotID
 
-#: So many failures in a row within so many seconds make a slot, or a TaskExecutor, one to avoid.
+#: Failures within WITHIN seconds that make a slot, or a TaskExecutor, one to avoid.
 FAILURES = 3
 WITHIN = 60.0
-#: Seconds for which it is avoided after its last failure; twice that after each further one, up to the maximum.
+#: Seconds of avoidance after the last failure; doubled by each further failure, up to the maximum.
 AVOIDED_FIRST = 60.0
 AVOIDED_MOST = 600.0
-#: A slot that failed so often within so many seconds is left alone as long even where there is no other: a worker that
-#: cannot start there would be started without end.
+#: Seconds. A slot that failed so often within that time rests as long, even without an alternative: a worker
+#: that cannot start there would otherwise be started without end.
 REST = 1.0
 
 _Place = SlotID | ResourceID
@@ -32,25 +32,25 @@ class _Record:
 
 
 class AvoidedSlots:
-    """What failed lately."""
+    """The recent failures of slots and TaskExecutors."""
 
     def __init__(self) -> None:
         self._records: dict[_Place, _Record] = {}
 
     def failed(self, slot: SlotID, now: float) -> None:
-        """A slot was lost to the job that needed it, or its request failed."""
+        """Notes that a job lost a slot that it needed, or that a request for the slot failed."""
         self._note(slot, now)
         self._note(slot.resource_id, now)
 
     def succeeded(self, slot: SlotID) -> None:
-        """A job gave the slot back because it needs it no more: no failures in a row any longer."""
+        """Notes that a job gave the slot back unneeded, which ends a run of failures."""
         for place in (slot, slot.resource_id):
             record = self._records.get(place)
             if record is not None:
                 record.failures.clear()
 
     def forget(self, resource_id: ResourceID) -> None:
-        """The TaskExecutor is gone: one of that name that comes again begins anew."""
+        """Forgets a TaskExecutor that is gone; a new one of that name starts without failures."""
         gone = [
             place
             for place in self._records
@@ -60,7 +60,7 @@ class AvoidedSlots:
             del self._records[place]
 
     def is_avoided(self, slot: SlotID, now: float) -> bool:
-        """Whether other slots are to be taken before this one."""
+        """Whether other slots should be taken before this one."""
         if not self._records:
             return False
         return any(
@@ -69,7 +69,7 @@ class AvoidedSlots:
         )
 
     def rests(self, slot: SlotID, now: float) -> bool:
-        """Whether it fails as soon as it is used, and did so a moment ago."""
+        """Whether the slot fails as soon as it is used, and last did so a moment ago."""
         record = self._records.get(slot)
         return (
             record is not None

@@ -1,6 +1,6 @@
-"""ResourceManagerDriver: how a ResourceManager gets TaskExecutor processes, and loses them.
+"""ResourceManagerDriver: how a ResourceManager starts TaskExecutor processes, and hears of their ends.
 
-Owner: called on the ResourceManager's loop, and calls its handler there. Must not know slots or jobs.
+Owner: called on the ResourceManager's loop, on which it calls its handler. Must not know slots or jobs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class TaskExecutorStartError(YarrowError):
 
 
 class ResourceEventHandler(Protocol):
-    """What a driver tells."""
+    """Receives a driver's events."""
 
     def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
         """A process that the driver started has ended, released or not."""
         ...
 
     def on_task_executors_delayed(self, explanation: str) -> None:
-        """Why those that were requested do not come; "" = nothing is waited for (any more)."""
+        """Says why requested TaskExecutors do not come; "" = none are delayed any more."""
         ...
 
 
@@ -39,13 +39,13 @@ class ResourceManagerDriver(Protocol):
 
     @property
     def living(self) -> tuple[ResourceID, ...]:
-        """Those that were started, under earlier leaderships of this process too, and neither ended nor released."""
+        """TaskExecutors of this process's leaderships, earlier ones included, that were neither ended nor released."""
         ...
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
-        """Called before all else, and again at each new leadership of this process.
+        """Begins a leadership; called before all other methods, and again for each new leadership of this process.
 
-        The driver keeps the processes it started. TaskExecutors register at `leader` from now on.
+        The driver keeps the processes that it started. From now on TaskExecutors register at `leader`.
         """
         ...
 
@@ -57,28 +57,28 @@ class ResourceManagerDriver(Protocol):
         ...
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
-        """Ends one; no effect when the driver does not know it."""
+        """Ends a TaskExecutor; no effect if the driver does not know it."""
         ...
 
     def refusal(self, resource_id: ResourceID) -> str:
-        """Why one that registers must not serve: whoever gave it its place does not count it any more. "" = it may."""
+        """Why a registering TaskExecutor that its cluster has given up must not serve; "" = it may."""
         ...
 
     async def await_end(self, resource_id: ResourceID) -> None:
-        """A TaskExecutor said that it ends by force.
+        """Waits for the cause after a TaskExecutor said that it ends by force.
 
-        Returns once the handler was told why, or when waiting is not worth it. Returns at once if nobody
-        knows more than the TaskExecutor does, and after a second or two at the latest.
+        Returns once the handler has the cause, or when waiting is not worth it. That
+        is at once if the TaskExecutor itself knows most, and after a second or two at the latest.
         """
         ...
 
     async def terminate(self) -> None:
-        """Ends all that the driver started; returns when nothing of it is left."""
+        """Ends everything that the driver started; returns when nothing of it is left."""
         ...
 
 
 class StandaloneDriver:
-    """TaskExecutors are started by somebody else and register by themselves."""
+    """The driver of a cluster in which others start TaskExecutors, which register by themselves."""
 
     @property
     def can_request(self) -> bool:
@@ -86,7 +86,7 @@ class StandaloneDriver:
 
     @property
     def living(self) -> tuple[ResourceID, ...]:
-        """Others know."""
+        """Returns none: this driver starts none."""
         return ()
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
@@ -101,11 +101,11 @@ class StandaloneDriver:
         """A standalone TaskExecutor stays, to register again."""
 
     def refusal(self, resource_id: ResourceID) -> str:
-        """Whoever comes is welcome."""
+        """Accepts every TaskExecutor."""
         return ""
 
     async def await_end(self, resource_id: ResourceID) -> None:
-        """Nobody knows more than it said."""
+        """Returns at once: the TaskExecutor itself knows most."""
 
     async def terminate(self) -> None:
-        """Nothing was started."""
+        """Does nothing: this driver started nothing."""

@@ -1,7 +1,8 @@
-"""JobMasterConnections: the registered JobMasters as the ResourceManager reaches them, and what they are told.
+"""JobMasterConnections: the registered JobMasters, and the messages of the ResourceManager to them.
 
-Owner: the ResourceManager's loop. JobMasters send heartbeats by themselves; who is silent is named, and it is the
-ResourceManager that drops it. A message that does not arrive is not sent again: the next one, or a heartbeat, heals.
+Owner: the ResourceManager's loop. JobMasters send heartbeats by themselves. This module names silent ones,
+and the ResourceManager drops them. A lost message is not repeated: the next one, or a heartbeat, makes up for
+it.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ _log = logging.getLogger(__name__)
 class _JobMaster:
     registration: JobMasterRegistration
     gateway: JobMasterGateway
-    #: Why it waits for slots, as it is to be told.
+    #: Why its job waits for slots; to be sent.
     explanation: str = ""
-    #: How many slots there can be; None = not known.
+    #: The number of slots that there can be; None = unknown.
     most_slots: int | None = None
-    #: It is being told.
+    #: An explanation is being sent.
     telling: bool = False
 
 
 class JobMasterConnections:
-    """All that have registered, until they are dropped."""
+    """All registered JobMasters, until they are dropped."""
 
     def __init__(self, service: RpcService, heartbeat: HeartbeatSettings, clock: Clock, spawn: Spawn) -> None:
         self._service = service
@@ -44,7 +45,7 @@ class JobMasterConnections:
         self._beats: HeartbeatMonitor[JobID] = HeartbeatMonitor(heartbeat, clock)
 
     def register(self, registration: JobMasterRegistration) -> None:
-        """It is there; one that the job had before is fenced off."""
+        """Registers a JobMaster; a former one of the job is fenced off."""
         gateway = self._service.connect(registration.address, JOB_MASTER, registration.job_master_id)
         self._masters[registration.job_id] = _JobMaster(registration, gateway)
         self._beats.monitor(registration.job_id)
@@ -60,20 +61,20 @@ class JobMasterConnections:
             )
 
     def drop(self, job_id: JobID) -> None:
-        """It is not registered any more."""
+        """Removes the job's JobMaster."""
         self._masters.pop(job_id, None)
         self._beats.unmonitor(job_id)
 
     def heard(self, job_id: JobID) -> None:
-        """A heartbeat of a registered one has come."""
+        """Notes a heartbeat of a registered JobMaster."""
         self._beats.heard(job_id)
 
     def silent(self) -> list[JobID]:
-        """Jobs whose JobMaster was silent for heartbeat.timeout; to be called every heartbeat interval."""
+        """Jobs whose JobMaster was silent for heartbeat.timeout. Call it every heartbeat interval."""
         return list(self._beats.tick().silent)
 
     def tell_lost(self, resource_id: ResourceID, cause: str) -> None:
-        """Jobs need not wait for their own heartbeats to learn that a TaskExecutor is gone."""
+        """Tells all jobs that a TaskExecutor is gone, so that they need not wait for their own heartbeats."""
         for master in self._masters.values():
             self._spawn(self._tell_lost(master, resource_id, cause), "TaskExecutor lost")
 
@@ -94,7 +95,7 @@ class JobMasterConnections:
             self._spawn(self._tell_explanation(master), "not enough resources")
 
     async def _tell_explanation(self, master: _JobMaster) -> None:
-        """One message at a time, so that the last one to arrive is the last that was to be told."""
+        """Sends one message at a time, so that the last explanation arrives last."""
         told = None
         try:
             while told != (master.explanation, master.most_slots):

@@ -1,8 +1,9 @@
 """LentDriver: one driver for the ResourceManagers of all leaderships of a process.
 
-Owner: the control plane's loop. A ResourceManager that leads no more must end no TaskExecutor: they go on under the
-next one, which may be of this process. Who has made the driver ends it. Whether this process leads can be doubtful for
-a moment: what is to be released then waits until it is sure again, or until the next leadership, to which it is living.
+Owner: the control plane's loop. A ResourceManager that leads no more must not end TaskExecutors: they serve
+the next one, which may be in this process. The maker of the driver ends it. Leadership can be doubtful for a
+moment. Releases then wait until it is certain again, or until the next leadership, which finds the
+TaskExecutors in `living`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import ResourceProfile
 
-#: Seconds between two looks at whether it is sure again that this process leads.
+#: Seconds between two looks whether this process certainly leads again.
 _PAUSE = 0.5
 _log = logging.getLogger(__name__)
 
@@ -31,15 +32,15 @@ class LentDriver:
     def __init__(
         self, driver: ResourceManagerDriver, leads: Callable[[], bool], pause: float = _PAUSE
     ) -> None:
-        """A driver that is lent to one leadership.
+        """Lends a driver to one leadership.
 
-        `leads` tells whether the leadership lasts at this moment. Releases wait while it does not, and it is
+        `leads` says whether the leadership certainly lasts. Releases wait while it does not, and `leads` is
         asked again every `pause` seconds.
         """
         self._driver = driver
         self._leads = leads
         self._pause = pause
-        #: To be released, in that order; they serve nobody any more.
+        #: TaskExecutors to release, in that order; they serve no job any more.
         self._kept: dict[ResourceID, None] = {}
         self._releasing: asyncio.Task[None] | None = None
         self._handler: ResourceEventHandler | None = None
@@ -66,7 +67,7 @@ class LentDriver:
         return await self._driver.request_task_executor(profile)
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
-        """See ResourceManagerDriver; nothing is released before it is sure that this process leads."""
+        """See ResourceManagerDriver; releases nothing before this process certainly leads."""
         if self._leads():
             await self._driver.release_task_executor(resource_id)
         elif self._handler is not None:
@@ -81,7 +82,7 @@ class LentDriver:
                 await asyncio.sleep(self._pause)
                 while self._kept and self._leads():
                     resource_id = next(iter(self._kept))
-                    # Kept meanwhile: nobody takes it for one that may serve.
+                    # Kept meanwhile, so that nobody uses it.
                     await self._driver.release_task_executor(resource_id)
                     self._kept.pop(resource_id, None)
         finally:
@@ -98,7 +99,7 @@ class LentDriver:
         await self._driver.await_end(resource_id)
 
     async def terminate(self) -> None:
-        """The leadership is over; TaskExecutors stay."""
+        """Ends the loan; TaskExecutors stay."""
         self._handler = None
         self._kept.clear()
         if self._releasing is not None:

@@ -1,8 +1,8 @@
-"""LocalProcessDriver: TaskExecutors as child processes of this one, each in a session of its own.
+"""LocalProcessDriver: TaskExecutors as child processes of this one, each in its own session.
 
-Owner: the ResourceManager's loop. Everything that a child must know goes through a pipe on its standard
-input, which stays open: its end tells the child that this process died. Must not put a secret into argv or
-the environment.
+Owner: the ResourceManager's loop. A child gets everything through a pipe on its standard input, which stays
+open. The end of the pipe tells the child that this process died. Must not put a secret into argv or the
+environment.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from yarrow.runtime.rpc.messages import ResourceProfile
 
 _log = logging.getLogger(__name__)
 
-#: Bytes of a dead child's .err file that its cause quotes.
+#: Bytes at the end of a dead child's .err file that its cause quotes.
 _QUOTED = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class LocalProcessSettings:
-    """What the driver starts."""
+    """The processes that the driver starts."""
 
     application_id: str
     log_directory: str
-    #: Where working directories are made; one of taskmanager.tmp.dirs.
+    #: Parent of working directories; one of taskmanager.tmp.dirs.
     tmp_directory: str
     configuration: Mapping[str, str]
     data_secret: bytes
@@ -50,19 +50,19 @@ class LocalProcessSettings:
     slots_per_task_executor: int = 1
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     listen_tcp: bool = False
-    #: Arguments of the process, the interpreter first.
+    #: Arguments of the process; the interpreter is first.
     command: tuple[str, ...] = field(
         default_factory=lambda: (sys.executable, "-m", "yarrow.container.process.task_executor_main")
     )
-    #: Seconds a child has to end by itself before it is killed.
+    #: Seconds in which a child may end by itself before it is killed.
     grace: float = 3.0
 
 
 class OutputReader(Protocol):
-    """Takes what TaskExecutors forward of their tasks' output (runtime/rpc/output_stream.py)."""
+    """Reads the task output that TaskExecutors forward (runtime/rpc/output_stream.py)."""
 
     def attach(self, name: str, pipe: int) -> None:
-        """Owns the reading end of a TaskExecutor's standard output from now on, and closes it."""
+        """Takes over, and finally closes, the reading end of a TaskExecutor's standard output."""
         ...
 
 
@@ -72,7 +72,7 @@ class _Started:
 
     process: asyncio.subprocess.Process
     error_file: Path
-    #: Reading end of its standard output; None where that goes to the error file.
+    #: Reading end of its standard output; None if that goes to the error file.
     output: int | None = None
 
 
@@ -95,9 +95,9 @@ class LocalProcessDriver:
         ids: IdFactory,
         output: OutputReader | None = None,
     ) -> None:
-        """`issue_identity(name)` makes the certificates of a child: of the role of TaskExecutors.
+        """`issue_identity(name)` makes the certificates of a child, in the role of TaskExecutors.
 
-        With `output` the children forward what their tasks print.
+        With `output`, the children forward the output of their tasks.
         """
         self._settings = settings
         self._issue_identity = issue_identity
@@ -127,7 +127,7 @@ class LocalProcessDriver:
         self._leader = leader
 
     async def warm_up(self, count: int = 1) -> None:
-        """Starts processes ahead of `initialize`: they load their modules and wait for a bootstrap."""
+        """Starts processes before `initialize`: they load their modules and wait for a bootstrap."""
         for _ in range(count):
             self._warm.append(await self._start())
 
@@ -142,7 +142,7 @@ class LocalProcessDriver:
         child.watcher = asyncio.get_running_loop().create_task(self._watch(resource_id, child))
         assert started.process.stdin is not None
         started.process.stdin.write(encode_bootstrap(self._bootstrap(resource_id, working_directory)))
-        # A child that died before it read is reported by its watcher.
+        # Its watcher reports a child that died before it read.
         with contextlib.suppress(ConnectionError):
             await started.process.stdin.drain()
         return resource_id
@@ -180,11 +180,11 @@ class LocalProcessDriver:
             await self._end(child)
 
     def refusal(self, resource_id: ResourceID) -> str:
-        """Its processes are its own until they end."""
+        """Accepts every child: nobody else counts this driver's processes."""
         return ""
 
     async def await_end(self, resource_id: ResourceID) -> None:
-        """A process that ends tells as much as the operating system does."""
+        """Returns at once: the operating system will tell no more."""
 
     async def terminate(self) -> None:
         for child in self._children.values():
@@ -220,7 +220,7 @@ class LocalProcessDriver:
         )
 
     async def _end(self, child: _Child) -> None:
-        """Closes the pipe, which asks the child to end; kills its whole session when it does not."""
+        """Closes the pipe, which asks the child to end; kills its whole session if it does not."""
         if child.process.stdin is not None:
             child.process.stdin.close()
         assert child.watcher is not None
@@ -232,7 +232,7 @@ class LocalProcessDriver:
 
     async def _watch(self, resource_id: ResourceID, child: _Child) -> None:
         status = await child.process.wait()
-        # Whatever the child left in its session dies with it.
+        # The kill reaches everything that the child left in its session.
         _kill_session(child.process.pid)
         self._children.pop(resource_id, None)
         cause = await asyncio.to_thread(_describe_end, status, child)

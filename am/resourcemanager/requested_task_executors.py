@@ -1,7 +1,8 @@
-"""RequestedTaskExecutors: those that were requested and have not registered, and how often that fails.
+"""RequestedTaskExecutors: TaskExecutors that were requested and have not registered, and failures to start.
 
-Owner: the ResourceManager's loop. Pure bookkeeping with given times; a part of the SlotManager, which requests them.
-After more failures within a minute than are allowed nothing is requested for a while: it would fail again.
+Owner: the ResourceManager's loop. Pure bookkeeping with given times; a part of the SlotManager, which
+requests them. After more failures within a minute than allowed, nothing is requested for a while, because it
+would fail again.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from dataclasses import dataclass
 
 from yarrow.runtime.common.ids import ResourceID
 
-#: Seconds in which one of an earlier leadership registers again.
+#: Seconds in which a TaskExecutor of an earlier leadership must register again.
 _AGAIN = 30.0
-#: Over so many seconds failures are counted (resourcemanager.start-worker.max-failure-rate is per minute).
+#: Seconds over which failures are counted (resourcemanager.start-worker.max-failure-rate is per minute).
 _WINDOW = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class StartSettings:
-    """Seconds, and failures a minute."""
+    """Limits of starts; times are seconds."""
 
     #: resourcemanager.start-worker.max-failure-rate
     max_failure_rate: float = 10.0
@@ -34,64 +35,67 @@ class RequestedTaskExecutors:
 
     def __init__(self, settings: StartSettings) -> None:
         self._settings = settings
-        #: Requested of the driver, name not known yet.
+        #: Number of requests whose TaskExecutor the driver has not named yet.
         self._unnamed = 0
-        #: Named by the driver, not registered yet: when they have to be.
+        #: Named by the driver and not registered yet, with the time in seconds by which each must register.
         self._awaited: dict[ResourceID, float] = {}
-        #: Of these, the ones that an earlier leadership has started: given up only when they are overdue.
+        #: Of these, those that an earlier leadership started: given up only when they are overdue.
         self._earlier: set[ResourceID] = set()
         self._failures: deque[float] = deque()
         self._none_before = float("-inf")
-        #: Why the last one did not start; "" when it did.
+        #: Why the last one did not start; "" = it did.
         self.failure = ""
 
     @property
     def pending(self) -> int:
-        """Requested and not yet registered."""
+        """Number of requested TaskExecutors that have not registered."""
         return self._unnamed + len(self._awaited)
 
     @property
     def failures(self) -> int:
-        """How many failed in the minute before the last failure; 0 when one has come since."""
+        """Failures in the minute before the last failure; 0 if one has registered since."""
         return len(self._failures) if self.failure else 0
 
     def requested(self) -> None:
-        """Another one."""
+        """Counts a request."""
         self._unnamed += 1
 
     def named(self, resource_id: ResourceID, now: float) -> None:
-        """The driver starts it by that name; it has not registered."""
+        """Notes the name under which the driver starts a requested one; it has not registered."""
         self._unnamed = max(0, self._unnamed - 1)
         self._awaited[resource_id] = now + self._settings.registration_timeout
 
     def living(self, resource_id: ResourceID, now: float) -> None:
-        """An earlier leadership has started it."""
+        """Notes one that an earlier leadership has started."""
         self._earlier.add(resource_id)
         self._awaited[resource_id] = now + min(_AGAIN, self._settings.registration_timeout)
 
     def already_there(self) -> None:
-        """One registered before the driver told its name."""
+        """Notes one that registered before the driver told its name."""
         self._unnamed = max(0, self._unnamed - 1)
 
     def registered(self, resource_id: ResourceID) -> None:
-        """It is there."""
+        """Notes a registration."""
         self._awaited.pop(resource_id, None)
         self._earlier.discard(resource_id)
         self.failure = ""
 
     def request_failed(self, cause: str, now: float) -> None:
-        """The driver could not start one."""
+        """Notes that the driver could not start one."""
         self._unnamed = max(0, self._unnamed - 1)
         self._failed(cause, now)
 
     def gone(self, resource_id: ResourceID, cause: str, now: float) -> None:
-        """One has ended; that is a failure to start where it had not registered."""
+        """Notes the end of one; if it had not registered, that is a failure to start."""
         self._earlier.discard(resource_id)
         if self._awaited.pop(resource_id, None) is not None:
             self._failed(cause, now)
 
     def overdue(self, now: float) -> list[tuple[ResourceID, str]]:
-        """Those that did not register in time, and each one's cause: no longer waited for, to be released."""
+        """Those that did not register in time, with their causes.
+
+        They are not waited for any more; the caller releases them.
+        """
         late = [
             (resource_id, self._why_overdue(resource_id))
             for resource_id, due in self._awaited.items()
@@ -108,7 +112,7 @@ class RequestedTaskExecutors:
         return f"{resource_id} did not register within {self._settings.registration_timeout:g} s ({key})"
 
     def give_up(self, number: int) -> list[ResourceID]:
-        """So many that are needed no more, the last named first: not waited for, to be released; no failures."""
+        """Gives up that many unneeded ones, last named first, without counting failures; the caller releases them."""
         named = [resource_id for resource_id in self._awaited if resource_id not in self._earlier]
         given_up = named[: -number - 1 : -1]
         for resource_id in given_up:
@@ -124,7 +128,7 @@ class RequestedTaskExecutors:
             self._none_before = now + self._settings.retry_interval
 
     def has_just_failed(self, now: float) -> bool:
-        """True while jobs have not heard of the failure: at the time of the event that told of it."""
+        """True at the time of the event that reported a failure: jobs have not heard of it yet."""
         return bool(self._failures) and self._failures[-1] == now and bool(self.failure)
 
     def may_request(self, now: float) -> bool:

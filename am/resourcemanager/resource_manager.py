@@ -1,7 +1,7 @@
-"""ResourceManager: knows TaskExecutors and jobs, carries out what the SlotManager decides.
+"""ResourceManager: knows TaskExecutors and jobs, and carries out the SlotManager's actions.
 
-Owner: its endpoint loop. Must not decide about slots itself (slot_manager.py) nor start processes (the driver).
-Whom it knows and who is alive is kept in task_executor_connections.py and job_master_connections.py.
+Owner: its endpoint loop. Must not decide about slots (slot_manager.py) nor start processes (the driver).
+task_executor_connections.py and job_master_connections.py keep registrations and heartbeats.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ENDPOINT_NAME = "resourcemanager"
 
 
 class ResourceManager(RpcEndpoint):
-    """Implements ResourceManagerGateway."""
+    """The ResourceManager of one leadership; implements ResourceManagerGateway."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ResourceManager(RpcEndpoint):
         ids: IdFactory,
         epoch: int = 0,
     ) -> None:
-        """`epoch`: of the leadership under which it works; its fencing token begins with it."""
+        """`epoch` is that of the leadership under which it works; its fencing token begins with it."""
         self.leader_id = ResourceManagerID(token_of_epoch(epoch, ids.hex_id()))
         super().__init__(ENDPOINT_NAME, self.leader_id)
         self._service = service
@@ -105,7 +105,7 @@ class ResourceManager(RpcEndpoint):
         )
         self._jobs = JobMasterConnections(service, settings.heartbeat, clock, self.spawn)
         self._ticks: list[TimerHandle] = []
-        #: Looks again at what jobs need, slotmanager.requirement-check.delay after one of them said so.
+        #: Checks requirements slotmanager.requirement-check.delay after a job has declared some.
         self._requirement_check: TimerHandle | None = None
         self.address = ""
 
@@ -129,12 +129,12 @@ class ResourceManager(RpcEndpoint):
 
     @property
     def leader(self) -> LeaderInformation:
-        """Where to register."""
+        """The address and fencing token for registrations."""
         return LeaderInformation(address=self.address, leader_id=self.leader_id)
 
     @property
     def slot_manager(self) -> SlotManager:
-        """For numbers (read only)."""
+        """The SlotManager, for its numbers (read only)."""
         return self._slots
 
     # The gateway: TaskExecutors.
@@ -179,7 +179,7 @@ class ResourceManager(RpcEndpoint):
         return Acknowledge()
 
     async def _lose_when_explained(self, executor: TaskExecutorConnection) -> None:
-        """Who ends it knows why better than it does: jobs hear both where that is told soon."""
+        """Waits briefly for the cause from whoever ended the TaskExecutor, so that jobs hear it as well."""
         resource_id = executor.resource_id
         await self._driver.await_end(resource_id)
         if self._executors.find(resource_id) is executor:
@@ -211,7 +211,7 @@ class ResourceManager(RpcEndpoint):
         if (delay := self._settings.slots.requirement_check_delay) > 0:
             if self._requirement_check is not None:
                 self._requirement_check.cancel()
-            # A little later, for timers may be early by the resolution of their clock.
+            # A little later, because timers may be early by the resolution of their clock.
             self._requirement_check = self._timers.call_later(delay + _TIMER_RESOLUTION, self._look_again)
         return Acknowledge()
 
@@ -244,13 +244,13 @@ class ResourceManager(RpcEndpoint):
     def on_task_executors_delayed(self, explanation: str) -> None:
         self._handle(TaskExecutorsDelayed(explanation))
 
-    # What its connections tell.
+    # Events of its connections.
 
     def on_slot_report(self, resource_id: ResourceID, report: SlotReport) -> None:
         self._handle(SlotReportReceived(resource_id, report))
 
     def on_task_executor_unreachable(self, resource_id: ResourceID, cause: str) -> None:
-        """Like losing it, but it may be alive: it is told, and its process is ended where that is ours."""
+        """Treats it as lost; tells it so, because it may be alive, and ends its process if that is ours."""
         executor = self._executors.find(resource_id)
         self._lose_task_executor(resource_id, cause)
         if executor is not None:
@@ -264,7 +264,7 @@ class ResourceManager(RpcEndpoint):
             _log.debug("TaskExecutor %s does not answer: %s", resource_id, error)
         await self._driver.release_task_executor(resource_id)
 
-    # Carrying out.
+    # Actions.
 
     def _handle(self, event: SlotManagerEvent) -> None:
         self.assert_main_thread()
@@ -303,7 +303,7 @@ class ResourceManager(RpcEndpoint):
         try:
             report = await executor.gateway.request_slot_report()
         except YarrowError as error:
-            # The next heartbeat brings a report, or none ever does and the TaskExecutor is lost.
+            # The next heartbeat brings a report; or none does, and the TaskExecutor is lost.
             _log.info("no slot report from %s: %s", resource_id, error)
         else:
             self._handle(SlotReportReceived(resource_id, report))

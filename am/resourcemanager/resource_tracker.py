@@ -1,6 +1,6 @@
-"""ResourceTracker: what each job needs, what of it is on its way or held, and what is missing.
+"""ResourceTracker: the slots that each job needs, those that it has or has requested, and those that are missing.
 
-Owner: the SlotManager. Pure bookkeeping; which slot serves a job is not known here, only for which requirement.
+Owner: the SlotManager. Pure bookkeeping; it knows requirements only, not which slot serves a job.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from yarrow.runtime.rpc.messages import ResourceProfile
 
 @dataclass(slots=True)
 class JobResources:
-    """One job's."""
+    """The requirements and slots of one job."""
 
     declared: RequirementsDeclared
-    #: Slots held or on their way, by the profile that they were requested for.
+    #: Number of held or requested slots, by the profile of the requirement.
     acquired: dict[ResourceProfile, int] = field(default_factory=dict)
 
     @property
     def job_id(self) -> JobID:
-        """Whose they are."""
+        """The job that needs them."""
         return self.declared.job_id
 
     @property
     def required(self) -> int:
-        """All that it needs."""
+        """Number of slots that the job needs."""
         return sum(requirement.number_of_slots for requirement in self.declared.requirements)
 
     @property
     def has(self) -> int:
-        """All that it holds or that is on its way to it."""
+        """Number of slots that the job holds or that were requested for it."""
         return sum(self.acquired.values())
 
     def missing(self) -> list[tuple[ResourceProfile, int]]:
@@ -48,7 +48,7 @@ class JobResources:
 
 
 class ResourceTracker:
-    """Of all jobs, in the order in which they declared first."""
+    """The resources of all jobs, in the order of their first declarations."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobID, JobResources] = {}
@@ -58,21 +58,21 @@ class ResourceTracker:
         return self._jobs.get(job_id)
 
     def short(self) -> list[JobResources]:
-        """Those of jobs that miss some."""
+        """The jobs that lack slots."""
         return [job for job in self._jobs.values() if job.missing()]
 
     @property
     def missing(self) -> int:
-        """Slots that all jobs miss."""
+        """Number of slots that all jobs lack."""
         return sum(number for job in self._jobs.values() for _, number in job.missing())
 
     @property
     def any_required(self) -> bool:
-        """True while a job needs slots, whether it has them or not."""
+        """True while any job needs slots, whether it has them or not."""
         return any(job.required for job in self._jobs.values())
 
     def declared(self, event: RequirementsDeclared) -> bool:
-        """All that a job needs from now on; True for a job of which nothing was known."""
+        """Replaces a job's requirements; True for a job without earlier ones."""
         job = self._jobs.get(event.job_id)
         if job is None:
             self._jobs[event.job_id] = JobResources(event)
@@ -81,11 +81,11 @@ class ResourceTracker:
         return False
 
     def job_gone(self, job_id: JobID) -> None:
-        """It needs nothing any more."""
+        """Removes a job."""
         self._jobs.pop(job_id, None)
 
     def requested(self, job_id: JobID, profile: ResourceProfile) -> None:
-        """A slot is on its way to the job, for that requirement."""
+        """Notes that a slot was requested for that requirement of the job."""
         job = self._jobs[job_id]
         job.acquired[profile] = job.acquired.get(profile, 0) + 1
 
@@ -100,7 +100,7 @@ class ResourceTracker:
         job.acquired[slot.requested] = job.acquired.get(slot.requested, 0) + 1
 
     def lost(self, slots: Iterable[Slot]) -> None:
-        """These serve the jobs no more for which they were requested."""
+        """Notes that these slots do not serve the jobs any more for which they were requested."""
         for slot in slots:
             if slot.job_id is None or slot.requested is None:
                 continue

@@ -19,19 +19,20 @@ class SlotManagerSettings:
     task_executor_timeout: float = 30.0
     #: cluster.evenly-spread-out-slots
     evenly_spread_out: bool = False
-    #: taskmanager.numberOfTaskSlots: how many slots a requested TaskExecutor will bring.
+    #: taskmanager.numberOfTaskSlots: the number of slots of a requested TaskExecutor.
     slots_per_task_executor: int = 1
     #: slotmanager.number-of-slots.max; None = no limit.
     max_slots: int | None = None
-    #: slotmanager.number-of-slots.min: kept whether or not a job needs them.
+    #: slotmanager.number-of-slots.min: kept even if no job needs them.
     min_slots: int = 0
     starts: StartSettings = field(default_factory=StartSettings)
     #: False = TaskExecutors come by themselves (standalone): none is requested, none released.
     can_request: bool = True
-    #: slotmanager.redundant-taskmanager-num: TaskExecutors kept free while a job runs, to replace lost ones at once.
+    #: slotmanager.redundant-taskmanager-num: TaskExecutors kept free while a job runs, to replace lost ones
+    #: at once.
     redundant_task_executors: int = 0
-    #: slotmanager.requirement-check.delay, in seconds: from a job's word of what it needs until TaskExecutors are
-    #: asked for. A job that has just ended gives its slots back meanwhile.
+    #: slotmanager.requirement-check.delay: seconds between a job's declaration and the request for
+    #: TaskExecutors. A job that has just ended frees its slots meanwhile.
     requirement_check_delay: float = 0.0
 
 

@@ -1,7 +1,7 @@
-"""Shortages: why a job has to wait for its slots, in words, told anew whenever that has changed.
+"""Shortages: why a job waits for its slots, as text. The job hears of each change.
 
-Owner: the SlotManager. Pure. A job that was told something hears also when it is not so any more: what its users see,
-and its failure by slot.request.timeout, name the present cause.
+Owner: the SlotManager. Pure. A job also hears when a reason does not hold any more. So its users, and its
+failure by slot.request.timeout, see the present cause.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from yarrow.runtime.common.ids import JobID
 
 
 class Shortages:
-    """What jobs were told last."""
+    """The last reason that each job was told."""
 
     def __init__(
         self,
@@ -30,17 +30,17 @@ class Shortages:
         self._resources = resources
         self._executors = executors
         self._requested = requested
-        #: Why those on their way do not come, as the driver says.
+        #: The driver's reason for the delay of requested TaskExecutors.
         self._delay = ""
         self._told: dict[JobID, str] = {}
 
     def delayed(self, explanation: str) -> list[NotifyNotEnoughResources]:
-        """Why those on their way do not come, "" = they do: all that miss slots hear it."""
+        """Takes the driver's reason for a delay, "" = none; all jobs that lack slots hear of it."""
         self._delay = explanation
         return [told for job in self._resources.short() for told in self._tell(job)]
 
     def forget(self, job_id: JobID) -> None:
-        """The job asks anew, or is gone: what it was told is of no meaning any more."""
+        """Forgets a job's last reason, because the job declares anew or is gone."""
         self._told.pop(job_id, None)
 
     def tell(self, waiting: Iterable[JobResources]) -> list[NotifyNotEnoughResources]:
@@ -68,7 +68,7 @@ class Shortages:
         return [NotifyNotEnoughResources(job.job_id, text, self._most_slots())]
 
     def _most_slots(self) -> int | None:
-        """How many there can be, where that is known: in a cluster that starts none, or only so many."""
+        """The number of slots that there can be, if known: the cluster starts no TaskExecutors, or a limited number."""
         settings, total = self._settings, self._executors.slots_total
         if not settings.can_request:
             return total
@@ -84,7 +84,7 @@ class Shortages:
             f" {len(executors.all)} TaskExecutors with {executors.slots_total} slots are registered,"
             f" {executors.slots_free} of them free"
         )
-        # Those that follow failures come and go: what is told would change with each of them.
+        # After failures, pending ones come and go: the text would change with each of them.
         if requested.pending and requested.failures < 2:
             text += f", {requested.pending} TaskExecutors are starting"
         if self._delay:
@@ -98,7 +98,7 @@ class Shortages:
         return text
 
     def _failures(self) -> str:
-        """How it goes with TaskExecutors that do not start, and how it goes on."""
+        """Why TaskExecutors do not start, and what happens next."""
         requested, settings = self._requested, self._settings.starts
         if requested.failures < 2:
             return "the last one did not start"

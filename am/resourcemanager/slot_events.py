@@ -1,4 +1,4 @@
-"""What the SlotManager is told, and what it answers: plain values, no behaviour.
+"""Events and actions of the SlotManager: plain values without behaviour.
 
 Owner: none (frozen values).
 """
@@ -19,7 +19,7 @@ from yarrow.runtime.rpc.messages import (
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorRegistered:
-    """A TaskExecutor registered, for the first time or again: the report is the whole truth about it."""
+    """A TaskExecutor registered, for the first time or again; its report is complete."""
 
     resource_id: ResourceID
     report: SlotReport
@@ -27,7 +27,7 @@ class TaskExecutorRegistered:
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorGone:
-    """A TaskExecutor ended, was silent too long or took its leave; or one that was requested never came."""
+    """A TaskExecutor ended, was silent too long or disconnected; or a requested one never came."""
 
     resource_id: ResourceID
     cause: str
@@ -50,7 +50,7 @@ class SlotRequestAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class SlotRequestFailed:
-    """The TaskExecutor refused, or did not answer: what its slot holds is unknown."""
+    """The TaskExecutor refused, or did not answer: the content of its slot is unknown."""
 
     request: SlotRequest
     cause: str
@@ -58,7 +58,7 @@ class SlotRequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class SlotFreed:
-    """The TaskExecutor says that an allocation ended."""
+    """The TaskExecutor reports that an allocation ended."""
 
     resource_id: ResourceID
     index: int
@@ -67,13 +67,13 @@ class SlotFreed:
 
 @dataclass(frozen=True, slots=True)
 class RequirementsDeclared:
-    """All that a job needs from now on."""
+    """The complete requirements of a job from now on."""
 
     job_id: JobID
     job_master_id: JobMasterID
     job_master_address: str
     requirements: tuple[ResourceRequirement, ...]
-    #: That of the job's workers, where the job brings it.
+    #: The interpreter of the job's workers, if the job brings one.
     interpreter: JobInterpreter | None = None
 
 
@@ -86,14 +86,14 @@ class JobGone:
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorAllocated:
-    """The driver got what was requested: a process of this name will register."""
+    """The driver got a requested process: a TaskExecutor of this name will register."""
 
     resource_id: ResourceID
 
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorsLiving:
-    """Started under an earlier leadership of this process, and still there: they will register again."""
+    """Still running processes of an earlier leadership of this process; they will register again."""
 
     resource_ids: tuple[ResourceID, ...]
 
@@ -107,14 +107,14 @@ class TaskExecutorRequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorsDelayed:
-    """The driver says why those that were requested do not come; "" = they do."""
+    """The driver's reason for the delay of requested TaskExecutors; "" = none."""
 
     explanation: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Asks for what is due."""
+    """Time has passed: returns the actions that are due."""
 
 
 SlotManagerEvent = (
@@ -143,14 +143,14 @@ class RequestSlot:
 
 @dataclass(frozen=True, slots=True)
 class AskForSlotReport:
-    """Ask the TaskExecutor what its slots hold, now; answer with SlotReportReceived."""
+    """Ask the TaskExecutor now for the content of its slots; answer with SlotReportReceived."""
 
     resource_id: ResourceID
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTaskExecutor:
-    """Have the driver start one; answer with TaskExecutorAllocated or TaskExecutorRequestFailed."""
+    """Tell the driver to start a TaskExecutor; answer with TaskExecutorAllocated or TaskExecutorRequestFailed."""
 
     profile: ResourceProfile
 
@@ -169,7 +169,7 @@ class NotifyNotEnoughResources:
 
     job_id: JobID
     explanation: str
-    #: How many slots there can be in the cluster; None = not known.
+    #: The number of slots that there can be in the cluster; None = unknown.
     most_slots: int | None = None
 
 

@@ -1,9 +1,9 @@
-"""SlotManager: which job gets which slot, when TaskExecutors are requested and when idle ones are released.
+"""SlotManager: which job gets which slot, when TaskExecutors are requested, and when idle ones are released.
 
-Owner: the ResourceManager's loop. Pure: `handle(event, now) -> actions`; no I/O, no clock, no randomness of its own.
-Its parts know one thing each: what jobs need (resource_tracker.py), what TaskExecutors have (task_executor_tracker.py),
-which free slot is taken (slot_matching.py, avoided_slots.py), what the driver is asked for (task_executor_requests.py,
-requested_task_executors.py), and why a job waits (shortages.py).
+Owner: the ResourceManager's loop. Pure: `handle(event, now) -> actions`; no I/O, no clock, no randomness of
+its own. resource_tracker.py knows what jobs need, and task_executor_tracker.py what TaskExecutors have.
+slot_matching.py and avoided_slots.py choose among free slots. task_executor_requests.py and
+requested_task_executors.py say what the driver is asked for. shortages.py says why a job waits.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SlotManager:
             TimePassed: self._time_passed,
         }
 
-    # What others may look at.
+    # Numbers for others.
 
     @property
     def task_executors(self) -> dict[ResourceID, RegisteredTaskExecutor]:
@@ -81,21 +81,21 @@ class SlotManager:
 
     @property
     def pending_task_executors(self) -> int:
-        """Requested and not yet registered."""
+        """Number of requested TaskExecutors that have not registered."""
         return self._requested.pending
 
     @property
     def slots_total(self) -> int:
-        """Slots of registered TaskExecutors."""
+        """Number of slots of registered TaskExecutors."""
         return self._executors.slots_total
 
     @property
     def slots_free(self) -> int:
-        """Of these, free ones."""
+        """Number of free slots of registered TaskExecutors."""
         return self._executors.slots_free
 
     def handle(self, event: SlotManagerEvent, now: float) -> list[SlotManagerAction]:
-        """Takes in one event at monotonic time `now`; the actions are to be carried out in order."""
+        """Takes in one event at monotonic time `now`, in seconds; returns actions to be carried out in order."""
         self._actions = []
         self._handlers[type(event)](event, now)
         waiting = self._match(now)
@@ -133,7 +133,7 @@ class SlotManager:
             self._executors.freed(slot, now)
 
     def _note_end(self, slot: Slot, now: float) -> None:
-        """A job lowers its requirements before it gives a slot back: one that it still needs was lost."""
+        """Notes whether a job lost the slot: a job that gives a slot back lowers its requirements first."""
         job = self._resources.job(slot.job_id) if slot.job_id is not None else None
         if job is None or slot.state is not SlotState.ALLOCATED:
             return
@@ -179,9 +179,9 @@ class SlotManager:
     # Matching.
 
     def _match(self, now: float) -> list[JobResources]:
-        """Gives free slots to the jobs that miss some, oldest declaration first; requests what then lacks.
+        """Gives free slots to the jobs that lack some, oldest declaration first; requests TaskExecutors for the rest.
 
-        Returns the jobs that have to hear why they wait.
+        Returns the jobs that must hear why they wait.
         """
         short = self._resources.short()
         if not short:
@@ -198,9 +198,9 @@ class SlotManager:
             for profile, number in job.missing():
                 left = self._allocate(job, profile, number, free)
                 if left and bad:
-                    # Nothing else is free: better one that failed than none.
+                    # No other slot is free: one that failed is better than none.
                     left = self._allocate(job, profile, left, bad)
-                # Those come back in a moment: nothing is asked for in their place.
+                # Resting slots come back soon: nothing is requested in their place.
                 waits = min(left, resting)
                 left, resting = left - waits, resting - waits
                 if left:
@@ -212,7 +212,7 @@ class SlotManager:
         return [lack.job for lack in (lacking if self._requested.has_just_failed(now) else uncovered)]
 
     def _allocate(self, job: JobResources, profile: ResourceProfile, number: int, free: list[Slot]) -> int:
-        """Allocates up to `number` of the free slots (and takes them off the list); what is still lacking."""
+        """Allocates up to `number` of the free slots, which leave the list; returns how many are still lacking."""
         shares_free = self._executors.shares_free()
         while number and free:
             position = self._matching.choose(free, profile, shares_free)

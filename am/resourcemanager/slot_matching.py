@@ -1,4 +1,4 @@
-"""SlotMatching: which of the free slots a requirement gets (cluster.evenly-spread-out-slots).
+"""SlotMatching: which free slot serves a requirement (cluster.evenly-spread-out-slots).
 
 Owner: the SlotManager. Pure decisions; chance comes from the injected ids.
 """
@@ -11,7 +11,7 @@ from yarrow.runtime.rpc.messages import ResourceProfile
 
 
 class SlotMatching:
-    """A slot of the least used TaskExecutor, or any."""
+    """Chooses a slot of the least used TaskExecutor, or any slot."""
 
     def __init__(self, evenly_spread_out: bool, ids: IdFactory) -> None:
         self._evenly_spread_out = evenly_spread_out
@@ -20,7 +20,7 @@ class SlotMatching:
     def choose(
         self, free: list[Slot], profile: ResourceProfile, shares_free: dict[ResourceID, float]
     ) -> int | None:
-        """Position of the slot to take; None when none fits. `free` is not empty."""
+        """Position of the slot to take; None if none fits. `free` is not empty."""
         if self._evenly_spread_out:
             fitting = [i for i, slot in enumerate(free) if fits(slot.profile, profile)]
             return max(fitting, key=lambda i: shares_free[free[i].slot_id.resource_id], default=None)

@@ -1,6 +1,6 @@
-"""What the SlotManager knows of a slot: its state machine, whose it is, and what fits into it.
+"""The SlotManager's knowledge of a slot: its state machine, its job, and its profile.
 
-Owner: the SlotManager. Values and checks alone; who gets a slot is decided there.
+Owner: the SlotManager. Values and checks alone; the SlotManager decides who gets a slot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from yarrow.runtime.rpc.messages import ResourceProfile, SlotID
 
 
 class SlotState(Enum):
-    """What the SlotManager believes of a slot."""
+    """The state of a slot, as the SlotManager believes it."""
 
     FREE = "FREE"
     PENDING = "PENDING"
@@ -24,7 +24,7 @@ class SlotState(Enum):
     UNKNOWN = "UNKNOWN"
 
 
-#: An ALLOCATED slot becomes ALLOCATED to another job only by way of FREE.
+#: An ALLOCATED slot reaches another job only through FREE.
 SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
     {
         SlotState.FREE: frozenset({SlotState.PENDING, SlotState.ALLOCATED}),
@@ -49,7 +49,7 @@ class Slot:
     requested: ResourceProfile | None = None
 
     def enter(self, state: SlotState) -> None:
-        """Changes the state; IllegalTransitionError where SLOT_TRANSITIONS has no such edge."""
+        """Changes the state. Raises IllegalTransitionError if SLOT_TRANSITIONS has no such edge."""
         if state is not self.state:
             if state not in SLOT_TRANSITIONS[self.state]:
                 raise IllegalTransitionError(
@@ -65,9 +65,9 @@ class RegisteredTaskExecutor:
 
     resource_id: ResourceID
     slots: dict[int, Slot]
-    #: Sequence number of the newest report taken.
+    #: Sequence number of the newest accepted report.
     report_sequence: int
-    #: Time since when no slot is in use; None while one is.
+    #: Monotonic time in seconds since which no slot is in use; None while one is.
     idle_since: float | None
 
     @property
@@ -76,7 +76,7 @@ class RegisteredTaskExecutor:
         return sum(slot.state is SlotState.FREE for slot in self.slots.values())
 
     def note_idleness(self, now: float) -> None:
-        """To be called when a slot has changed."""
+        """Updates `idle_since`; call it after a slot has changed."""
         if any(slot.state is not SlotState.FREE for slot in self.slots.values()):
             self.idle_since = None
         elif self.idle_since is None:
@@ -84,7 +84,7 @@ class RegisteredTaskExecutor:
 
 
 def fits(slot: ResourceProfile, wanted: ResourceProfile) -> bool:
-    """True when a slot of that profile can serve the requirement; -1 is unspecified on either side."""
+    """True if a slot of that profile can serve the requirement; -1 is unspecified on either side."""
 
     def enough(have: float, want: float) -> bool:
         return want < 0 or have < 0 or have >= want

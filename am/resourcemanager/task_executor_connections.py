@@ -1,7 +1,8 @@
-"""TaskExecutorConnections: the registered TaskExecutors as the ResourceManager reaches them, and who is alive.
+"""TaskExecutorConnections: the registered TaskExecutors, their gateways and heartbeats.
 
-Owner: the ResourceManager's loop. Asks each for its heartbeat; who is silent for heartbeat.timeout or cannot be reached
-is reported, once, and it is the ResourceManager that drops it. Must not know slots: reports are passed on.
+Owner: the ResourceManager's loop. Asks each for its heartbeat. A TaskExecutor that is silent for
+heartbeat.timeout or cannot be reached is reported once, and the ResourceManager drops it. Must not know
+slots: reports are passed on.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from yarrow.runtime.rpc.service import RpcService
 
 _log = logging.getLogger(__name__)
 
-#: Runs work beside the endpoint, under a name.
+#: Runs a coroutine beside the endpoint, under a name.
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
 
@@ -39,9 +40,9 @@ class TaskExecutorConnection:
     metrics: dict[str, float] = field(default_factory=dict)
     data_port: int = -1
     asking: bool = False
-    #: Heartbeats in a row that nobody answered.
+    #: Consecutive heartbeats without an answer.
     failed_heartbeats: int = 0
-    #: Why it says that it ends, when somebody else ends it.
+    #: The reason that it gave for its end, if somebody else ends it.
     last_words: str = ""
 
     @property
@@ -51,19 +52,19 @@ class TaskExecutorConnection:
 
 
 class TaskExecutorHandler(Protocol):
-    """What is told of them."""
+    """Receives events of TaskExecutor connections."""
 
     def on_slot_report(self, resource_id: ResourceID, report: SlotReport) -> None:
-        """A registered one says what its slots hold."""
+        """A registered TaskExecutor reports the content of its slots."""
         ...
 
     def on_task_executor_unreachable(self, resource_id: ResourceID, cause: str) -> None:
-        """One does not answer, and may be alive."""
+        """A TaskExecutor does not answer; it may be alive."""
         ...
 
 
 class TaskExecutorConnections:
-    """All that have registered, until they are dropped."""
+    """All registered TaskExecutors, until they are dropped."""
 
     def __init__(
         self,
@@ -86,27 +87,27 @@ class TaskExecutorConnections:
         return iter(self._executors.values())
 
     def find(self, resource_id: ResourceID) -> TaskExecutorConnection | None:
-        """None when it is not registered."""
+        """The connection; None if it is not registered."""
         return self._executors.get(resource_id)
 
     def register(self, registration: TaskExecutorRegistration) -> None:
-        """It is there, for the first time or again."""
+        """Registers a TaskExecutor, for the first time or again."""
         gateway = self._service.connect(registration.address, TASK_EXECUTOR)
         self._executors[registration.resource_id] = TaskExecutorConnection(registration, gateway)
         self._beats.monitor(registration.resource_id)
 
     def drop(self, resource_id: ResourceID) -> TaskExecutorConnection | None:
-        """It is not registered any more; what is known of it last, None when it was not."""
+        """Removes a TaskExecutor. Returns its last connection, None if it was not registered."""
         executor = self._executors.pop(resource_id, None)
         self._beats.unmonitor(resource_id)
         return executor
 
     def milliseconds_since_heartbeat(self, resource_id: ResourceID) -> int:
-        """Of a registered one."""
+        """Milliseconds since the last heartbeat of a registered TaskExecutor."""
         return int(self._beats.seconds_since(resource_id) * 1000)
 
     def beat(self) -> None:
-        """To be called every heartbeat interval."""
+        """Asks for heartbeats; call it every heartbeat interval."""
         beats = self._beats.tick()
         silence = f"no heartbeat for {self._heartbeat.timeout:g} s (heartbeat.timeout)"
         for resource_id in beats.silent:
@@ -133,7 +134,7 @@ class TaskExecutorConnections:
             executor.asking = False
 
     def heard(self, payload: TaskExecutorToResourceManagerHeartbeat) -> None:
-        """A heartbeat has come; one of a TaskExecutor that is not registered says nothing."""
+        """Takes a heartbeat; ignores one of an unregistered TaskExecutor."""
         executor = self._executors.get(payload.resource_id)
         if executor is not None:
             self._beats.heard(payload.resource_id)

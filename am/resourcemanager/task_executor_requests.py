@@ -1,8 +1,9 @@
-"""TaskExecutorRequests: how many TaskExecutors the driver is asked for, and which are given back.
+"""TaskExecutorRequests: how many TaskExecutors are requested from the driver, and which are given back.
 
-Owner: the SlotManager. Pure decisions, times are given. Asked for is what free slots and those on their way do not
-cover: for jobs, as spares while a job runs, and for the least number of slots. Given back is what is idle, what did not
-register in time, and what is on its way and not needed any more.
+Owner: the SlotManager. Pure decisions; times are passed in. It requests TaskExecutors for slots that neither
+free slots nor pending requests cover. Such slots are needed by jobs, as spares while a job runs, or for the
+minimum number of slots. It gives back idle TaskExecutors, those that did not register in time, and pending
+ones that are not needed any more.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from yarrow.am.resourcemanager.slot_events import ReleaseTaskExecutor, RequestTa
 from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
 from yarrow.runtime.rpc.messages import ResourceProfile
 
-#: Seconds for which more TaskExecutors than needed may be on their way: a job that restarts asks again in a moment.
+#: Seconds for which more TaskExecutors than needed may be pending: a job that restarts asks again soon.
 _SURPLUS_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """Slots of one profile that a job misses and that no free slot can be."""
+    """Slots of one profile that a job lacks and no free slot can serve."""
 
     job: JobResources
     profile: ResourceProfile
@@ -31,7 +32,7 @@ class Lack:
 
 
 class TaskExecutorRequests:
-    """What is asked of the driver; `requested` knows what becomes of it."""
+    """The requests to the driver; `requested` follows each of them."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class TaskExecutorRequests:
         self._resources = resources
         self._executors = executors
         self._requested = requested
-        #: No TaskExecutor is asked for on behalf of jobs before.
+        #: No TaskExecutor is requested for jobs before this monotonic time, in seconds.
         self._for_jobs_from = float("-inf")
-        #: Since when more are on their way than needed; None = no more are.
+        #: Monotonic time in seconds since which more are pending than needed; None = no more are.
         self._surplus_since: float | None = None
 
     def requirements_declared(self, now: float) -> None:
-        """A job has said what it needs: others may give slots back meanwhile."""
+        """Notes that a job declared its requirements: other jobs may free slots soon."""
         self._for_jobs_from = now + self._settings.requirement_check_delay
 
     def may_ask_for_jobs(self, now: float) -> bool:
@@ -58,7 +59,7 @@ class TaskExecutorRequests:
         return now >= self._for_jobs_from
 
     def cover(self, lacking: Sequence[Lack], now: float) -> tuple[list[RequestTaskExecutor], list[Lack]]:
-        """Asks for what those on their way do not cover; and what is not covered even so."""
+        """Requests what pending TaskExecutors do not cover. Returns the requests and what stays uncovered."""
         requests: list[RequestTaskExecutor] = []
         left: list[Lack] = []
         per_executor = self._settings.slots_per_task_executor
@@ -76,7 +77,7 @@ class TaskExecutorRequests:
         return requests, left
 
     def keep_spares(self, now: float) -> list[RequestTaskExecutor]:
-        """While a job runs, so many TaskExecutors more than it needs are up or on their way."""
+        """While a job runs, keeps that many more TaskExecutors up or pending than it needs."""
         wanted = self._settings.redundant_task_executors
         requests: list[RequestTaskExecutor] = []
         if wanted == 0 or not self._resources.any_required:
@@ -91,7 +92,7 @@ class TaskExecutorRequests:
         return requests
 
     def keep_minimum(self, now: float) -> list[RequestTaskExecutor]:
-        """So many slots are up or on their way, whatever is needed."""
+        """Keeps the minimum number of slots up or pending, whatever jobs need."""
         requests: list[RequestTaskExecutor] = []
         per_executor = self._settings.slots_per_task_executor
         while (
@@ -102,7 +103,7 @@ class TaskExecutorRequests:
         return requests
 
     def to_release(self, now: float) -> list[ReleaseTaskExecutor]:
-        """Those that nobody waits for any more, and that were idle for too long; all of them are forgotten."""
+        """TaskExecutors that nobody waits for, and those that were idle too long; all of them are forgotten."""
         if not self._settings.can_request:
             return []
         overdue = [
@@ -124,7 +125,7 @@ class TaskExecutorRequests:
         return self._executors.slots_total + ahead <= settings.max_slots
 
     def _surplus(self, now: float) -> list[ReleaseTaskExecutor]:
-        """TaskExecutors on their way that nobody needs any more are not waited for."""
+        """Gives up pending TaskExecutors that are not needed any more."""
         surplus = self._requested.pending - self._needed()
         if surplus <= 0:
             self._surplus_since = None
@@ -137,7 +138,7 @@ class TaskExecutorRequests:
         return [ReleaseTaskExecutor(resource_id, cause) for resource_id in self._requested.give_up(surplus)]
 
     def _needed(self) -> int:
-        """How many of those on their way jobs, spares and the minimum need."""
+        """How many pending TaskExecutors jobs, spares and the minimum need."""
         settings, per_executor = self._settings, self._settings.slots_per_task_executor
         needed = -(-self._resources.missing // per_executor)
         if self._resources.any_required and settings.redundant_task_executors:

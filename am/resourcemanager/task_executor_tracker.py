@@ -1,8 +1,8 @@
-"""TaskExecutorTracker: the registered TaskExecutors, and what is believed of each of their slots.
+"""TaskExecutorTracker: the registered TaskExecutors, and the believed state of each of their slots.
 
-Owner: the SlotManager. Pure; times are given. A slot is FREE, PENDING (requested, not acknowledged), ALLOCATED, or
-UNKNOWN after a failed request until the next slot report says what it holds. Reports heal what lost or reordered
-messages made inconsistent. Whatever a slot becomes, the job that has or had it is credited in the ResourceTracker.
+Owner: the SlotManager. Pure; times are passed in. A slot is FREE, PENDING (requested, not acknowledged) or
+ALLOCATED. After a failed request it is UNKNOWN until the next slot report. Reports repair the effects of lost
+or reordered messages. Each change of a slot is credited to its job in the ResourceTracker.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from yarrow.runtime.rpc.messages import SlotID, SlotReport, SlotRequest, SlotSta
 
 
 class TaskExecutorTracker:
-    """All that have registered and are not gone."""
+    """All registered TaskExecutors."""
 
     def __init__(self, resources: ResourceTracker) -> None:
         self._resources = resources
         self._executors: dict[ResourceID, RegisteredTaskExecutor] = {}
 
-    # What others may look at.
+    # Numbers for others.
 
     @property
     def all(self) -> dict[ResourceID, RegisteredTaskExecutor]:
@@ -31,30 +31,30 @@ class TaskExecutorTracker:
 
     @property
     def slots_total(self) -> int:
-        """Slots of all of them."""
+        """Number of slots of all TaskExecutors."""
         return sum(len(executor.slots) for executor in self._executors.values())
 
     @property
     def slots_free(self) -> int:
-        """Of these, free ones."""
+        """Number of free slots."""
         return sum(executor.free for executor in self._executors.values())
 
     @property
     def slots_unknown(self) -> int:
-        """Of these, ones that may turn out to be free."""
+        """Number of slots that may turn out to be free."""
         return sum(slot.state is SlotState.UNKNOWN for slot in self._slots())
 
     @property
     def without_work(self) -> int:
-        """TaskExecutors all of whose slots are free."""
+        """Number of TaskExecutors whose slots are all free."""
         return sum(executor.free == len(executor.slots) > 0 for executor in self._executors.values())
 
     def free_slots(self) -> list[Slot]:
-        """To be given to jobs."""
+        """The free slots."""
         return [slot for slot in self._slots() if slot.state is SlotState.FREE]
 
     def shares_free(self) -> dict[ResourceID, float]:
-        """How much of each TaskExecutor is free, from 0 to 1."""
+        """The free part of each TaskExecutor, from 0 to 1."""
         return {
             executor.resource_id: executor.free / len(executor.slots)
             for executor in self._executors.values()
@@ -62,17 +62,17 @@ class TaskExecutorTracker:
         }
 
     def slot(self, slot_id: SlotID) -> Slot | None:
-        """None when it is not known."""
+        """The slot; None if it is unknown."""
         executor = self._executors.get(slot_id.resource_id)
         return None if executor is None else executor.slots.get(slot_id.index)
 
     def _slots(self) -> Iterator[Slot]:
         return (slot for executor in self._executors.values() for slot in executor.slots.values())
 
-    # What TaskExecutors say.
+    # Messages of TaskExecutors.
 
     def registered(self, resource_id: ResourceID, report: SlotReport, now: float) -> None:
-        """The report is the whole truth about it, whatever was known before."""
+        """Replaces everything known of the TaskExecutor by its report."""
         known = self._executors.pop(resource_id, None)
         if known is not None:
             self._resources.lost(known.slots.values())
@@ -84,13 +84,13 @@ class TaskExecutorTracker:
         executor.note_idleness(now)
 
     def gone(self, resource_id: ResourceID) -> None:
-        """With it are all its slots."""
+        """Removes a TaskExecutor with all its slots."""
         executor = self._executors.pop(resource_id, None)
         if executor is not None:
             self._resources.lost(executor.slots.values())
 
     def reported(self, resource_id: ResourceID, report: SlotReport, now: float) -> None:
-        """A later report; one that an earlier message was overtaken by says nothing."""
+        """Takes a later report; ignores one that a newer message has overtaken."""
         executor = self._executors.get(resource_id)
         if executor is None or report.sequence < executor.report_sequence:
             return
@@ -103,7 +103,7 @@ class TaskExecutorTracker:
         executor.note_idleness(now)
 
     def _heal(self, slot: Slot, status: SlotStatus) -> None:
-        """Makes the slot what the TaskExecutor says; only a request on its way is newer than a report."""
+        """Sets the slot to the reported state; only a pending request is newer than a report."""
         if status.allocation_id is None or status.job_id is None:
             if slot.state is not SlotState.PENDING:
                 self._set_free(slot)
@@ -111,15 +111,15 @@ class TaskExecutorTracker:
             self._set_allocated(slot, status.allocation_id, status.job_id)
 
     def credit_found(self, job_id: JobID) -> None:
-        """A job declares for the first time: what reports said to be its is counted."""
+        """Credits slots that reports attribute to a job which declares for the first time."""
         for slot in self._slots():
             if slot.job_id == job_id:
                 self._resources.found(slot, job_id)
 
-    # What becomes of requests.
+    # Outcomes of requests.
 
     def requested(self, slot: Slot, request: SlotRequest) -> None:
-        """A free slot is asked for."""
+        """Notes that a free slot was requested."""
         slot.enter(SlotState.PENDING)
         slot.allocation_id, slot.job_id, slot.requested = (
             request.allocation_id,
@@ -140,7 +140,7 @@ class TaskExecutorTracker:
         self._executors[request.slot_id.resource_id].note_idleness(now)
 
     def refused(self, request: SlotRequest) -> bool:
-        """What the slot holds is UNKNOWN from now on; False where the request says nothing about it any more."""
+        """Sets the slot to UNKNOWN; False if the request does not concern the slot any more."""
         slot = self.slot(request.slot_id)
         if slot is None or slot.allocation_id != request.allocation_id:
             return False
@@ -151,7 +151,7 @@ class TaskExecutorTracker:
         return True
 
     def freed(self, slot: Slot, now: float) -> None:
-        """Its allocation has ended."""
+        """Notes that the slot's allocation has ended."""
         self._set_free(slot)
         self._executors[slot.slot_id.resource_id].note_idleness(now)
 

@@ -1,7 +1,7 @@
-"""What REST answers about a job that has ended, path by path, as an archive of the job keeps it.
+"""REST's answers about an ended job, by path, as an archive of the job keeps them.
 
-Owner: any thread; pure. The bodies are those that the paths themselves send; which paths there are is Flink's choice:
-what a HistoryServer shows of a job. Metrics, logs and TaskExecutors end with the cluster.
+Owner: any thread; pure. The bodies equal those that the paths themselves send. The paths are Flink's choice:
+those that a HistoryServer shows of a job. Metrics, logs and TaskExecutors end with the cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from yarrow.runtime.rpc.messages import VertexDetails
 
 
 def answers(job: EndedJob, exceptions: int) -> dict[str, str]:
-    """Bodies by path, in JSON; `exceptions`: how many failures are told at most (web.exception-history-size)."""
+    """JSON bodies by path; `exceptions`: most failures in them (web.exception-history-size)."""
     bodies = (*_of_job(job, exceptions), *_of_checkpoints(job), *_of_rescales(job), *_of_vertices(job))
     return {path: body.model_dump_json(by_alias=True) for path, body in bodies}
 

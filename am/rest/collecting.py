@@ -1,7 +1,7 @@
-"""CollectReader: rows of execute_and_collect on their way to a client that asks again and again.
+"""CollectReader: rows of execute_and_collect for a client that polls.
 
-Owner: the event loop of the REST server. A request that waited long enough is answered with nothing, but its
-question to the cluster stays asked: rows that come meanwhile are the answer to the next request for the same.
+Owner: the event loop of the REST server. A request that has waited long enough gets an empty answer, but its
+question to the cluster stays open. Rows that come meanwhile answer the next request with the same position.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class CollectReader:
         wait_seconds: float,
         position: CollectPosition = COLLECT_START,
     ) -> tuple[CollectRows, ...]:
-        """The messages behind that position; none when none came in time, one with `last` set at the end.
+        """The messages behind that position; none if none came in time, one with `last` set at the end.
 
-        Raises what the Dispatcher does for a job or collect operator that there is not.
+        Raises the Dispatcher's errors for an unknown job or collect operator.
         """
         key = (job_id, collect_id)
         former, question = self._asked.get(key, (None, None))
@@ -51,7 +51,7 @@ class CollectReader:
         return () if question.cancelled() else question.result()
 
     def close(self) -> None:
-        """Forgets all questions."""
+        """Drops all open questions."""
         for _, question in self._asked.values():
             question.cancel()
         self._asked.clear()

@@ -1,4 +1,4 @@
-"""Who may come in, and to do what: the three entrances of REST, each a listener with one check before every request.
+"""The three entrances of REST: each is a listener with one check before every request.
 
 Owner: the event loop of the REST server. A check looks at method, path and headers, never at a body. A token
 is compared by its hash, in constant time, and is never logged.
@@ -26,22 +26,22 @@ from starlette.types import Scope
 from yarrow.am.rest.errors import ForbiddenError, UnauthorizedError
 from yarrow.am.rest.services import EntranceKind, RestSettings, is_loopback, token_hash
 
-#: Methods that change nothing by themselves.
+#: Methods that by themselves change nothing.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-#: What cancels or stops a job by GET.
+#: Paths that cancel or stop a job by GET.
 _YARN_GETS = ("/yarn-cancel", "/yarn-stop")
 _SCHEME = "bearer"
-#: Where a server listens, not where it is: browsers lead them to this host from any page.
+#: Addresses to listen on, not to connect to: browsers lead them to this host from any page.
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
-#: A page of another origin can send it only where the server says so first, which this one does not.
+#: A page of another origin can send this header only if the server allows it first, which this one does not.
 _NO_PAGES_HEADER = "x-requested-with"
 
 
 class Entrance(Protocol):
-    """One way in."""
+    """The check of one entrance."""
 
     async def check(self, scope: Scope) -> None:
-        """Raises UnauthorizedError or ForbiddenError, saying what was expected."""
+        """Raises UnauthorizedError or ForbiddenError with what was expected."""
         ...
 
 
@@ -55,7 +55,10 @@ def entrance_of(settings: RestSettings) -> Entrance:
 
 
 class TokenEntrance:
-    """Lets in who knows the application's token. A page of another origin cannot: a browser sends none by itself."""
+    """Admits clients with the application's token.
+
+    A page of another origin has none, because browsers do not send it by themselves.
+    """
 
     def __init__(self, expected: bytes) -> None:
         """`expected`: the token's `token_hash`; ValueError for anything else."""
@@ -96,12 +99,12 @@ class ProxyEntrance:
 
 
 class LoopbackEntrance:
-    """Keeps web pages of other origins out, which a browser on the inside would ask with.
+    """Rejects web pages of other origins, which could use a browser on the inside.
 
-    Every request must name this server by a loopback name or address, by the address at which it has come in, or by a
-    name of this host: a name that an attacker makes point here is no way in. If a request that changes something says
-    which page it comes from, that page must be this server's own or of the origin that
-    `web.access-control-allow-origin` names. Clients that are no browsers send no Origin.
+    Every request must name this server: by a loopback name, its own address at which the request
+    arrived, or by a name of this host. So an attacker's name that points here does not help. A request that
+    changes something may say from which page it comes. That page must then be this server's own, or of the
+    origin that `web.access-control-allow-origin` names. Clients other than browsers send no Origin.
     """
 
     def __init__(self, settings: RestSettings) -> None:
@@ -111,7 +114,7 @@ class LoopbackEntrance:
         self._asked_for_full_name = False
 
     async def check(self, scope: Scope) -> None:
-        """Raises ForbiddenError, saying what was expected."""
+        """Raises ForbiddenError with what was expected."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not await self._knows(_host_name(host), scope):
@@ -132,7 +135,7 @@ class LoopbackEntrance:
             )
         if origin is None and site not in ("none", "same-origin"):
             raise ForbiddenError("A page of another site may not change anything here.")
-        # An older browser may send neither with what a page embeds, as an image for instance.
+        # An older browser may send neither header for embedded content such as an image.
         is_shown = origin is not None or site == "same-origin" or _NO_PAGES_HEADER in headers
         if _plans_by_get(scope) and not is_shown:
             raise ForbiddenError(
@@ -144,14 +147,14 @@ class LoopbackEntrance:
         if name in self._names or is_loopback(name) or _is_own_address(name, scope):
             return True
         if not self._asked_for_full_name:
-            # Asking may wait for a name server, so it is done for the first unknown name only.
+            # The look-up may wait for a name server, so it happens for the first unknown name only.
             self._asked_for_full_name = True
             self._names.add((await asyncio.to_thread(socket.getfqdn)).lower())
         return name in self._names
 
 
 def acts(scope: Scope) -> bool:
-    """Whether a request changes something, runs a program or takes rows away that another waits for."""
+    """Whether a request changes something, runs a program, or takes rows for which another client waits."""
     if scope["method"] not in READING:
         return True
     path: str = scope["path"]
@@ -160,7 +163,7 @@ def acts(scope: Scope) -> bool:
 
 def _plans_by_get(scope: Scope) -> bool:
     path: str = scope["path"]
-    # Not at the end alone: routes match a path with a line feed behind it too.
+    # Not only at the end: routes also match a path followed by a line feed.
     return scope["method"] in READING and path.startswith("/jars/") and "/plan" in path
 
 
@@ -172,7 +175,7 @@ def _host_name(host: str) -> str:
 
 
 def _is_own_address(name: str, scope: Scope) -> bool:
-    """Whether it is the address of this host at which the connection has come in."""
+    """Whether `name` is the address of this host at which the connection arrived."""
     server = scope.get("server")
     try:
         return server is not None and ipaddress.ip_address(name) == ipaddress.ip_address(server[0])

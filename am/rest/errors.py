@@ -1,6 +1,6 @@
-"""Refusals of the REST API, and which HTTP status each error of the cluster has.
+"""Refusals of the REST API, and the HTTP status of each error of the cluster.
 
-Owner: none (pure). A caller's mistake is a 4xx that says what to do; what the cluster could not do is a 5xx.
+Owner: none (pure). A client's mistake is a 4xx that says what to do; a failure of the cluster is a 5xx.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from yarrow.runtime.rpc.errors import (
 
 
 class RestServerError(YarrowError):
-    """The server cannot be reached where it should be, or by whom it should not: the message names host and ports."""
+    """The server cannot listen as configured, or would admit others; the message names host and ports."""
 
 
 class RequestRefusedError(YarrowError):
@@ -53,7 +53,7 @@ class NotFoundError(RequestRefusedError):
 
 
 class UnauthorizedError(RequestRefusedError):
-    """The client has not shown that it may come in; it holds no connection either."""
+    """The client has not proved that it may enter; the server closes its connection."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class ConflictError(RequestRefusedError):
 
 
 class UploadedProgramFailedError(RequestRefusedError):
-    """The main of an uploaded program failed, ended early or took too long; ends with what it wrote."""
+    """The main of an uploaded program failed, ended early or took too long; the message ends with its output."""
 
     def __init__(self, message: str) -> None:
         super().__init__(HTTPStatus.UNPROCESSABLE_ENTITY, message)
@@ -94,7 +94,7 @@ _STATUS: tuple[tuple[type[YarrowError], HTTPStatus], ...] = (
     (RpcUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 
-#: Errors known by name alone: their classes belong to parts that are not loaded here.
+#: Errors known by name alone: their classes belong to modules that are not loaded here.
 _STATUS_BY_NAME = {
     "AccumulatorMergeError": HTTPStatus.CONFLICT,
     "UnknownCollectError": HTTPStatus.NOT_FOUND,
@@ -105,7 +105,7 @@ _STATUS_BY_NAME = {
 
 
 def status_of(error: YarrowError) -> int:
-    """The HTTP status that an error is answered with."""
+    """The HTTP status of the answer to an error."""
     if isinstance(error, RequestRefusedError):
         return error.status
     for kind, status in _STATUS:

@@ -1,4 +1,4 @@
-"""LogFolder: the control plane's log files, by the names that its folder lists.
+"""LogFolder: the control plane's log files, by the names in its folder.
 
 Owner: the event loop of the REST server; files are read in threads. A name from a request is compared with
 the listing and never becomes part of a path.
@@ -16,7 +16,7 @@ from yarrow.am.rest.services import RestServices
 from yarrow.runtime.rpc.messages import FileInfo
 
 _CHUNK = 256 * 1024
-#: How the names of TaskExecutors' log files begin.
+#: Prefix of TaskExecutors' log files.
 _TASK_EXECUTORS = "taskexecutor-"
 
 
@@ -29,7 +29,7 @@ class LogFolder:
 
     @classmethod
     def of(cls, services: RestServices) -> LogFolder:
-        """That of the control plane."""
+        """The log folder of the control plane."""
         return cls(services.log_directory, services.log_file_name)
 
     def list(self) -> list[FileInfo]:
@@ -50,7 +50,7 @@ class LogFolder:
         return self._read_main(self.main_name, ".log")
 
     def read_main_output(self) -> Iterator[bytes]:
-        """What the control plane has printed; nothing while it has printed nothing."""
+        """The control plane's printed output; nothing while it has printed nothing."""
         name = None if self.main_name is None else os.path.splitext(self.main_name)[0] + ".out"
         return self._read_main(name, ".out")
 
@@ -63,7 +63,7 @@ class LogFolder:
         return iter(())
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The file's bytes as far as they are now; NotFoundError when the folder lists no such name."""
+        """The file's present bytes. Raises NotFoundError if the folder has no file of that name."""
         listed = next((file for file in self.list() if file.name == name), None)
         if listed is None or self.directory is None:
             raise NotFoundError(

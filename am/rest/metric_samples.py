@@ -1,7 +1,7 @@
-"""MetricSamples: all metrics of a cluster, asked for when Prometheus scrapes.
+"""MetricSamples: all metrics of a cluster, collected when Prometheus scrapes.
 
-Owner: the event loop of the REST server. One endpoint in the control plane speaks for all processes: workers
-and supervisors report theirs in heartbeats.
+Owner: the event loop of the REST server. One endpoint in the control plane serves all processes: workers and
+supervisors report their metrics in heartbeats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MetricSamples:
         self._host = socket.gethostname()
 
     async def collect(self) -> Iterable[Sample]:
-        """Control plane, TaskExecutors, and every job that has not ended."""
+        """Metrics of the control plane, the TaskExecutors, and every job that has not ended."""
         dispatcher = self._services.dispatcher
         overview = await dispatcher.request_overview()
         own = job_manager_metrics(overview) | process_metrics()

@@ -1,8 +1,8 @@
-"""Operations: what a request begins and another asks about, by trigger id: checkpoints, savepoints, disposals.
+"""Operations: work that one request begins and another asks about by trigger id: checkpoints, savepoints, disposals.
 
-Owner: the event loop of the REST server. An operation goes on when nobody asks; its result is kept for a while. The
-same trigger id again answers with the operation that runs already. A server that ends leaves whoever asked a moment to
-hear the answer: a savepoint that stops a job ends an embedded cluster too.
+Owner: the event loop of the REST server. An operation continues even if nobody asks; its result is kept for a
+while. A repeated trigger id returns the running operation. A server that ends gives clients a moment to fetch
+results: a savepoint that stops a job also ends an embedded cluster.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.rpc.errors import qualified_name
 
-#: Seconds for which results are kept where nothing else is set, and how many of them at most.
+#: Default seconds for which results are kept, and most kept results.
 KEPT_SECONDS = 300.0
 KEPT_AT_MOST = 1000
-#: Seconds that the answer of an operation waits to be asked for when the server ends.
+#: Seconds that an ending server waits for clients to fetch the results of operations.
 ANSWER_GRACE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class OperationOutcome:
-    """How an operation ended: its value, or the class and text of its error."""
+    """The outcome of an operation: its value, or the class and text of its error."""
 
     value: Any = None
     error_class: str = ""
@@ -34,7 +34,7 @@ class OperationOutcome:
 
     @property
     def failed(self) -> bool:
-        """True when it ended by an error."""
+        """True if it ended with an error."""
         return bool(self.error_class)
 
 
@@ -42,7 +42,7 @@ class OperationOutcome:
 class _Operation:
     task: asyncio.Task[OperationOutcome]
     ended: float | None = None
-    #: Set when somebody has been told how it ended.
+    #: Set when a client has been told the outcome.
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -57,7 +57,7 @@ class Operations:
         self._operations: dict[tuple[str, str], _Operation] = {}
 
     def begin(self, scope: str, trigger_id: str | None, work: Callable[[], Coroutine[Any, Any, Any]]) -> str:
-        """Begins `work` unless an operation of that id is known in the scope; returns the id."""
+        """Begins `work`, unless the scope has an operation of that id; returns the id."""
         self._forget()
         chosen = (trigger_id or self._ids.hex_id()).lower()
         key = (scope, chosen)
@@ -68,7 +68,7 @@ class Operations:
         return chosen
 
     def outcome(self, scope: str, trigger_id: str) -> OperationOutcome | None:
-        """How it ended; None while it goes on. NotFoundError for an id that is unknown or forgotten."""
+        """The outcome; None while the operation runs. Raises NotFoundError for an unknown or forgotten id."""
         self._forget()
         operation = self._operations.get((scope, trigger_id.lower()))
         if operation is None:
@@ -81,7 +81,7 @@ class Operations:
         return operation.task.result()
 
     async def answer(self) -> None:
-        """Returns when all have been told how theirs ended, or have not asked in time."""
+        """Returns when clients know all outcomes, or have not asked in time."""
         limit = self._clock.monotonic() - ANSWER_GRACE
         recent = [
             asyncio.create_task(item.answered.wait())
@@ -94,7 +94,7 @@ class Operations:
                 each.cancel()
 
     def close(self) -> None:
-        """Waits for nothing any more."""
+        """Ends all waiting."""
         for operation in self._operations.values():
             operation.task.cancel()
         self._operations.clear()

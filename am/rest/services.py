@@ -1,7 +1,7 @@
-"""What the REST server needs from its surroundings, and the options it reads.
+"""The services and options of the REST server.
 
-Owner: whoever assembles the control plane. Nothing here imports the web framework, so that it can be imported
-where start-up time counts.
+Owner: the assembly of the control plane. Nothing here imports the web framework, so that importing this
+module is cheap.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from yarrow.runtime.rpc.gateways import (
 
 _log = logging.getLogger(__name__)
 
-#: The version of Flink whose API this one follows: tools look at it.
+#: The version of Flink whose API this is; tools look at it.
 FLINK_VERSION = "2.3.0"
-#: Longest that a program's main may run for a plan or a submission, in seconds.
+#: Most seconds of a program's main for a plan or a submission.
 PROGRAM_TIMEOUT = 120.0
 
 
@@ -51,7 +51,7 @@ class RestServices:
 
     dispatcher: DispatcherGateway
     resource_manager: ResourceManagerGateway
-    #: The gateway of the TaskExecutor at an address, as its registration has it.
+    #: The gateway of the TaskExecutor at an address of its registration.
     connect_task_executor: Callable[[str], TaskExecutorGateway]
     #: The cluster's configuration; shown with its secrets hidden.
     settings: Settings = field(default_factory=Settings)
@@ -63,7 +63,7 @@ class RestServices:
     log_file_name: str | None = None
     #: YARN's id of a TaskExecutor's container; "" = it has none.
     container_of: Callable[[ResourceID], str] = lambda resource_id: ""
-    #: The attempt of an application on YARN, and how many YARN starts at most; 0 = it is none.
+    #: The attempt of an application on YARN, and the most attempts that YARN starts; 0 = no YARN.
     attempt: int = 0
     max_attempts: int = 0
     #: The application that all jobs belong to; None = each job is one.
@@ -72,7 +72,7 @@ class RestServices:
     memory_limit: int | None = None
     #: When the application's delegation tokens end, in epoch milliseconds; 0 = it has none that end.
     tokens_end_ms: int = 0
-    #: What clients ask is noted here.
+    #: The requests of clients are noted here.
     activity: ClientActivity = field(default_factory=ClientActivity)
     clock: Clock = field(default_factory=SystemClock)
     ids: IdFactory = field(default_factory=RandomIdFactory)
@@ -87,7 +87,7 @@ class RestServices:
 
 
 class EntranceKind(Enum):
-    """How clients come in at a listener; am/rest/entrances.py says what each checks."""
+    """How clients enter at a listener; am/rest/entrances.py holds the checks."""
 
     LOOPBACK = "loopback"
     TOKEN = "token"
@@ -96,10 +96,11 @@ class EntranceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """Options of the server, read once. Times are in seconds."""
+    """Options of the server, read once; times are seconds."""
 
     entrance: EntranceKind = EntranceKind.LOOPBACK
-    #: SHA-256 of the token, for EntranceKind.TOKEN, which EntranceKind.LOOPBACK becomes where other hosts reach it.
+    #: SHA-256 of the token, for EntranceKind.TOKEN; EntranceKind.LOOPBACK becomes TOKEN if other hosts reach
+    #: it.
     token_hash: bytes = field(default=b"", repr=False)
     #: TLS; None = plain.
     tls: ssl.SSLContext | None = field(default=None, repr=False)
@@ -109,33 +110,34 @@ class RestSettings:
     #: Longest pause between two pieces of a body, and the whole of it.
     body_pause_timeout: float = 30.0
     body_timeout: float = 300.0
-    #: How long an idle connection stays open.
+    #: Seconds that an idle connection stays open.
     keep_alive: int = 300
     max_connections: int = 1000
-    #: Of one host, where a token is asked for: connections that have not sent the head of a request yet.
+    #: Most connections of one host that have not sent the head of a request, if a token is required.
     max_waiting_connections: int = 64
     program_timeout: float = PROGRAM_TIMEOUT
     submit_enabled: bool = True
     cancel_enabled: bool = True
     rescale_enabled: bool = True
-    #: Flink's YARN proxy knows GET only: cancelling by GET is off unless it is asked for.
+    #: Flink's YARN proxy knows GET only: cancelling by GET is off unless configured.
     cancel_by_get: bool = False
     refresh_interval_ms: int = 3000
-    #: Pages of which origin may read, "*" = of any; None = of no other than the server's own.
+    #: Origin whose pages may read, "*" = any; None = only the server's own.
     allow_origin: str | None = None
-    #: Names, besides addresses and this host's own, under which the server may be asked to change something.
+    #: Names, besides addresses and this host's own, by which requests that change something may address the
+    #: server.
     host_names: frozenset[str] = frozenset()
-    #: Where programs are kept; None = a temporary folder, made when needed and removed at the end.
+    #: Folder of programs; None = a temporary folder, made when needed and removed at the end.
     upload_directory: Path | None = None
     temporary_directory: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     exception_history: int = 16
-    #: Archive of the pages that are shown at `/`; None = there is none.
+    #: Archive of the pages at `/`; None = there is none.
     pages: Path | None = None
-    #: For which the result of an asynchronous operation can be asked for.
+    #: Seconds for which the result of an asynchronous operation is kept.
     operation_store_seconds: float = 300.0
-    #: Where plain paths in requests lie: fs.default-scheme.
+    #: Scheme of plain paths in requests: fs.default-scheme.
     default_scheme: str | None = None
-    #: Raises YarrowError for a place of a savepoint that not all processes of this cluster reach.
+    #: Raises YarrowError for a savepoint target that not all processes of this cluster reach.
     check_savepoint_target: Callable[[str], None] = lambda path: None
 
     @classmethod
@@ -166,7 +168,7 @@ class RestSettings:
 
 
 def token_hash(token: str) -> bytes:
-    """What a server keeps of a token: enough to recognise it, not to use it."""
+    """The stored form of a token: it recognises the token, and cannot replace it."""
     return hashlib.sha256(token.encode()).digest()
 
 
@@ -183,7 +185,7 @@ def is_loopback(host: str) -> bool:
 def for_other_hosts(settings: RestSettings, config: Settings, expected: bytes) -> RestSettings:
     """The settings of a listener that other hosts reach.
 
-    It asks for the token with the `expected` hash, unless the configuration says none.
+    It requires the token with the `expected` hash, unless the configuration says none.
     """
     if config.get(security.REST_AUTHENTICATION) is security.RestAuthentication.TOKEN:
         return replace(settings, entrance=EntranceKind.TOKEN, token_hash=expected)
@@ -195,10 +197,10 @@ def for_other_hosts(settings: RestSettings, config: Settings, expected: bytes) -
 
 
 def settings_for_address(settings: RestSettings, config: Settings, address: str) -> RestSettings:
-    """The settings with which a server may answer at the numeric `address` to which it is bound.
+    """The settings of a server that is bound to the numeric `address`.
 
-    Other hosts reach any but a loopback address: a token is asked for there, unless the configuration says none.
-    Raises RestServerError where neither is given.
+    Other hosts reach every address except loopback: a token is required there, unless the configuration says
+    none. Raises RestServerError if neither is given.
     """
     if settings.entrance is EntranceKind.TOKEN or is_loopback(address):
         return settings
@@ -218,7 +220,7 @@ def settings_for_address(settings: RestSettings, config: Settings, address: str)
 
 
 def prometheus_is_on(settings: Settings) -> bool:
-    """Whether the configuration asks for a Prometheus endpoint: by port, class or list of reporters."""
+    """Whether the configuration enables a Prometheus endpoint: by port, class or list of reporters."""
     listed = settings.get(metric_options.REPORTERS)
     if listed is not None:
         return "prom" in listed

@@ -1,8 +1,8 @@
-"""The process of the ApplicationMaster: `python -m yarrow.am.yarn.application_master`, started by that of Skein.
+"""The ApplicationMaster's process: `python -m yarrow.am.yarn.application_master`, started by Skein's process.
 
-Owner: the main thread, which runs the event loop. It ends with Skein's process, within seconds and whatever hangs;
-must not load user code, nor log a secret. Exit status 1 = this attempt has failed, and YARN may start the next; how an
-application ends for good is told by YarnMasterGateway.finish.
+Owner: the main thread, which runs the event loop. It ends within seconds after Skein's process, whatever
+hangs; must not load user code, nor log a secret. Exit status 1 = this attempt has failed, and YARN may start
+the next. YarnMasterGateway.finish reports the final end of an application.
 """
 
 from __future__ import annotations
@@ -39,32 +39,33 @@ if TYPE_CHECKING:
 _TALKATIVE = ("hdfs", "uvicorn", "kazoo")
 #: The kernel's name of Skein's process.
 _JAVA = "java"
-#: Seconds in which YARN's web server tells how former attempts ended; later it is not waited for.
+#: Seconds in which YARN's web server must tell how former attempts ended; after that the master goes on
+#: without.
 _COUNTING = 2.0
-#: Seconds between attempts to tell YARN of the end.
+#: Seconds between attempts to report the end to YARN.
 _FINISH_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _log = logging.getLogger("yarrow.am.yarn.application_master")
 
 
 class ChildProcesses:
-    """Sessions that this process leads others in: they end with it, by force when it must go at once."""
+    """Child sessions of this process: they end with it, by force if it must end at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sessions: set[int] = set()
 
     def add(self, session: int) -> None:
-        """A child leads this session."""
+        """Adds the session of a child."""
         with self._lock:
             self._sessions.add(session)
 
     def remove(self, session: int) -> None:
-        """It has ended."""
+        """Removes the session of a child that has ended."""
         with self._lock:
             self._sessions.discard(session)
 
     def kill(self) -> None:
-        """From any thread."""
+        """Kills all sessions; callable from any thread."""
         with self._lock:
             for session in self._sessions:
                 try:
@@ -74,7 +75,7 @@ class ChildProcesses:
 
 
 def main() -> int:
-    """The process; its exit status."""
+    """Runs the process; returns its exit status."""
     temporary = Path(tempfile.mkdtemp(prefix="yarrow-master-", dir=os.getcwd()))
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     children = ChildProcesses()
@@ -105,7 +106,7 @@ async def _run(
     children: ChildProcesses,
     stop_watching: Callable[[], None],
 ) -> int:
-    # Skein's client and ours of gRPC: after the log says that the process has begun.
+    # Imported late: Skein's gRPC client and ours load after the log says that the process has begun.
     from yarrow.am.yarn.running_master import RunningMaster
     from yarrow.runtime.yarn.skein_bridge import SkeinMasterGateway
 
@@ -145,7 +146,7 @@ async def _run(
             "Skein reports this only from attempt %d on: those before it run nothing and tell the same",
             attempts.limit,
         )
-    # Not before YARN knows: another attempt would run finished jobs again.
+    # Not before YARN knows the end: another attempt would run finished jobs again.
     await master.forget(told=told and attempts.ends_by(end.status))
     return 0
 
@@ -153,7 +154,7 @@ async def _run(
 async def _count(
     attempts: ApplicationAttempts, description: ApplicationDescription, folder: ContainerFolder
 ) -> ApplicationAttempts:
-    """With the former attempts that YARN does not count, where it tells in time."""
+    """Counts the former attempts that YARN does not count, if YARN answers in time."""
     if attempts.number == 1:
         return attempts
     from yarrow.runtime.config.settings import Settings
@@ -174,7 +175,7 @@ async def _count(
 
 
 def _leave_to_yarn(attempts: ApplicationAttempts) -> None:
-    """YARN starts another attempt: Skein must not report the failure of this one as the end of the application."""
+    """Keeps Skein from reporting this attempt's failure as the end of the application: YARN starts another attempt."""
     if not attempts.failure_is_yarns:
         return
     java = ancestors_to(_JAVA, os.getpid())[-1:]
@@ -196,9 +197,9 @@ async def _fail(gateway: YarnMasterGateway, stop_watching: Callable[[], None], d
 async def tell_end(
     gateway: YarnMasterGateway, end: ApplicationEnd, pauses: Sequence[float] = _FINISH_PAUSES
 ) -> bool:
-    """Tells YARN, tried again after each of the pauses (seconds); False = it is not known whether YARN has heard it.
+    """Reports the end to YARN, retried after each pause in seconds; False = it is unknown whether YARN heard it.
 
-    Raises YarnError when it has not: this attempt then fails, and the next one tells.
+    Raises YarnError if YARN certainly did not hear it: this attempt then fails, and the next one reports.
     """
     from yarrow.runtime.yarn.gateways import EndUnknownError, YarnError
 
@@ -221,7 +222,7 @@ async def tell_end(
 
 
 def _log_token_life(environment: Mapping[str, str]) -> None:
-    """Says when Hadoop will no longer know this application; nothing where it asks for no Kerberos."""
+    """Logs when Hadoop will reject this application's tokens; nothing without Kerberos."""
     from yarrow.runtime.yarn.delegation_tokens import TOKEN_FILE, TokenFileError, sentence, token_lives
 
     path = environment.get(TOKEN_FILE)
@@ -237,7 +238,7 @@ def _log_token_life(environment: Mapping[str, str]) -> None:
 
 
 def _end_at_once(pid: int, children: ChildProcesses, temporary: Path) -> None:
-    """Skein's process has gone: YARN starts the next attempt, and nothing of this one may go on."""
+    """Ends this process, because Skein's process is gone: YARN starts the next attempt, and this one must not go on."""
     _log.critical("process %d, which this one belongs to, has ended: ends as well", pid)
     children.kill()
     shutil.rmtree(temporary, ignore_errors=True)

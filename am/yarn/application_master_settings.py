@@ -1,6 +1,7 @@
-"""Settings of an ApplicationMaster, made once from what its container holds.
+"""Settings of an ApplicationMaster, made once from the files of its container.
 
-Owner: the main thread at the start. Raises ConfigError naming the key. Must not be logged whole: it holds secrets.
+Owner: the main thread at the start. Raises ConfigError with the key. Must not be logged whole: it holds
+secrets.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from yarrow.runtime.yarn.container_files import ContainerFolder, configuration_o
 from yarrow.runtime.yarn.gateways import ContainerShape
 from yarrow.runtime.yarn.shared_places import check_savepoint_target, check_shared_places
 
-#: Seconds between two looks at containers, at most.
+#: Most seconds between two looks at containers.
 _LONGEST_POLL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationMasterSettings:
-    """All that the parts of a master are told."""
+    """The settings of all parts of a master."""
 
     config: Settings
     control_plane: ControlPlaneSettings
     driver: YarnDriverSettings
-    #: One for each port that may be tried, in their order.
+    #: One for each port to try, in order.
     rpc: tuple[GrpcSettings, ...]
     rest_host: str
     rest_ports: tuple[int, ...]
@@ -69,7 +70,7 @@ class ApplicationMasterSettings:
                 blob_directory=str(temporary_directory / "blobs"),
                 slots_per_task_executor=slots,
                 can_request=True,
-                # A later attempt submits the same jobs: those that have ended must not run again.
+                # A later attempt submits the same jobs: ended ones must not run again.
                 keep_results=description.mode is not DeploymentMode.SESSION,
                 check_places=check_shared_places,
             ),
@@ -106,7 +107,7 @@ def _tls(secrets: MasterSecrets, config: Settings) -> ssl.SSLContext | None:
 
 
 def container_shape(config: Settings) -> ContainerShape:
-    """The one shape that containers of TaskExecutors have."""
+    """The single shape of all TaskExecutor containers."""
     vcores = config.get(yarn.CONTAINER_VCORES)
     return ContainerShape(
         memory_mb=-(-config.get(taskmanager.PROCESS_SIZE).bytes // (1 << 20)),
@@ -127,7 +128,7 @@ def _with_kept_slots(config: Settings, slots: int) -> Settings:
 
 
 def _rest_ports(config: Settings) -> tuple[int, ...]:
-    """`rest.bind-port` where it is set by that name: `rest.port` is where clients of other clusters connect to."""
+    """`rest.bind-port` if it is set by that name: on a client, `rest.port` names the port of another cluster."""
     if config.text(rest.BIND_PORT.key) is None:
         return (0,)
     return tuple(ports_of(config.get(rest.BIND_PORT)))

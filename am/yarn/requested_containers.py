@@ -1,7 +1,7 @@
-"""RequestedContainers: the containers that a driver asked YARN for, what became of each, and what is said about it.
+"""RequestedContainers: the containers that a driver requested from YARN, their states, and texts about them.
 
-Owner: the driver's loop. Pure: times and states are given. A container is known by its handle from the request on. One
-that nobody here asked for (the answer to a request was lost) is a stray, to be given back.
+Owner: the driver's loop. Pure: times and states are passed in. A container is known by its handle from the
+request on. A container without a known request (the answer was lost) is a stray, and is given back.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.yarn.gateways import ContainerStatus
 
-#: YARN's words for a container that used too much, of the NodeManager and as Skein shortens them.
+#: YARN's words for a container that used too much memory, as the NodeManager and Skein phrase them.
 _OVER_MEMORY = re.compile(r"memory limit|(physical|virtual) memory used", re.IGNORECASE)
-#: Skein's words for a container whose process ended with another exit status than 0.
+#: Skein's words for a container whose process ended with a non-zero exit status.
 _SAYS_NOTHING = "Container failed during execution"
-#: The part of YARN's text that says something: a dump of processes follows.
+#: Most quoted characters of YARN's text: a dump of processes follows.
 _MOST_QUOTED = 600
 
 
 @dataclass(slots=True)
 class RequestedContainer:
-    """One container on its way or granted."""
+    """A container that was requested or granted."""
 
     resource_id: ResourceID
     handle: str
@@ -31,7 +31,7 @@ class RequestedContainer:
     container_id: str = ""
     node: str = ""
     released: bool = False
-    #: Given back in vain: to be tried again.
+    #: An attempt to give it back failed, and must be repeated.
     still_to_release: bool = False
 
     @property
@@ -41,28 +41,28 @@ class RequestedContainer:
 
 @dataclass(frozen=True, slots=True)
 class EndedContainer:
-    """A container is gone."""
+    """A container that has ended."""
 
     resource_id: ResourceID
     cause: str
     #: True = it was given back: nothing went wrong.
     released: bool
-    #: Where its output is, for a container of which YARN says no more than that it failed; else empty.
+    #: The node with its output, if YARN says no more than that it failed; else empty.
     node: str = ""
     container_id: str = ""
 
     def with_output(self, output: str) -> EndedContainer:
-        """The same with what the container wrote last."""
+        """A copy with the container's last output."""
         return replace(
             self, cause=f"{self.cause.partition(_SAYS_NOTHING)[0].rstrip(': ')}; its output ends: {output}"
         )
 
 
 class RequestedContainers:
-    """All of one attempt."""
+    """All requested containers of one attempt."""
 
     def __init__(self, memory_mb: int) -> None:
-        """`memory_mb`: of each container, for texts."""
+        """`memory_mb`: the memory of each container, for texts."""
         self._memory_mb = memory_mb
         self._living: dict[str, RequestedContainer] = {}
         self._ended: set[str] = set()
@@ -70,11 +70,11 @@ class RequestedContainers:
 
     @property
     def living(self) -> tuple[RequestedContainer, ...]:
-        """Those that have not ended, in the order of their requests."""
+        """Containers that have not ended, in the order of their requests."""
         return tuple(self._living.values())
 
     def requested(self, resource_id: ResourceID, handle: str, now: float) -> RequestedContainer:
-        """YARN has been asked for it."""
+        """Notes a request to YARN."""
         container = self._living[handle] = RequestedContainer(resource_id, handle, now)
         return container
 
@@ -83,11 +83,11 @@ class RequestedContainers:
         return next((one for one in self._living.values() if one.resource_id == resource_id), None)
 
     def has_ended(self, resource_id: ResourceID) -> bool:
-        """Whether YARN has said so of a TaskExecutor's container."""
+        """Whether YARN has reported the end of a TaskExecutor's container."""
         return resource_id in self._ended_executors
 
     def take(self, statuses: Iterable[ContainerStatus]) -> list[EndedContainer]:
-        """Takes in what YARN says of all containers; those that have ended since the last time."""
+        """Takes YARN's report on all containers; returns those that have ended since the last report."""
         ended = []
         for status in statuses:
             container = self._living.get(status.handle)
@@ -103,12 +103,12 @@ class RequestedContainers:
         return ended
 
     def strays(self, statuses: Iterable[ContainerStatus]) -> list[str]:
-        """Handles of containers that run, or will, and that nobody here waits for."""
+        """Handles of present or future containers that this driver does not know."""
         known = self._living.keys() | self._ended
         return [status.handle for status in statuses if not status.has_ended and status.handle not in known]
 
     def waiting(self, since: float) -> list[RequestedContainer]:
-        """Those that are not granted and were asked for at `since` or before."""
+        """Containers that are not granted and were requested at `since` or before."""
         return [
             one
             for one in self._living.values()
@@ -139,6 +139,6 @@ class RequestedContainers:
 
 
 def shortened(message: str) -> str:
-    """YARN's words without the dump of processes that follows them, on one line."""
+    """YARN's words on one line, without the dump of processes behind them."""
     text = " ".join(message.partition("Dump of the process-tree")[0].split())
     return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]} ..."

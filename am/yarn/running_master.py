@@ -1,7 +1,7 @@
-"""RunningMaster: control plane, web servers and deployment mode of one attempt of an application, from start to end.
+"""RunningMaster: control plane, web servers and deployment mode of one attempt of an application.
 
-Owner: the event loop on which `run` was called. It publishes addresses and never a secret; what makes an attempt fail
-is raised, and decided about by the process.
+Owner: the event loop on which `run` was called. It publishes addresses and never a secret. It raises the
+error that makes an attempt fail, and the process decides about it.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
 from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
 from yarrow.runtime.yarn.waiting_containers import ContainerExplainer
 
-#: Where the page stands below the tracking URL, and what Skein's own page calls it.
+#: The page's route below the tracking URL, and its name on Skein's own page.
 _PAGE_ROUTE, _PAGE_NAME = "yarrow", "Yarrow"
 _LOG_FILE = "jobmanager.log"
-#: The proxy asks by Skein's Java ApplicationMaster, which runs in this container: nobody else needs to reach it.
+#: YARN's proxy asks through Skein's ApplicationMaster in this container: no other process needs this address.
 _LOOPBACK = "127.0.0.1"
-#: Seconds that the orderly end of the cluster may take; YARN ends what is left.
+#: Seconds for the orderly end of the cluster; YARN ends the rest.
 _STOP_LIMIT = 10.0
-#: Seconds that each look at, or change of, what is stored may take at the end: what is left then nobody removes.
+#: Seconds for each read or change of stored data at the end; leftovers then stay.
 _RECORDS_LIMIT = 10.0
 _log = logging.getLogger(__name__)
 
 
 class Children(Protocol):
-    """Where processes that must not outlive this one are noted, by the number of their session."""
+    """Registers the sessions of processes that must not outlive this one."""
 
     def add(self, session: int) -> None: ...
 
@@ -74,7 +74,7 @@ class Children(Protocol):
 
 
 class RunningMaster:
-    """One attempt."""
+    """The master of one attempt."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class RunningMaster:
         self._servers: list[RestServer] = []
 
     async def run(self) -> ApplicationEnd | None:
-        """Runs until the application ends; None when this attempt alone was told to (SIGTERM).
+        """Runs until the application ends; returns None if only this attempt was told to end (SIGTERM).
 
-        Raises what makes the attempt fail. Nothing of the cluster is left afterwards; that the application has ended,
-        and how, stays stored until `forget` is called, which is to come after YARN has been told.
+        Raises the error that makes the attempt fail. Nothing of the cluster runs afterwards. The end of the
+        application stays stored until `forget`, which comes after the report to YARN.
         """
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -121,16 +121,16 @@ class RunningMaster:
                 await self._record(end)
             return end
         finally:
-            # What is stored of the application is for its next attempt: there is none after its end.
+            # Stored data serve the application's next attempt; there is none after its end.
             await self._stop(clean_up=end is not None)
 
     async def forget(self, told: bool = True) -> None:
-        """Once YARN knows the end: what is still stored goes, unless `told` is False. Never raises."""
+        """Removes stored data once YARN knows the end, unless `told` is False. Never raises."""
         if self._plane is not None:
             await self._limited(self._plane.close(keep=not told), self._not_removed)
 
     async def _record(self, end: ApplicationEnd) -> None:
-        """Before anything is removed, and before YARN is told: an attempt that comes meanwhile repeats no job."""
+        """Records the end before any removal and before the report to YARN: an attempt in between repeats no job."""
         plane, file = self._plane, self._end_file
         if plane is not None and is_highly_available(self._settings.config):
             noted = asyncio.to_thread(lambda: record_end(plane.records, end))
@@ -147,7 +147,7 @@ class RunningMaster:
         except TimeoutError:
             _log.warning("%s within %g s", otherwise, _RECORDS_LIMIT)
         except Exception:
-            # How the application ends is known, and is told all the same.
+            # The application's end is known, and is reported nevertheless.
             _log.exception("%s", otherwise)
 
     @property
@@ -175,21 +175,21 @@ class RunningMaster:
             await asyncio.gather(mode, asked, ending, noting, return_exceptions=True)
 
     async def _note_environment(self) -> None:
-        """For as long as this runs, no client takes the environment for an unused one: twice a day."""
+        """Marks the environment as used twice a day, so that no client removes it as unused."""
         while self._description.environment:
             await asyncio.sleep(USE_NOTED_MS / 1000 / 2)
             await asyncio.to_thread(note_uses, self._description.environment, self._clock)
 
     @property
     def _end_file(self) -> EndFile | None:
-        """Where the end is recorded without high availability; None where no attempt follows, or there is no place."""
+        """The file of the end without high availability; None if no attempt can follow, or there is no place for it."""
         folders = self._description.applications_folder
         if is_highly_available(self._settings.config) or self._description.max_attempts == 1 or not folders:
             return None
         return EndFile(join(folders, self._folder.application_id))
 
     async def _end_of_former_attempt(self, plane: ControlPlane) -> ApplicationEnd | None:
-        """How the application has ended already, if YARN could not be told."""
+        """The end of the application, if a former attempt recorded it and could not report it to YARN."""
         if self._folder.attempt == 1:
             return None
         if not is_highly_available(self._settings.config):
@@ -245,7 +245,8 @@ class RunningMaster:
         await plane.start()
         server = RestServer(self._services(self._activity), self._settings.rest)
         self._servers.append(server)
-        # Clients can be told at once: the kernel holds their connections while the web framework is loaded.
+        # Clients can learn the address at once: the kernel holds their connections while the web framework
+        # loads.
         address = await server.start(self._settings.rest_host, self._settings.rest_ports, lazily=True)
         server.load_soon()
         await plane.announce_web(address)
@@ -272,12 +273,12 @@ class RunningMaster:
                 for server in self._servers:
                     await server.stop()
                 if self._plane is not None:
-                    # An id of YARN's never comes again: nobody could go on with the jobs of a session.
+                    # YARN never reuses an application id: nobody could continue the jobs of a session.
                     await self._plane.stop_work(clean_up, even_unfinished=self._is_own_cluster)
         except TimeoutError:
             _log.warning("the cluster has not ended within %g s: YARN ends what is left of it", _STOP_LIMIT)
         except Exception:
-            # How the application ends is known, and is told all the same.
+            # The application's end is known, and is reported nevertheless.
             _log.exception("the cluster did not end as it should")
         if self._plane is None:
             return
@@ -299,14 +300,14 @@ class RunningMaster:
         return await asyncio.to_thread(open_services, self._settings.config, self._secret)
 
     async def _free_rpc(self) -> RpcService:
-        """A service for the first of the ports that is free; its own `start` binds it."""
+        """A service for the first free port; its own `start` binds it."""
         candidates = self._settings.rpc
         for settings in candidates[:-1]:
             if await _is_free(settings):
                 return _service(settings)
         return _service(candidates[-1])
 
-    # What others are told.
+    # Published facts.
 
     def _services(self, activity: ClientActivity) -> RestServices:
         plane = self._plane
@@ -332,7 +333,7 @@ class RunningMaster:
         )
 
     def _program_services(self) -> RestServices:
-        """For the application's own program, whose questions keep nobody waiting."""
+        """REST services for the application's own program, whose questions keep nobody waiting."""
         return self._services(ClientActivity(self._clock))
 
     async def _publish(self, key: str, value: str) -> None:
@@ -352,7 +353,7 @@ class RunningMaster:
 def application_for_rest(
     description: ApplicationDescription, application_id: str, start_time: int
 ) -> WholeApplication | None:
-    """The application that REST shows all jobs of; None for a session, where each job is one."""
+    """The application under which REST shows all jobs; None for a session, where each job is an application."""
     if description.mode is DeploymentMode.SESSION:
         return None
     return WholeApplication.on_yarn(

@@ -1,8 +1,7 @@
-"""YarnDriver: TaskExecutors in containers that YARN grants, over YarnMasterGateway.
+"""YarnDriver: TaskExecutors in containers that YARN grants, through YarnMasterGateway.
 
-Owner: the ResourceManager's loop; the gateway's calls run in threads of the driver's own. It keeps no container that
-nobody asked for, asks for no more than it is told to, and says why one does not come. Which slots are needed is not
-its business.
+Owner: the ResourceManager's loop; the driver's own threads make the gateway's calls. It keeps no container
+without a request, requests no more than it is told to, and says why one does not come. Must not know slots.
 """
 
 from __future__ import annotations
@@ -32,33 +31,33 @@ from yarrow.runtime.yarn.layout import (
 
 T = TypeVar("T")
 
-#: Seconds between two looks at the containers while it is waited for the end of one.
+#: Seconds between two looks at the containers while the end of one is awaited.
 _SOON: Final = 0.1
-#: Calls to YARN that may be under way at once.
+#: Most concurrent calls to YARN.
 _CALLS_AT_ONCE: Final = 4
 _log = logging.getLogger(__name__)
 
-#: Why so many containers of the shape are not granted; blocking, and "" when nothing is known.
+#: Says why so many containers of a shape are not granted, "" = unknown; blocking.
 ExplainWaiting = Callable[[ContainerShape, int], str]
-#: What a container wrote last, of the web address of its node and its id; blocking, raises YarnError.
+#: Reads a container's last output from its node's web address and its id; blocking, raises YarnError.
 ReadOutput = Callable[[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class YarnDriverSettings:
-    """Seconds where nothing else is said."""
+    """Settings of a YarnDriver; times are seconds."""
 
-    #: The application's attempt: part of the names of its TaskExecutors.
+    #: Number of the application's attempt: part of its TaskExecutors' names.
     attempt: int
-    #: Of each container.
+    #: Shape of each container.
     shape: ContainerShape
-    #: Between two looks at the containers while there are any.
+    #: Seconds between two looks at the containers while there are any.
     poll_interval: float = 0.5
-    #: For which a request may be unanswered before it is asked why, and between two such questions.
+    #: Seconds without an answer after which the driver asks why, and seconds between two such questions.
     patience: float = 3.0
-    #: For which ended containers are waited for at the end.
+    #: Seconds to wait for ended containers at the end.
     grace: float = 5.0
-    #: For which YARN is waited for to say why a container ends: it says so after the kill's delay of 0.25 s, and with
+    #: Seconds to wait for YARN's reason of a container's end. It comes after the kill's delay of 0.25 s, with
     #: the next heartbeats of the node and of the ApplicationMaster.
     end_patience: float = 1.5
 
@@ -85,13 +84,13 @@ class YarnDriver:
         self._leader: LeaderInformation | None = None
         self._polling: asyncio.Task[None] | None = None
         self._something_to_poll = asyncio.Event()
-        #: Of containers that are about to end, for those who wait for it.
+        #: Ends of containers that are about to end, for those who wait.
         self._ends: dict[ResourceID, asyncio.Event] = {}
         self._end_awaited = asyncio.Event()
         self._number = 0
-        #: Of the names of all TaskExecutors of this attempt.
+        #: Prefix of the names of this attempt's TaskExecutors.
         self._beginning = f"container_{settings.attempt}_"
-        #: Requests whose answer has not come: their containers are no strays.
+        #: Number of requests without an answer: their containers are no strays.
         self._asking = 0
         self._waiting_for = ""
         self._asked_why_at = float("-inf")
@@ -106,7 +105,7 @@ class YarnDriver:
         return tuple(one.resource_id for one in self._containers.living if not one.released)
 
     def container_of(self, resource_id: ResourceID) -> str:
-        """YARN's id of a TaskExecutor's container; empty when it has none."""
+        """YARN's id of a TaskExecutor's container; empty if it has none."""
         container = self._containers.find(resource_id)
         return container.container_id if container is not None else ""
 
@@ -134,7 +133,7 @@ class YarnDriver:
             raise TaskExecutorStartError(f"YARN was asked for a container in vain: {error}") from error
         finally:
             self._asking -= 1
-            # In vain too: YARN may have taken a request whose answer got lost.
+            # After a failure too: YARN may have accepted a request whose answer was lost.
             self._something_to_poll.set()
         self._containers.requested(resource_id, handle, self._clock.monotonic())
         _log.info("asked YARN for a container of %d MB for %s", self._settings.shape.memory_mb, resource_id)
@@ -148,10 +147,10 @@ class YarnDriver:
         container.still_to_release = not await self._release(container.handle)
 
     def refusal(self, resource_id: ResourceID) -> str:
-        """Ends processes that have outlived their containers.
+        """Refuses processes that have outlived their containers.
 
-        A NodeManager that was lost removes the files of its containers when it comes back. YARN ends such a
-        process no more and does not count its memory, and Skein hands no container on to the next attempt.
+        A NodeManager that was lost and returns removes the files of its containers. YARN does not end such a
+        process any more nor count its memory, and Skein hands no container on to the next attempt.
         """
         if not resource_id.startswith(self._beginning):
             return f"it is of another attempt of the application; this is attempt {self._settings.attempt}"
@@ -192,7 +191,7 @@ class YarnDriver:
             _log.warning("the container of %s has not ended; it ends with the application", left.resource_id)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # What YARN says.
+    # Answers of YARN.
 
     async def _poll_for_ever(self) -> None:
         while True:
@@ -202,13 +201,13 @@ class YarnDriver:
                 await self._poll()
                 await self._say_what_is_waited_for()
             except Exception:
-                # The end of containers must be noticed, whatever went wrong with one.
+                # The ends of containers must be noticed, whatever went wrong with one.
                 _log.exception("a look at the containers failed")
             if not self._containers.living:
                 self._something_to_poll.clear()
 
     async def _pause(self) -> None:
-        """Until the next look at the containers: a short one while it is waited for the end of one."""
+        """Waits until the next look at the containers; only briefly while the end of one is awaited."""
         try:
             await asyncio.wait_for(self._end_awaited.wait(), self._settings.poll_interval)
         except TimeoutError:
@@ -243,7 +242,7 @@ class YarnDriver:
             self._tell_end(ended)
 
     async def _with_output(self, ended: EndedContainer) -> EndedContainer:
-        """Its node lives and answers at once, or is not worth waiting for."""
+        """Adds the container's output. Its node answers at once, or is not worth waiting for."""
         assert self._read_output is not None
         try:
             async with asyncio.timeout(self._settings.end_patience):
@@ -267,7 +266,7 @@ class YarnDriver:
             await self._release(handle)
 
     async def _release(self, handle: str) -> bool:
-        """False when it has to be tried again."""
+        """Gives a container back; False = it failed and must be repeated."""
         try:
             await self._call(partial(self._gateway.release_container, handle))
         except YarnError as error:
@@ -276,7 +275,7 @@ class YarnDriver:
             return False
         return True
 
-    # What does not come.
+    # Delays.
 
     async def _say_what_is_waited_for(self) -> None:
         now = self._clock.monotonic()

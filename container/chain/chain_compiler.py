@@ -1,8 +1,9 @@
-"""Compiles the row part of a chain to one generated function that loops once over a chunk.
+"""ChainCompiler: compiles the row part of a chain to one generated function that loops once over a chunk.
 
-Owner: the task thread, before the first record. Built from operator shapes alone; user functions are bound objects that
-the loop calls once a record. Order behind an operator: exchange buffers first (they hold fixed values), then chained
-operators. Each of these but the last gets a copy of what can change, and so does the last where state may hold it.
+Owner: the task thread, before the first record. Built from operator shapes alone; user functions are bound
+objects that the loop calls once a record. Behind an operator come exchange buffers first (they hold fixed
+values), then chained operators. Each of these but the last gets a copy of mutable values. The last one gets a
+copy too if state may hold the value.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.job_graph import JobVertex
 
-#: Blocks inside each other before a subroutine is begun; an operator may open a few of its own.
+#: Nested blocks before a subroutine begins; an operator may open a few of its own.
 _MAX_DEPTH = 12
 
 
 class ChainCompiler:
-    """Compiles functions over one vertex's operators and row partitions."""
+    """Compiles functions over the operators and row partitions of one vertex."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class ChainCompiler:
         self._target_max_parallelism = target_max_parallelism
         self._object_reuse = object_reuse
         self._types = [declared_type(descriptor.output_type) for descriptor in vertex.operators]
-        #: Rows that reached an operator, where the loop has to count them.
+        #: Rows that reached an operator, if the loop has to count them.
         self.counts: dict[int, list[int]] = {}
 
     def compile_input(self, index: int, *, with_timestamps: bool) -> CompiledCode:
@@ -59,7 +60,7 @@ class ChainCompiler:
     def compile_behind(
         self, operator: int, side_output: str | None, *, with_timestamps: bool
     ) -> CompiledCode:
-        """Function (rows[, timestamps]) that feeds what follows `operator`: for sources, timers and conversions."""
+        """Function (rows[, timestamps]) that feeds the consumers of `operator`: for sources, timers and conversions."""
 
         def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
             with code.owned_by(operator, value):
@@ -84,7 +85,7 @@ class ChainCompiler:
     # ------------------------------------------------------------------ edges of the tree
 
     def children(self, operator: int, side_output: str | None) -> list[int]:
-        """Chained operators behind one."""
+        """Chained operators behind an operator."""
         return [
             e.target
             for e in self._vertex.chained_edges
@@ -100,7 +101,7 @@ class ChainCompiler:
         ]
 
     def side_outputs(self, operator: int) -> list[str]:
-        """Ids of the side outputs of an operator that somebody reads."""
+        """Ids of an operator's side outputs that have a consumer."""
         tags = {e.side_output for e in self._vertex.chained_edges if e.source == operator}
         tags |= {p.edge.side_output for p in self._partitions if p.edge.source_operator == operator}
         return sorted(tag for tag in tags if tag is not None)
@@ -163,7 +164,7 @@ class ChainCompiler:
             self._call(code, child, passed, timestamp)
 
     def _side_type(self, operator: int, side_output: str) -> TypeInformation | None:
-        """The declared type of a side output, which is known where somebody reads it."""
+        """The declared type of a side output; every consumed one has a type."""
         specs = [
             *[
                 e.side_type
@@ -175,7 +176,7 @@ class ChainCompiler:
         return declared_type(next((spec for spec in specs if spec is not None), None))
 
     def _count_is_known(self, child: int) -> bool:
-        """Whether the rows into `child` follow from a count made elsewhere: see ChainCounts.records_into."""
+        """Whether another count gives the rows into `child`: see ChainCounts.records_into."""
         operator = self._operators[child]
         return operator.one_to_one or operator.takes_chunks or self.counts_as_parent(child)
 
@@ -193,7 +194,7 @@ class ChainCompiler:
         if code.depth < _MAX_DEPTH:
             self._generate(code, child, value, timestamp)
             return
-        # Python nests 20 loops at most: the rest of a deep chain is a function of its own.
+        # Python nests at most 20 loops: the rest of a deep chain becomes a function of its own.
         with code.owned_by(child, value):
             with code.subroutine(value if timestamp is None else f"{value}, {timestamp}") as name:
                 self._generate(code, child, value, timestamp)

@@ -1,7 +1,7 @@
-"""ChainCounts: how many rows went into and out of each operator of a chain, and the metrics made of it.
+"""ChainCounts: the rows into and out of each operator of a chain, and their metrics.
 
-Owner: the task thread for `records_in`; the rest is read by any thread, and may be behind by a chunk. Nothing is
-counted twice: a loop or an exchange has counted already, and what no one counts follows from its neighbours.
+Owner: the task thread for `records_in`; any thread reads the rest, which may lag by a chunk. Nothing is
+counted twice: most counts come from loops and exchanges, and the others follow from an operator's neighbours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from yarrow.container.operators.base import Operator
 
 
 class ChainCounts:
-    """Rows that passed the operators of one subtask."""
+    """The row counts of one subtask's operators."""
 
     def __init__(
         self, operators: Sequence[Operator], compiler: ChainCompiler, partitions: Sequence[Partition]
@@ -41,7 +41,7 @@ class ChainCounts:
         return operator.records_in
 
     def records_out_of(self, index: int) -> int:
-        """Rows an operator has emitted to its main output and to side outputs that are read."""
+        """Rows that an operator has emitted to its main output and to consumed side outputs."""
         total = 0
         for side_output in (None, *self._compiler.side_outputs(index)):
             total += self._records_behind(index, side_output)
@@ -60,7 +60,7 @@ class ChainCounts:
         return sum(partition.records_taken for partition in self._partitions)
 
     def register(self, registry: MetricRegistry, time: ChainTime) -> None:
-        """Registers the metrics of all operators, with the watermarks that `time` knows."""
+        """Registers the metrics of all operators, and the watermarks of `time`."""
         for index, operator in enumerate(self._operators):
             scope = metric_scope(operator.name)
             registry.counted(f"{scope}.numRecordsIn", lambda i=index: self.records_into(i))  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""ChainLoops: the generated functions of one chain, each compiled at its first chunk, and run.
+"""ChainLoops: the generated functions of one chain. Each is compiled at its first chunk, and run.
 
-Owner: the task thread. An exception of user code inside a loop leaves as OperatorFailure naming operator and record; no
-frame of generated code is shown. It must not know slices, state or control elements.
+Owner: the task thread. An exception of user code in a loop leaves as OperatorFailure with operator and
+record; no frame of generated code is shown. It must not know slices, state or control elements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from yarrow.container.protocol.failure import OperatorFailure, generated_line, s
 
 
 class ChainLoops:
-    """The loops over rows that reach the head, or leave an operator."""
+    """The generated loops of one chain: over rows that reach the head, or that leave an operator."""
 
     def __init__(
         self, operators: Sequence[Operator], compiler: ChainCompiler, partitions: Sequence[Partition]
@@ -30,16 +30,20 @@ class ChainLoops:
         self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
         #: True from the first row with a timestamp on: see `run`.
         self._timestamped = False
-        #: Told of each generated function before its first call.
+        #: Called with each generated function before its first call.
         self.on_compiled: Callable[[CompiledCode], None] | None = None
 
     def open(self) -> None:
-        """The operators are set up: known is which of them stamp rows."""
+        """Takes from the opened operators which of them stamp rows."""
         self._timestamped = any(operator.stamps_rows for operator in self._operators)
 
     def run(self, key: tuple[Any, ...], rows: Iterable[Any], timestamps: Iterable[int | None] | None) -> None:
-        """Runs rows: key ("input", index of the head's input), or ("behind", operator, side output) for results."""
-        # Once a row had a timestamp, all rows are run with one (or None): a buffer must not mix rows with and without.
+        """Runs rows.
+
+        The key is ("input", index of the head's input), or ("behind", operator, side output) for results.
+        """
+        # Once a row had a timestamp, all rows run with one (or None): a buffer must not mix rows with and
+        # without.
         if timestamps is None:
             if self._timestamped:
                 timestamps = itertools.repeat(None)
@@ -64,7 +68,7 @@ class ChainLoops:
             raise self._explain(error, code) from error
 
     def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
-        """Has state read at once for rows that come next; False where it does not ask for that, or before the first."""
+        """Reads state at once for the next rows; False if the loop cannot do that, or has not run yet."""
         code = self._compiled.get((("input", input_index), self._timestamped))
         if code is None or code.keys_ahead is None:
             return False
@@ -86,7 +90,7 @@ class ChainLoops:
         return OperatorFailure(self._operators[owner].name, record, error)
 
     def operator_at(self, file_name: str, line: int) -> Operator | None:
-        """The operator that a line of a generated function belongs to; None where the line is of no operator."""
+        """The operator of a line in a generated function; None if the line belongs to no operator."""
         for code in self._compiled.values():
             if code.file_name == file_name and (owner := code.owner_of_line(line)) is not None:
                 return self._operators[owner[0]]

@@ -1,8 +1,9 @@
-"""The way of watermarks and idleness through the operators of one chain.
+"""ChainTime: carries watermarks and idleness through the operators of one chain.
 
-Owner: the task thread. What comes from the inputs goes to the head; what a source or a generator inside the chain makes
-goes on behind it. A watermark leaves an operator only when all timers that it makes due have fired, as far as a slice
-goes: until then it is pending, and the task takes no input. Must not know gates or slices.
+Owner: the task thread. Watermarks of the inputs go to the head; those of a source or generator inside the
+chain continue behind it. A watermark leaves an operator only when all timers that are due by it have fired.
+As many fire in a slice as fit. Until then the watermark is pending, and the task takes no input. Must not
+know gates or slices.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ class OperatorTime:
         self._chain = chain
         self._partitions = partitions
         self._children = children
-        #: The last watermark that came to the operator.
+        #: The last watermark that reached the operator.
         self.input_watermark = MIN_TIMESTAMP
-        #: The last one sent on.
+        #: The last watermark that left the operator.
         self.watermark: int = MIN_TIMESTAMP
         self.idle = False
 
     def emit_watermark(self, watermark: int) -> None:
-        """Sends a watermark on; one that is no higher than the last has no effect. Ends idleness."""
+        """Forwards a watermark and ends idleness; no effect unless the watermark is higher than the last."""
         if watermark > self.watermark:
             self.set_idle(False)
             self.forward(watermark)
 
     def forward(self, watermark: int) -> None:
-        """The same without a look at idleness: the status came from upstream."""
+        """Forwards a watermark and keeps idleness: the status came from upstream."""
         if watermark <= self.watermark:
             return
         self.watermark = watermark
@@ -49,7 +50,7 @@ class OperatorTime:
             self._chain.deliver(child, watermark)
 
     def set_idle(self, idle: bool) -> None:
-        """Sends a change of status on."""
+        """Forwards a change of idleness."""
         if idle == self.idle:
             return
         self.idle = idle
@@ -73,9 +74,9 @@ class ChainTime:
     ) -> None:
         self._operators = operators
         self._emit = emit
-        #: Has rows that operators put aside go their way before a control element.
+        #: Makes operators emit the rows that they hold back, before a control element.
         self.settle = settle
-        #: By operator.
+        #: The event time behind each operator.
         self.behind = tuple(
             OperatorTime(
                 self,
@@ -90,13 +91,13 @@ class ChainTime:
     # ------------------------------------------------------------------ from the inputs to the head
 
     def begin(self, watermark: int) -> None:
-        """The watermark of all inputs together has risen; `proceed` carries it on."""
+        """Takes a new watermark of all inputs together; `proceed` carries it on."""
         self._pending = watermark
         self.behind[0].input_watermark = watermark
         self._emit(0, self._operators[0].on_watermark(watermark))
 
     def proceed(self, deadline: float) -> bool:
-        """Fires timers until `deadline` (perf_counter); True when none is due and the watermark has gone on."""
+        """Fires timers until `deadline` (perf_counter); True when none is left and the watermark has moved on."""
         if self._pending is None:
             return True
         head = self._operators[0]
@@ -108,17 +109,17 @@ class ChainTime:
         return True
 
     def set_input_idle(self, idle: bool) -> None:
-        """All inputs are idle, or one is active again."""
+        """Takes a change of the inputs: all are idle, or one is active again."""
         self.deliver_status(0, idle)
 
     # ------------------------------------------------------------------ inside the chain
 
     def end(self) -> None:
-        """The source has read its last record: event time is over."""
+        """Ends event time, because the source has read its last record."""
         self.behind[0].emit_watermark(MAX_TIMESTAMP)
 
     def deliver(self, index: int, watermark: int) -> None:
-        """To a chained operator. Operators with timers are heads, so that nothing is left pending here."""
+        """Delivers a watermark to a chained operator. Only heads have timers, so nothing stays pending here."""
         self.behind[index].input_watermark = watermark
         operator = self._operators[index]
         self._emit(index, operator.on_watermark(watermark))
@@ -126,7 +127,7 @@ class ChainTime:
         self._hand_on(index, watermark)
 
     def deliver_status(self, index: int, idle: bool) -> None:
-        """To a chained operator; one that makes watermarks tells its own status."""
+        """Delivers idleness to a chained operator; one that makes watermarks sends its own status."""
         if not self._operators[index].makes_watermarks:
             self.behind[index].set_idle(idle)
 

@@ -1,7 +1,7 @@
-"""Results of timers and watermarks on their way behind their operator, by as few calls of generated loops as possible.
+"""EmittedResults: passes results of timers and watermarks to generated loops, with as few calls as possible.
 
-Owner: the task thread. A loop pulls one result after another, so that each flows on before the function runs on: it may
-change what it has emitted. Must not keep a result.
+Owner: the task thread. A loop pulls one result after another, so that each result is processed before the
+function continues, which may change an emitted object. Must not keep a result.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from yarrow.container.chain.chain_loops import ChainLoops
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream.output_tag import OutputTag
 
-#: Results of one call of a loop: what a loop learns of its rows, and its counts, hold from the next call on.
+#: Most results of one loop call: a loop's knowledge of its rows, and its counts, take effect at the next
+#: call.
 _MOST_IN_A_CALL = 1024
 #: A value and its timestamp.
 _Result = tuple[Any, int | None]
 
 
 class EmittedResults:
-    """The results of one call of an operator that the loop over its input did not make."""
+    """The results of one operator call outside the loop over its input."""
 
     def __init__(
         self,
@@ -30,19 +31,19 @@ class EmittedResults:
         results: Iterable[_Result],
         side_outputs: Collection[str] | None,
     ) -> None:
-        """`operator`: its index and name; `side_outputs`: those that are read, None where it emits no tagged rows."""
+        """`operator`: its index and name. `side_outputs`: the consumed ones, None if it emits no tagged rows."""
         self._loops = loops
         self._index, self._name = operator
         self._results = iter(results)
         self._side_outputs = side_outputs
-        #: The next result, taken from the operator and not yet handed on.
+        #: The next result: the operator has emitted it, and no loop has taken it.
         self._held: _Result | None = None
         self._stamp: int | None = None
-        #: Results that have flowed on.
+        #: Number of processed results.
         self.count = 0
 
     def flow_on(self) -> None:
-        """Hands on all results. Raises OperatorFailure naming the operator whose code fails."""
+        """Processes all results. Raises OperatorFailure with the operator whose code fails."""
         try:
             self._held = next(self._results, None)
         except OperatorFailure:
@@ -57,7 +58,7 @@ class EmittedResults:
                 self._loops.run(behind, self._values(with_timestamps=True), self._timestamps())
 
     def _values(self, *, with_timestamps: bool) -> Iterator[Any]:
-        """The next values of the main output; ends before the first timestamp where the loop has none."""
+        """The next values of the main output; ends before the first timestamp if the loop has none."""
         held, self._held = self._held, None
         assert held is not None
         side_outputs = self._side_outputs
@@ -89,6 +90,6 @@ class EmittedResults:
             self._loops.run(("behind", self._index, tag_id), (value,), None if stamp is None else (stamp,))
 
     def _timestamps(self) -> Iterator[int | None]:
-        """That of the value which `_values` has given last."""
+        """The timestamp of the last value of `_values`."""
         while True:
             yield self._stamp

@@ -1,7 +1,7 @@
-"""The operators of one task, set up, compiled and driven: rows through generated loops, batches through calls.
+"""OperatorChain: the operators of one task. Rows go through generated loops, batches through calls.
 
-Owner: the task thread. The task gives it slices, watermarks, timers and the end of input; it never blocks and never
-looks at credit. An exception of user code leaves as OperatorFailure naming operator and record.
+Owner: the task thread. The task gives it slices, watermarks, timers and the end of input. It never blocks and
+never looks at credit. An exception of user code leaves as OperatorFailure with operator and record.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class OperatorChain:
-    """All operators of one subtask."""
+    """The operator chain of one subtask."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class OperatorChain:
         self._bulk = [
             (index, operator) for index, operator in enumerate(self.operators) if operator.takes_chunks
         ]
-        #: Those that are in use: all, unless the task had ended before the restored checkpoint.
+        #: The operators in use: all, unless the task had ended before the restored checkpoint.
         self._open = self.operators
         self._kept_up = [
             (index, operator) for index, operator in enumerate(self.operators) if operator.has_upkeep
         ]
-        #: Keyed states that want to know when a chunk is done; known after `open`.
+        #: Keyed states that must hear of the end of each chunk; known after `open`.
         self._keyed_states: list[tuple[int, KeyedStateBackend]] = []
         #: Runs rows through generated code.
         self.loops = ChainLoops(self.operators, self._compiler, self._partitions)
-        #: Counts them.
+        #: Counts rows.
         self.counts = ChainCounts(self.operators, self._compiler, self._partitions)
         #: Carries watermarks and idleness through the operators.
         self.time = ChainTime(vertex, self.operators, self._partitions, self._emit_results, self._settle)
@@ -97,7 +97,7 @@ class OperatorChain:
         self.counts.register(self._environment.metrics, self.time)
 
     def resume_finished(self) -> None:
-        """In place of `open`, where the task had ended: operators whose state outlives the end bring it to its own."""
+        """Replaces `open` for a task that had ended: operators whose state outlives it finish their work on that."""
         resumed = [
             (index, operator)
             for index, operator in enumerate(self.operators)
@@ -112,28 +112,28 @@ class OperatorChain:
 
     @property
     def keeps_state_behind_end(self) -> bool:
-        """True where `resume_finished` has something to look at, for which state must have been fetched."""
+        """True if `resume_finished` needs state, which must then be fetched."""
         return any(operator.keeps_state_behind_end for operator in self.operators)
 
     def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
         return lambda batch: self._hand_on(index, batch)
 
     def finish(self) -> None:
-        """The input has ended: operators finish in order, and what they bring forth flows on."""
+        """Finishes the operators in order after the end of input; their last rows flow on."""
         for index, operator in enumerate(self.operators):
             with self.attributed(index):
                 operator.finish()
                 self.end_of_chunk()
 
     def close(self) -> list[BaseException]:
-        """Closes all operators; gives the errors instead of raising the first."""
+        """Closes all operators; returns the errors instead of raising the first."""
         errors: list[BaseException] = []
         if not self._closed:
             self._closed = True
             for operator in self.operators:
                 try:
                     operator.close()
-                except BaseException as error:  # a close must not keep the others from theirs
+                except BaseException as error:  # one close must not prevent the others
                     errors.append(OperatorFailure(operator.name, "", error))
             errors += self._dispose_states()
             self.loops.close()
@@ -153,12 +153,12 @@ class OperatorChain:
     # ------------------------------------------------------------------ checkpoints
 
     def announce_checkpoint(self, checkpoint_id: int) -> None:
-        """A checkpoint is on its way: backends may prepare its cut."""
+        """Tells backends of a coming checkpoint, so that they can prepare its cut."""
         for operator in self.operators:
             operator.context.state.announce_checkpoint(checkpoint_id)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Before the barrier: what operators keep back flows on, in chain order."""
+        """Makes operators emit the rows that they hold back, in chain order, before the barrier."""
         for index, operator in enumerate(self.operators):
             with self.attributed(index):
                 operator.prepare_snapshot(checkpoint_id)
@@ -181,14 +181,14 @@ class OperatorChain:
             return OperatorPart(descriptor.id, operator.name, keyed, own)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Operators and backends learn that a checkpoint is complete."""
+        """Tells operators and backends that a checkpoint is complete."""
         for index, operator in enumerate(self.operators):
             with self.attributed(index):
                 operator.context.state.checkpoint_completed(checkpoint_id)
                 operator.notify_checkpoint_complete(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Operators and backends learn that a checkpoint is given up."""
+        """Tells operators and backends that a checkpoint was aborted."""
         for index, operator in enumerate(self.operators):
             with self.attributed(index):
                 operator.context.state.checkpoint_aborted(checkpoint_id)
@@ -196,7 +196,7 @@ class OperatorChain:
 
     @property
     def operators_in_use(self) -> Sequence[int]:
-        """Positions of the operators that were set up: all, unless the task had ended before what was restored."""
+        """Positions of the opened operators: all, unless the task had ended before the restored checkpoint."""
         return [index for index, operator in enumerate(self.operators) if operator in self._open]
 
     @property
@@ -211,12 +211,12 @@ class OperatorChain:
 
     @property
     def source(self) -> SourceHead | None:
-        """The head where it is a source."""
+        """The head, if it is a source."""
         return cast(SourceHead, self.operators[0]) if self._vertex.is_source else None
 
     @property
     def blocking(self) -> bool:
-        """Whether its task has a thread of its own."""
+        """Whether the task has its own thread."""
         return self._vertex.blocking
 
     @property
@@ -226,7 +226,7 @@ class OperatorChain:
 
     @property
     def is_drained(self) -> bool:
-        """False while an operator waits for its last output to be taken."""
+        """False while an operator waits for a receiver to take its last output."""
         return all(operator.is_drained for operator in self._open)
 
     def await_client(self) -> None:
@@ -237,7 +237,7 @@ class OperatorChain:
                 operator.await_client()
 
     def collecting(self, collect_id: str) -> CollectingOperator | None:
-        """The collect operator of that id."""
+        """The collect operator of that id; None if the chain has none."""
         for operator, descriptor in zip(self.operators, self._vertex.operators, strict=True):
             if descriptor.spec.collects_for == collect_id:
                 return cast(CollectingOperator, operator)
@@ -248,45 +248,45 @@ class OperatorChain:
     def run_rows(
         self, input_index: int, rows: Iterable[Any], timestamps: Iterable[int | None] | None
     ) -> None:
-        """A chunk of rows for an input of the head; the caller counts them in `counts`."""
+        """Runs a chunk of rows for an input of the head; the caller counts them in `counts`."""
         self.loops.run(("input", input_index), rows, timestamps)
         self.end_of_chunk()
 
     def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
-        """Has the head's state read at once for the rows of several chunks; False = each reads for itself."""
+        """Reads the head's state at once for the rows of several chunks; False = each chunk reads its own."""
         with self.attributed(0):
             return self.loops.read_ahead(input_index, rows)
 
     def run_source_rows(self, rows: Iterable[Any], timestamps: Iterable[int | None] | None) -> None:
-        """Rows that the source at the head has read."""
+        """Runs rows that the source at the head has read."""
         self.loops.run(("behind", 0, None), rows, timestamps)
         self.end_of_chunk()
 
     def run_source_side(self, side: Iterable[tuple[str, Any]] | None) -> None:
-        """What the source sends to side outputs, as (tag id, value); what nobody reads is dropped."""
+        """Sends the source's tagged rows (tag id, value) to side outputs; drops rows without a consumer."""
         for tag_id, value in side or ():
             if tag_id in self._compiler.side_outputs(0):
                 self.loops.run(("behind", 0, tag_id), [value], None)
 
     def run_batch(self, batch: ArrowBatch) -> None:
-        """A record batch for the head."""
+        """Runs a record batch for the head."""
         self.counts.records_in += len(batch)
         self._call_columnar(0, batch)
         self.end_of_chunk()
 
     def run_source_batch(self, batch: ArrowBatch) -> None:
-        """A record batch that the source at the head has read."""
+        """Runs a record batch that the source at the head has read."""
         self._hand_on(0, batch)
         self.end_of_chunk()
 
     def _settle(self) -> None:
-        """Rows that bulk operators put aside go their way, before a control element; also in the middle of a chunk."""
+        """Makes bulk operators emit the rows that they hold back, before a control element; also within a chunk."""
         for index, operator in self._bulk:
             with self.attributed(index):
                 operator.end_of_chunk()
 
     def end_of_chunk(self) -> None:
-        """Bulk operators take what the loop has put aside; state bounds its caches; full exchange buffers go out."""
+        """Ends a chunk: bulk operators process the rows put aside, state trims its caches, full buffers are sent."""
         for index, operator in self._bulk:
             with self.attributed(index):
                 operator.end_of_chunk()
@@ -297,7 +297,7 @@ class OperatorChain:
             partition.flush_full()
 
     def attributed(self, index: int) -> Attribution:
-        """Context that names an operator in exceptions of calls made outside generated code."""
+        """A context that names an operator in exceptions of calls outside generated code."""
         return Attribution(self.operators[index].name)
 
     def _call_columnar(self, index: int, batch: ArrowBatch) -> None:
@@ -325,12 +325,12 @@ class OperatorChain:
     # ------------------------------------------------------------------ time
 
     def seconds_until_upkeep(self) -> float | None:
-        """Until an operator has upkeep to do."""
+        """Seconds until an operator has upkeep to do; None = none."""
         times = [t for _, operator in self._kept_up if (t := operator.seconds_until_upkeep()) is not None]
         return min(times) if times else None
 
     def upkeep(self) -> None:
-        """Has operators do what is due and emits nothing."""
+        """Runs due upkeep of operators; emits nothing."""
         for index, operator in self._kept_up:
             due = operator.seconds_until_upkeep()
             if due is not None and due <= 0:
@@ -338,12 +338,12 @@ class OperatorChain:
                     operator.upkeep()
 
     def next_timer(self) -> int | None:
-        """Epoch ms of the earliest processing-time timer of all operators."""
+        """Epoch ms of the earliest processing-time timer of all operators; None = none."""
         times = [t for t in (operator.next_timer() for operator in self.operators) if t is not None]
         return min(times) if times else None
 
     def fire_timers(self, now: int, deadline: float) -> int:
-        """Fires what is due, as far as the slice goes; gives the number of results."""
+        """Fires due timers, as many as fit into the slice; returns the number of results."""
         return sum(
             self._emit_results(i, operator.fire_timers(now, deadline))
             for i, operator in enumerate(self.operators)

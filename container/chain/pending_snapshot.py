@@ -1,7 +1,7 @@
-"""What a task's cut has frozen, and how it becomes handles: the hand-over from the task thread to the snapshot thread.
+"""PendingSnapshot: frozen state on its way from the task thread to the snapshot thread, which makes handles of it.
 
-Owner: made on the task thread, written or discarded once by the snapshot thread. Must not know files, channels or who
-is told of the result.
+Owner: made on the task thread, written or discarded once by the snapshot thread. Must not know files,
+channels or the receiver of the result.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class PendingOperatorStates(Protocol):
     """The frozen operator state (lists and broadcast maps) of one operator."""
 
     def write(self, output: SnapshotOutput) -> tuple[OperatorStateHandle, ...]:
-        """Writes it. Snapshot thread."""
+        """Writes the state. Snapshot thread."""
         ...
 
     def discard(self) -> None:
-        """Lets go of it without writing. Any thread."""
+        """Drops the state without writing. Any thread."""
         ...
 
 
@@ -40,13 +40,13 @@ class PendingChannelStates(Protocol):
     """Records in flight that belong to an unaligned checkpoint."""
 
     def write(self, output: SnapshotOutput) -> tuple[ChannelStateHandle, ...]:
-        """Writes them. Snapshot thread."""
+        """Writes the records. Snapshot thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPart:
-    """One operator's frozen state."""
+    """The frozen state of one operator."""
 
     operator_id: OperatorID
     operator_name: str
@@ -56,7 +56,7 @@ class OperatorPart:
 
 @dataclass(frozen=True, slots=True)
 class TaskName:
-    """A task in messages, and at fault points."""
+    """The name of a task in messages and at fault points."""
 
     job_id: JobID
     attempt_id: ExecutionAttemptID
@@ -65,7 +65,7 @@ class TaskName:
     subtask: int
 
     def detail(self, checkpoint_id: int) -> dict[str, object]:
-        """What fault points are told."""
+        """The detail that fault points get."""
         return {
             "checkpoint_id": checkpoint_id,
             "task": self.name,
@@ -75,7 +75,7 @@ class TaskName:
 
 
 class PendingSubtaskSnapshot:
-    """All of one task for one checkpoint."""
+    """The frozen state of one task for one checkpoint."""
 
     def __init__(
         self,
@@ -94,21 +94,21 @@ class PendingSubtaskSnapshot:
         self.options = options
         self.metrics = metrics
         self.finished = finished
-        #: Any thread, once: the part is acknowledged, declined or dropped.
+        #: Called once by any thread: the part was acknowledged, declined or dropped.
         self.settled = settled
         self.cut_at = perf_counter()
-        #: Bytes of records in flight; known once it is written.
+        #: Bytes of records in flight; known once they are written.
         self.persisted_bytes = 0
         self._parts = tuple(parts)
         self._channels = channels
 
     @property
     def checkpoint_id(self) -> int:
-        """Of the checkpoint it belongs to."""
+        """The checkpoint to which it belongs."""
         return self.barrier.checkpoint_id
 
     def write(self, output: SnapshotOutput) -> dict[OperatorID, OperatorSubtaskState]:
-        """Writes everything; operators without state are left out. Raises OperatorFailure naming the operator."""
+        """Writes everything; leaves out operators without state. Raises OperatorFailure with the operator."""
         states: dict[OperatorID, OperatorSubtaskState] = {}
         for index, part in enumerate(self._parts):
             try:
@@ -124,12 +124,12 @@ class PendingSubtaskSnapshot:
         return states
 
     def discard(self) -> None:
-        """Lets go of what was frozen."""
+        """Drops the frozen state."""
         discard_parts(self._parts)
 
 
 def discard_parts(parts: Sequence[OperatorPart]) -> None:
-    """Lets go of frozen state; what fails is logged, for nobody can do anything about it."""
+    """Drops frozen state; logs errors, since no caller could handle them."""
     for part in parts:
         for pending in (part.keyed, part.operator):
             try:

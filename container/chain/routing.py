@@ -1,8 +1,8 @@
-"""Code that puts a row into the buffer of the right channel: one form for each of the eight partitioners.
+"""Generates code that puts a row into the buffer of the right channel, for each of the eight partitioners.
 
-Owner: the task thread while it compiles a chain, then the routers it binds. Routing by key makes the canonical key once
-a distinct key, and a bounded cache from raw key to buffer serves the rest; where keys hardly come again, every key goes
-by its own hash.
+Owner: the task thread while it compiles a chain, then the routers that the chain binds. Routing by key
+computes the canonical key once for each distinct key. A bounded cache maps raw keys to buffers. If keys
+rarely repeat, each key is routed by its own hash instead.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 
 T = TypeVar("T")
-#: Distinct keys whose channel is remembered.
+#: Most distinct keys in the cache.
 CACHE_SIZE = 1 << 17
-#: Rows that go by the cache before it is tried again.
+#: Rows that bypass the cache before it is tried again.
 _DIRECT_ROWS = 32 * CACHE_SIZE
 
 
 class InvalidPartitionError(YarrowError):
-    """A custom partitioner named a channel that does not exist."""
+    """A custom partitioner returned a channel that does not exist."""
 
 
 class KeyTargets(Generic[T]):
-    """From raw key to the target of its channel, through a cache while that pays.
+    """Maps a raw key to the target of its channel, with a cache while that pays.
 
-    `cache[k]` is the fast path and `miss(k)` what follows a KeyError or TypeError; where `is_direct()`, once a chunk
-    of rows, says that keys seldom come again, `by_group[group_of_raw_key(k, max_parallelism)]` serves them all. Both
-    ways lead to the same target.
+    `cache[k]` is the fast path, and `miss(k)` follows a KeyError or TypeError. If `is_direct()`, asked once a
+    chunk, says that keys rarely repeat, the loop uses `by_group[group_of_raw_key(k, max_parallelism)]`
+    instead. Both ways give the same target.
     """
 
     def __init__(
         self, targets: Sequence[T], max_parallelism: int, rows_routed: Callable[[], int] = lambda: 0
     ) -> None:
-        """`rows_routed` tells how many rows were given a target so far."""
+        """`rows_routed` returns the number of routed rows so far."""
         self.cache: dict[Any, T] = {}
         self._max_parallelism = max_parallelism
         self._rows_routed = rows_routed
-        #: Rows routed when the cache was last empty.
+        #: Routed rows when the cache was last empty.
         self._empty_at = 0
-        #: While direct: rows routed when the cache gets its next chance.
+        #: While direct: the number of routed rows at which the cache is tried again.
         self._direct_until: int | None = None
         count = len(targets)
         #: Target by key group.
@@ -62,14 +62,14 @@ class KeyTargets(Generic[T]):
         ]
 
     def is_direct(self) -> bool:
-        """Whether the next rows do better without the cache."""
+        """Whether the next rows are faster without the cache."""
         if self._direct_until is not None and self._rows_routed() >= self._direct_until:
             self._direct_until = None
             self._clear()
         return self._direct_until is not None
 
     def miss(self, key: Any) -> T:
-        """The target of a key that is not cached; raises UnsupportedKeyError."""
+        """The target of a key that is not cached. Raises UnsupportedKeyError."""
         canonical = canonicalize(key)
         target = self.by_group[key_group_of(canonical, self._max_parallelism)]
         if len(self.cache) >= CACHE_SIZE:
@@ -87,7 +87,7 @@ class KeyTargets(Generic[T]):
 
 
 class CustomTargets(Generic[T]):
-    """Calls the user's partitioner and checks what it answers."""
+    """Calls the user's partitioner and checks its answer."""
 
     def __init__(self, targets: Sequence[T], partition: Callable[[Any, int], Any], edge_name: str) -> None:
         self._targets = targets
@@ -95,7 +95,7 @@ class CustomTargets(Generic[T]):
         self._edge_name = edge_name
 
     def target(self, key: Any) -> T:
-        """The target of a key; raises InvalidPartitionError naming key and answer."""
+        """The target of a key. Raises InvalidPartitionError with key and answer."""
         count = len(self._targets)
         answer = self._partition(key, count)
         try:
@@ -160,8 +160,8 @@ def _generate_target(
     if spec.kind is PartitionerKind.SHUFFLE:
         random = code.bind("random", new_generator().random)
         return f"{code.bind('outs', targets)}[int({random}() * {len(targets)})]"
-    # REBALANCE, RESCALE, and a FORWARD edge that became pointwise over several channels.
-    # Each producer begins elsewhere: with few rows from many producers the first channel would get them all.
+    # REBALANCE, RESCALE, and a FORWARD edge that became pointwise over several channels. Each producer begins
+    # at another channel. Otherwise, with few rows from many producers, the first channel would get them all.
     first = new_generator().randrange(len(targets))
     turn = itertools.cycle(targets[first:] + targets[:first])
     return f"{code.bind('turn', turn.__next__)}()"

@@ -1,6 +1,6 @@
-"""Accumulator values of a task as they travel: read while the task runs, plain enough for messages.
+"""Accumulator values of a running task, converted to plain values for messages.
 
-Owner: any thread of the worker; an accumulator of the user's that raises harms nobody else.
+Owner: any thread of the worker. An accumulator of the user that raises affects no other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def accumulated(environment: TaskEnvironment) -> dict[str, Any]:
-    """The accumulators of a task; one of the user's that raises is left out and logged."""
+    """The accumulators of a task; a user's accumulator that raises is left out and logged."""
     values: dict[str, Any] = {}
     for name, accumulator in list(environment.accumulators.items()):
         try:
@@ -27,7 +27,7 @@ def accumulated(environment: TaskEnvironment) -> dict[str, Any]:
 
 
 def plain_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Accumulator results as msgpack can carry them; what it cannot becomes its text."""
+    """Accumulator results for msgpack; a value that msgpack cannot carry becomes its text."""
     plain: dict[str, Any] = {}
     for name, value in values.items():
         try:

@@ -1,7 +1,7 @@
-"""What checkpoints mean for the course of a task: when it cuts, what it is told, and savepoints that stop the job.
+"""CheckpointCourse: the checkpoints of a task: its cuts, their outcomes, and savepoints that stop the job.
 
-Owner: the task thread. The cut itself is that of SubtaskCheckpointCoordinator; when barriers are complete is decided by
-the gate's BarrierHandler.
+Owner: the task thread. SubtaskCheckpointCoordinator makes the cut; the gate's BarrierHandler decides when
+barriers are complete.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ class CheckpointCourse:
         self._outputs = outputs
         self._coordinator = coordinator
         self._in_flight = in_flight
-        #: The savepoint at whose cut the task stands still, and the stage it had before.
+        #: The savepoint at whose cut the task is suspended, and the task's former stage.
         self._stopping: tuple[CheckpointBarrier, TaskStage] | None = None
         self._barriers.listener = self
 
     # ------------------------------------------------------------------ BarrierListener
 
     def checkpoint_announced(self, barrier: CheckpointBarrier) -> None:
-        """The first sign of a checkpoint, be it a barrier or a word of the worker: its cut will come."""
+        """Takes the first sign of a checkpoint, a barrier or an announcement of the worker: its cut will follow."""
         if self._life.is_working:
             self._coordinator.announce(barrier)
 
     def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
-        """The barriers of this checkpoint will never be complete here."""
+        """Declines a checkpoint whose barriers will never be complete here."""
         self._coordinator.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 
     # ------------------------------------------------------------------ the cut
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """The checkpoint begins here."""
+        """Begins a checkpoint at this task."""
         if self._life.skipped:
             self._cut_skipped(barrier)
             return
@@ -73,12 +73,12 @@ class CheckpointCourse:
         reason = f"the task is {self._life.stage.value}"
         if self._stopping is not None:
             if barrier.checkpoint_id <= self._stopping[0].checkpoint_id:
-                return  # The word that came has come again, or one that it has overtaken.
+                return  # Ignore a trigger that is a duplicate or older than the last one.
             reason = "the task stands at a savepoint that stops the job"
         self._coordinator.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 
     def cut(self, checkpoints: Sequence[ReadyCheckpoint]) -> None:
-        """The task stands at the cut of these; behind one that stops the job it stands still."""
+        """Cuts for these checkpoints; suspends the task if one of them stops the job."""
         for ready in checkpoints:
             finished = self._life.finished
             kind = _kind(ready.barrier)
@@ -96,7 +96,7 @@ class CheckpointCourse:
     # ------------------------------------------------------------------ barriers that overtake
 
     def look(self) -> bool:
-        """Looks at barriers that wait in queues, here or behind outputs; True when the task has cut."""
+        """Looks at barriers that wait in queues, here or at outputs; True if the task has cut."""
         cuts = 0
         if self._inputs.take_announcements():
             for position, entry in enumerate(self._gate.channels):
@@ -122,27 +122,27 @@ class CheckpointCourse:
 
     @property
     def due_ms(self) -> int | None:
-        """Epoch ms at which `look` has something to do; None = when something happens."""
+        """Epoch ms at which `look` is due; None = only after an event."""
         times = [t for t in (self._barriers.next_timeout_ms, self._in_flight.timeout_ms) if t is not None]
         return min(times, default=None)
 
     def _cut_skipped(self, barrier: CheckpointBarrier) -> None:
-        """The task had ended before the job began: it is part of the checkpoint as one that has ended."""
+        """Cuts for a task that had ended before the job began: the checkpoint notes it as ended."""
         self._coordinator.cut_ended(barrier)
         if _kind(barrier).stops_job:
             self._stopping = (barrier, TaskStage.FINISHING)
 
     def _drain(self) -> None:
-        """The end of time, for a job that will not go on: all timers fire, operators finish."""
+        """Ends event time for a job that will not continue: all timers fire, and operators finish."""
         if self._chain.source is not None:
             self._chain.time.end()
         if self._life.begin_to_finish():
             self._chain.finish()
 
-    # ------------------------------------------------------------------ what became of it
+    # ------------------------------------------------------------------ outcomes
 
     def completed(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete, and so are all before it."""
+        """Takes the completion of a checkpoint, and of all before it."""
         if not self._life.is_live:
             return
         if not self._life.skipped:
@@ -155,7 +155,7 @@ class CheckpointCourse:
             self._end(stopping[1])
 
     def aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will never be complete."""
+        """Takes the end of a checkpoint that will never complete."""
         if not self._life.is_live:
             return
         self._barriers.abort(checkpoint_id)
@@ -167,7 +167,7 @@ class CheckpointCourse:
             self._go_on(*stopping)
 
     def _end(self, stage: TaskStage) -> None:
-        """The savepoint that stops the job is complete."""
+        """Ends the task: the savepoint that stops the job is complete."""
         if stage is TaskStage.RUNNING:
             self._outputs.broadcast(EndOfData())
         if self._chain.source is not None:
@@ -177,7 +177,7 @@ class CheckpointCourse:
             self._life.enter(TaskStage.FINISHING)
 
     def _go_on(self, barrier: CheckpointBarrier, stage: TaskStage) -> None:
-        """The savepoint that was to stop the job has failed."""
+        """Resumes the task: the savepoint that was to stop the job has failed."""
         if _kind(barrier) is SnapshotKind.SAVEPOINT_TERMINATE and stage is TaskStage.RUNNING:
             raise CheckpointRefusedError(
                 f"savepoint {barrier.checkpoint_id}, which was to stop the job, was given up after the job had been "
@@ -187,7 +187,7 @@ class CheckpointCourse:
         self._reading.woken = True
 
     def _stand(self, stage: TaskStage) -> None:
-        """Stands still at the savepoint, or goes on as before; a source is not asked for rows meanwhile."""
+        """Suspends the task at the savepoint, or resumes it; a suspended source is not polled."""
         self._life.enter(stage)
         if self._chain.source is not None and not self._life.skipped:
             self._reading.tell_source()

@@ -1,8 +1,8 @@
-"""Garbage collection as the worker owns it: young collections between slices, full ones only when idle.
+"""GarbageCollection: collects young objects between slices, and everything only when the worker is idle.
 
-Owner: the task thread of the worker; automatic collection is off in worker processes. An automatic full collection over
-a large heap state would stop all tasks for the better part of a second. Never used in the one-process mode, whose
-interpreter is the user's.
+Owner: the task thread of the worker; automatic collection is off in worker processes. An automatic full
+collection over a large heap state would stop all tasks for up to a second. Never used in the one-process
+mode, whose interpreter is the user's.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import gc
 
 from yarrow.runtime.common.clock import perf_counter
 
-#: Net new container objects after which is collected between two slices.
+#: Net number of new container objects after which young objects are collected between two slices.
 _NEW_OBJECTS = 100_000
-#: Seconds of work after which is collected whatever the number says: it is a net number, in which objects that replaced
-#: older ones do not show, and a collection walks each of them, up to a microsecond where they are in no cache.
+#: Seconds of work after which young objects are collected in any case. The net number hides objects that
+#: replaced older ones. A collection walks each of them, up to a microsecond for one that is in no cache.
 _WORK_SECONDS = 0.05
-#: A full collection when idle needs this many others before it, else it would find little.
+#: Least number of young collections before a full one; with fewer, a full one would find little.
 _COLLECTIONS_PER_FULL = 100
 
 
@@ -31,15 +31,16 @@ class GarbageCollection:
         self.longest_seconds = 0.0
 
     def take_over(self) -> None:
-        """Switches automatic collection off and leaves all that is loaded out of later ones."""
+        """Switches automatic collection off, and excludes all loaded objects from later collections."""
         gc.disable()
         gc.collect()
         gc.freeze()
 
     def between_slices(self) -> None:
-        """A collection of what is new, when that is much or has not been done for a while.
+        """Collects young objects, if there are many or the last collection was long ago.
 
-        Both young generations at once: what survives, as tables of state do, is walked once and never again.
+        It collects both young generations at once, so that survivors such as tables of state are walked only
+        once.
         """
         if gc.get_count()[0] < _NEW_OBJECTS and perf_counter() - self._last < _WORK_SECONDS:
             return
@@ -47,7 +48,7 @@ class GarbageCollection:
         self._collect(1)
 
     def when_idle(self) -> None:
-        """A full collection when there is a point in it; what survives is frozen."""
+        """Runs a full collection if that is worth it; freezes the survivors."""
         if self._since_full >= _COLLECTIONS_PER_FULL:
             self._since_full = 0
             self._collect(2)

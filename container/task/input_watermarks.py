@@ -1,7 +1,7 @@
-"""InputWatermarks: what watermarks and idleness of a task's inputs mean for its operators and outputs.
+"""InputWatermarks: passes watermarks and idleness of a task's inputs to its operators and outputs.
 
-Owner: the task thread. Timers that a watermark makes due fire as far as a slice goes; until all have, the task takes no
-input. Must not know channels: each input's valve combines its own.
+Owner: the task thread. A watermark makes timers due, and as many of them fire in a slice as fit. Until all
+have fired, the task takes no input. Must not know channels: each input combines its own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class InputWatermarks:
         self._idle = False
         #: The last watermark of all inputs together.
         self._watermark = MIN_TIMESTAMP
-        #: True while event-time timers are left that the watermark made due.
+        #: True while event-time timers that the watermark made due have not fired.
         self.firing = False
         #: End of the present slice (perf_counter).
         self.deadline = 0.0
 
     def advance(self) -> None:
-        """Hands on what a change at the inputs means for the outputs: active before, idle after the watermark."""
+        """Forwards a change of the inputs to the outputs: activity before the watermark, idleness after it."""
         if self._idle and not self._gate.idle:
             self._idle = False
             self._time.set_input_idle(False)
@@ -37,7 +37,7 @@ class InputWatermarks:
         self.proceed()
 
     def proceed(self) -> bool:
-        """Fires what the watermark made due, as far as the slice goes; no input is taken until all has fired (True)."""
+        """Fires due timers, as many as fit into the slice; True when all have fired and input may be taken."""
         self.firing = not self._time.proceed(self.deadline)
         if self.firing:
             return False

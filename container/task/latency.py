@@ -1,8 +1,8 @@
-"""Latency markers: when a source sends one, and what the tasks they reach have measured.
+"""LatencyTracker: when a source sends latency markers, and the latencies that their receivers measure.
 
-Owner: the task thread; values are read by the reporting thread. A marker is stamped at a source every
-`metrics.latency.interval` and takes one channel of each output in turn, so that their number does not grow from task to
-task. It measures queues and exchanges, not the time inside functions.
+Owner: the task thread; the reporting thread reads values. A source stamps a marker every
+`metrics.latency.interval`. A marker takes one channel of each output in turn, so that the number of markers
+does not grow from task to task. It measures queues and exchanges, not the time inside functions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LatencySettings:
 
     @staticmethod
     def of(settings: Settings) -> LatencySettings:
-        """From the job's settings."""
+        """Reads the job's settings."""
         return LatencySettings(
             interval_ms=round(settings.get(metrics.LATENCY_INTERVAL).seconds * 1000),
             granularity=settings.get(metrics.LATENCY_GRANULARITY),
@@ -38,7 +38,7 @@ class LatencySettings:
 
 
 class LatencyTracker:
-    """The markers of one task; `operators` are the ids of its chain, head first."""
+    """The latency markers of one task; `operators` are the ids of its chain, head first."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class LatencyTracker:
         self._histograms: dict[str, WindowedHistogram] = {}
 
     def seconds_until_due(self) -> float | None:
-        """When a source sends its next marker; None = never."""
+        """Seconds until a source sends its next marker; None = never."""
         return max(0.0, self._next_at - self._clock.monotonic()) if self._settings.interval_ms > 0 else None
 
     def due(self) -> LatencyMarker | None:
-        """The marker that a source has to send now; operators chained to the source are reached at once."""
+        """The marker that a source must send now; operators chained to the source are reached at once."""
         if self._settings.interval_ms <= 0 or self._clock.monotonic() < self._next_at:
             return None
         self._next_at = self._clock.monotonic() + self._settings.interval_ms / 1000
@@ -70,7 +70,7 @@ class LatencyTracker:
         return marker
 
     def arrived(self, marker: LatencyMarker) -> None:
-        """A marker has come to this task: each operator of the chain counts it."""
+        """Counts a marker for each operator of the chain."""
         self._count(marker, self._operators)
 
     def _count(self, marker: LatencyMarker, operators: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
 """The mailbox of a task.
 
-A mail cuts the chunk at hand where it stands, and the wait of each mail is measured.
+A mail cuts the running chunk after its present row; the wait of each mail is measured.
 
-Owner: the task thread; `Mailbox.put` and `ChunkAtHand.cut` may be called from any. Must not know what mails do.
+Owner: the task thread; any thread may call `Mailbox.put` and `ChunkAtHand.cut`. Must not know what mails do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from yarrow.runtime.common.clock import perf_counter
 
 
 class ChunkAtHand:
-    """The rows that the loop of a chunk has not taken yet."""
+    """The rows that the loop of the present chunk has not taken yet."""
 
     def __init__(self) -> None:
         self._rows: Iterator[Any] | None = None
@@ -25,22 +25,22 @@ class ChunkAtHand:
         self._lock = threading.Lock()
 
     def begin(self, rows: Sequence[Any]) -> Iterator[Any]:
-        """What the loop iterates over."""
+        """Begins a chunk; returns the iterator for the loop."""
         self._rows = iter(rows)
         return self._rows
 
     def cut(self) -> None:
-        """Any thread: the loop ends behind the row it works on; the others stay for later.
+        """Ends the loop after its present row; the other rows stay for later. Any thread.
 
-        The rows before were no measure for those that follow: a chunk of quick ones may end in very slow ones. Taking
-        the rest out of the iterator is one call into C, so the loop has each row either done or left.
+        The past rows are no measure for the next ones: a chunk of quick rows may end in very slow ones. One
+        call into C empties the iterator, so that the loop has each row either done or left.
         """
         with self._lock:
             if self._rows is not None:
                 self._cut_off += len(list(self._rows))
 
     def end(self) -> int:
-        """The loop has ended; the number of rows that were cut off."""
+        """Ends the chunk; returns the number of rows that were cut off."""
         with self._lock:
             self._rows = None
             cut_off, self._cut_off = self._cut_off, 0
@@ -48,7 +48,7 @@ class ChunkAtHand:
 
 
 class Mailbox:
-    """What others want to be done on the task's thread, in the order in which they asked."""
+    """The mails for a task's thread, in order of arrival."""
 
     def __init__(self, chunk: ChunkAtHand) -> None:
         self._chunk = chunk
@@ -61,7 +61,7 @@ class Mailbox:
         return len(self._mails)
 
     def put(self, mail: Callable[[], None]) -> None:
-        """Any thread: the mail is run between two slices, and the present one ends soon."""
+        """Adds a mail, which runs between two slices, and cuts the present slice short. Any thread."""
         queued = perf_counter()
 
         def run() -> None:
@@ -72,13 +72,13 @@ class Mailbox:
         self._chunk.cut()
 
     def run(self) -> bool:
-        """Runs all mails; True when there was one. None is run any more once a mail has ended the task."""
+        """Runs all mails; True if there was one. After a mail that ends the task, no other runs."""
         had_mails = bool(self._mails)
         while self._mails and not self._closed:
             self._mails.popleft()()
         return had_mails
 
     def close(self) -> None:
-        """The task has ended: what is left is dropped."""
+        """Drops all mails, because the task has ended."""
         self._closed = True
         self._mails.clear()

@@ -1,55 +1,57 @@
-"""How many rows a chunk or a poll has, from the measured cost of calls, so that a slice keeps to its time.
+"""SliceSizer: the number of rows of a chunk or a poll, from the measured cost of calls, so that slices keep their time.
 
-Pure: told rows and seconds, answers rows. A function that has become slow is followed chunk by chunk. A call may cost
-something however many rows it has (a request, a query): fewer rows would not make it shorter, more make each cheaper.
+Pure: takes rows and seconds, returns rows. It follows a function that becomes slower, chunk by chunk. A call
+may have a fixed cost (a request, a query). Fewer rows would not make such a call shorter, and more rows make
+each cheaper.
 """
 
 from __future__ import annotations
 
-#: Share of the slice time that one chunk aims at: the clock is read a few times a slice.
+#: Chunks in a slice: one chunk aims at this share of the slice time, so that the clock is read a few times.
 _CHUNKS_PER_SLICE = 4
-#: More rows than a cache holds gain nothing.
+#: More rows than fit into a cache gain nothing.
 MAX_CHUNK_ROWS = 2048
-#: Where state is read for a chunk at once, a chunk aims at this many slices: what a read, a write and a chunk cost by
-#: themselves is spread over hundreds of rows instead of tens. A mail cuts the chunk at its row all the same, and waits
-#: for one such read or write at most.
+#: If state is read for a whole chunk at once, a chunk aims at this many slices. The fixed costs of a read, a
+#: write and a chunk then spread over hundreds of rows instead of tens. A mail still cuts the chunk at its
+#: row, and waits for at most one such read or write.
 _SLICES_PER_READ = 2
-#: And has as many rows at most as a write to a database has entries.
+#: Most rows of such a chunk: as many as a database write has entries.
 MAX_ROWS_PER_READ = 1024
-#: Rows that state is read for at once, in advance of their chunks, aim at so many slices: nothing cuts such a read, and
-#: the more keys are sorted together the cheaper each is.
+#: State that is read in advance of its chunks aims at this many slices. Nothing cuts such a read, and the
+#: more keys are sorted together, the cheaper is each.
 _SLICES_AHEAD = 4
-#: And so many rows at most.
+#: Most rows of such a read.
 _MAX_ROWS_AHEAD = 4096
-#: A record batch is cut where its rows would take longer than a slice, and never for the cache's sake: its columns are
-#: worked on as wholes.
+#: A record batch is cut if its rows would take longer than this many slices. It is never cut to fit a cache,
+#: because its columns are processed as wholes.
 _SLICES_PER_BATCH = 1
 _MAX_ROWS_PER_BATCH = 1 << 20
-#: How much longer or shorter the next chunk may be at most. A thread that lost its core within a chunk measures twenty
-#: times the cost: were the next chunks so much shorter, a busy machine would see tiny chunks only, and batched reads
-#: of state nothing worth batching. A function that did become slower is followed within a third more time.
+#: Largest factor between two consecutive chunks. A thread that lost its core within a chunk measures twenty
+#: times the cost. Without this limit, a busy machine would see only tiny chunks, and batched reads of state
+#: would have nothing to batch. A function that did become slower is followed within a third more time.
 _CHANGE = 4
-#: A source is asked for so many rows at least: what its poll costs says nothing about a row.
+#: Least rows that a source is asked for: the cost of a poll says nothing about a row.
 MIN_POLL_ROWS = 256
-#: A source that gives record batches is asked for as many rows as it gives within so many slices: reading a block of a
-#: file takes longer than one, and asking for fewer rows would not make it shorter.
+#: A source of record batches is asked for as many rows as it gives within this many slices. Reading a block
+#: of a file takes longer than one slice, and asking for fewer rows would not make it shorter.
 _SLICES_PER_BATCH_POLL = 4
-#: Rows are asked for until the fixed cost of a call is a tenth of the whole.
+#: Rows are added until the fixed cost of a call is a tenth of the whole.
 _ROWS_PER_FIXED_COST = 9
-#: How much larger the next chunk may be for the sake of a fixed cost: the guess may be wrong.
+#: Largest growth of a chunk for the sake of a fixed cost, because the estimate may be wrong.
 _GUESSED_CHANGE = 2
-#: Where all chunks have the same size, nothing tells a fixed cost from that of rows: behind the first, and then behind
-#: one in so many, comes one of twice the rows. Each time there are twice as many between two, up to a limit.
+#: If all chunks have one size, a fixed cost cannot be told from that of rows. So the first chunk, and then
+#: one in this many, is followed by one of twice the rows. The distance between two trials doubles each time,
+#: up to a limit.
 _CHUNKS_PER_TRIAL = 32
 _MAX_CHUNKS_PER_TRIAL = 1024
 #: Weight of all former calls against the present one.
 _MEMORY = 0.875
-#: A call that took so many times what was expected is no noise: what was learned before does not hold.
+#: A call that took this many times the expected time is no noise: the earlier estimate is dropped.
 _SURPRISE = 4
 
 
 class CallCost:
-    """What a call costs, as fixed + row x rows: least squares over the last calls."""
+    """The cost of a call as fixed + row x rows: least squares over the last calls."""
 
     def __init__(self) -> None:
         #: Seconds of a call without rows.
@@ -59,7 +61,7 @@ class CallCost:
         self._calls = self._rows = self._seconds = self._squares = self._products = 0.0
 
     def measured(self, rows: int, seconds: float) -> None:
-        """A call with `rows`, more than none, took `seconds`."""
+        """Takes a measurement: a call with `rows` > 0 took `seconds`."""
         if self.row is not None and seconds > _SURPRISE * (self.fixed + self.row * rows):
             self._calls = self._rows = self._seconds = self._squares = self._products = 0.0
             self.row = None
@@ -71,7 +73,7 @@ class CallCost:
         mean_rows, mean_seconds = self._rows / self._calls, self._seconds / self._calls
         variance = max(0.0, self._squares / self._calls - mean_rows * mean_rows)
         covariance = self._products / self._calls - mean_rows * mean_seconds
-        # Calls of one size say nothing of the slope: it stays as it was, and all is the rows' until something is known.
+        # Calls of one size say nothing of the slope: it stays, and at first the rows have the whole cost.
         inertia = (mean_rows / 8) ** 2
         former = mean_seconds / mean_rows if self.row is None else self.row
         slope = (covariance + inertia * former) / (variance + inertia)
@@ -79,7 +81,7 @@ class CallCost:
         self.fixed = max(0.0, mean_seconds - self.row * mean_rows)
 
     def rows_worth(self, more_seconds: float = 0.0) -> float:
-        """Rows over which the fixed cost is spread well; `more_seconds` is what a row costs beside the call."""
+        """The rows over which the fixed cost is spread well; `more_seconds` is a row's cost outside the call."""
         if self.fixed <= 0:
             return 0.0
         row = (self.row or 0.0) + more_seconds
@@ -92,24 +94,24 @@ class SliceSizer:
     def __init__(self, slice_seconds: float, max_rows: int = MAX_CHUNK_ROWS) -> None:
         self._target = slice_seconds / _CHUNKS_PER_SLICE
         self._max_rows = max_rows
-        #: What chunks have cost.
+        #: The measured cost of chunks.
         self.cost = CallCost()
         self._trials = _Trials()
-        #: Rows of the next chunk; one row first, since nothing is known of the function.
+        #: Rows of the next chunk; the first has one row, because the function's cost is unknown.
         self.rows = 1
 
     @classmethod
     def of_reads(cls, slice_seconds: float) -> SliceSizer:
-        """For the rows that state is read for at once; `measured` is told what the reads alone took."""
+        """A sizer for rows whose state is read at once; `measured` gets the time of the reads alone."""
         return cls(slice_seconds * _CHUNKS_PER_SLICE * _SLICES_AHEAD, _MAX_ROWS_AHEAD)
 
     @classmethod
     def of_batches(cls, slice_seconds: float) -> SliceSizer:
-        """For the parts of a source's record batches."""
+        """A sizer for the parts of a source's record batches."""
         return cls(slice_seconds * _CHUNKS_PER_SLICE * _SLICES_PER_BATCH, _MAX_ROWS_PER_BATCH)
 
     def measured(self, rows: int, seconds: float) -> None:
-        """A chunk of `rows` took `seconds`."""
+        """Takes a measurement: a chunk of `rows` took `seconds`."""
         if rows <= 0:
             return
         self.cost.measured(rows, seconds)
@@ -121,15 +123,15 @@ class SliceSizer:
         self.rows = max(1, self.rows // _CHANGE, min(wanted, self.rows * _CHANGE, self._max_rows))
 
     def read_ahead(self) -> None:
-        """State is read for a chunk at once: chunks become larger. Called once, before the first."""
+        """Makes chunks larger, because state is read for a whole chunk at once. Called once, before the first."""
         self._target *= _CHUNKS_PER_SLICE * _SLICES_PER_READ
         self._max_rows = min(self._max_rows, MAX_ROWS_PER_READ)
 
 
 class PollSizer:
-    """How many rows a source is asked for: as many as a chunk has, and more where a poll costs something by itself.
+    """The number of rows that a source is asked for: a chunk, and more if a poll has a fixed cost.
 
-    `blocking`: nobody else waits for the thread, so that every poll is as large as can be.
+    `blocking`: no other task waits for the thread, so polls are as large as possible.
     """
 
     def __init__(self, slice_seconds: float, *, blocking: bool) -> None:
@@ -143,7 +145,7 @@ class PollSizer:
         self.batch_rows = self._min_rows
 
     def measured(self, rows: int, seconds: float, chunk: SliceSizer) -> None:
-        """A poll gave `rows` and took `seconds`; `chunk` knows what they cost behind the source."""
+        """Takes a measurement: a poll gave `rows` in `seconds`. `chunk` knows their cost behind the source."""
         if rows <= 0:
             return
         self._cost.measured(rows, seconds)
@@ -159,14 +161,14 @@ class PollSizer:
 
 
 class _Trials:
-    """Says when calls of one size are followed by a larger one, to see what that costs."""
+    """Decides when calls of one size are followed by a larger one, to measure its cost."""
 
     def __init__(self) -> None:
         self._left = 1
         self._pause = _CHUNKS_PER_TRIAL
 
     def due(self) -> bool:
-        """Another call had the size of the one before."""
+        """Notes another call of the same size; True if a larger one should follow."""
         self._left -= 1
         if self._left:
             return False

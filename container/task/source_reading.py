@@ -1,8 +1,9 @@
-"""SourceReading: polls the source at the head of a chain and runs what it gave chunk by chunk.
+"""SourceReading: polls the source at the head of a chain, and runs its records chunk by chunk.
 
-Owner: the task thread. A poll may give more rows than a chunk has: the others wait here, and a cut either runs them
-before its barrier or leaves them to the source's state. A source that has nothing is not asked again before its time
-has come or the task was woken. It must not know splits, nor look at credit before a slice: the task does.
+Owner: the task thread. A poll may give more rows than a chunk has, and the others wait here. A cut either
+runs them before its barrier, or leaves them to the source's state. A source without records is polled again
+only when its time has come or the task was woken. It must not know splits. The task, not this class, looks at
+credit before a slice.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ALL = 1 << 62
 
 
 class SourceReading:
-    """The way of a source's records into the chain."""
+    """Reads the source of one task."""
 
     def __init__(
         self,
@@ -41,33 +42,33 @@ class SourceReading:
         *,
         ended: Callable[[], None],
     ) -> None:
-        """`ended` is called when the source gives nothing any more."""
+        """`ended` is called when the source has ended."""
         self._life = life
         self._chain = chain
         self._outputs = outputs
         self._slices = slices
         self._latency = latency
         self._ended = ended
-        #: Something has changed that the source may have waited for; set by any thread.
+        #: Something for which the source may have waited has changed; set by any thread.
         self.woken = True
-        #: When the source is to be asked again (perf_counter), infinity = when woken; None = at once.
+        #: Time of the next poll (perf_counter); infinity = when woken; None = at once.
         self.poll_at: float | None = None
-        #: Rows of the source that were run.
+        #: Processed rows of the source.
         self.records_in = 0
-        #: How many rows the source is asked for.
+        #: Number of rows of a poll.
         self._polls = PollSizer(slices.length, blocking=chain.blocking)
-        #: How many rows of a record batch are run at once.
+        #: Number of rows of a record batch that run at once.
         self._batches = SliceSizer.of_batches(slices.length)
-        #: The source gave a record batch last.
+        #: The source's last records were a record batch.
         self._in_columns = False
         self._waiting = WaitingRecords()
-        #: The chunk at hand as the source gave it, how many of its rows were run, and its parts that are still to come.
+        #: The present chunk as the source gave it, the number of its processed rows, and its remaining parts.
         self._chunk = SourceRecords(())
         self._run = 0
         self._parts: Iterator[SourceRecords] | None = None
-        #: The rest of the part at hand, where a mail has cut it: (rows, timestamps).
+        #: The rest of the present part after a mail has cut it: (rows, timestamps).
         self._part: tuple[Sequence[Any], Sequence[int | None] | None] | None = None
-        #: The source was told that it is not asked for rows.
+        #: The source knows that it is not polled.
         self._told_to_wait = False
 
     @property
@@ -78,7 +79,7 @@ class SourceReading:
 
     @property
     def _sizer(self) -> SliceSizer:
-        """The one for the kind of rows that the source gave last."""
+        """The sizer for the kind of rows that the source gave last."""
         return self._batches if self._in_columns else self._slices.sizer
 
     @property
@@ -88,21 +89,21 @@ class SourceReading:
     # ------------------------------------------------------------------ slices
 
     def recover(self) -> None:
-        """The task opens: rows that the restored checkpoint holds as read, and not as run, come first."""
+        """Begins with the restored rows that the source had read and the chain had not run."""
         for records in self._source.take_carried():
             self._in_columns = self._in_columns or isinstance(records.rows, pa.RecordBatch)
             self._waiting.put(records)
         self.tell_source()
 
     def tell_source(self) -> None:
-        """Tells the source whether it is asked: not while rows wait, the task lacks credit or stands at a savepoint."""
+        """Tells the source whether it is polled: not while rows wait, credit is missing, or the task is suspended."""
         waits = self._has_rows or self._slices.blocked or self._life.stage is TaskStage.SUSPENDED
         if self._told_to_wait is not waits:
             self._told_to_wait = waits
             self._source.rows_wait(waits)
 
     def take(self, now: float) -> bool:
-        """Reads until the slice that began at `now` is over, a mail waits or nothing is there; True when it worked."""
+        """Reads until the slice that began at `now` is over, a mail waits or no record is left; True if it worked."""
         slices, worked = self._slices, False
         marker = self._latency.due()
         if marker is not None:
@@ -158,16 +159,16 @@ class SourceReading:
         self.tell_source()
 
     def _run_rows(self, max_rows: int) -> int:
-        """Runs the chunk at hand, or the next one, to its end or until it is cut; gives the number of rows run."""
+        """Runs the present chunk, or the next one, to its end or its cut; returns the number of processed rows."""
         source, chain, chunk = self._source, self._chain, self._slices.chunk
         if self._parts is None:
             self._chunk, self._run = self._waiting.take(max_rows), 0
-            # The source puts timestamps of its own in the place of those given.
+            # The source replaces the given timestamps by its own.
             self._parts = iter(source.timed(replace(self._chunk)))
         before = self._run
         while True:
             if self._part is None:
-                # Between two parts the source sends a watermark.
+                # The source sends a watermark between two parts.
                 with chain.attributed(0):
                     part = next(self._parts, None)
                 if part is None:
@@ -176,7 +177,7 @@ class SourceReading:
                     return done
                 chain.run_source_side(part.side)
                 if part.side is not None:
-                    # A cut before the first row must not carry it once more.
+                    # A cut before the first row must not include the side outputs once more.
                     self._chunk = replace(self._chunk, side=None)
                 rows, stamps = part.rows, part.timestamps
             else:
@@ -198,9 +199,9 @@ class SourceReading:
     # ------------------------------------------------------------------ cuts
 
     def before_cut(self, *, drains: bool) -> None:
-        """What has been read and not run goes before the barrier, or with the source's state where that takes long.
+        """Runs the waiting rows before the barrier, or leaves them to the source's state if that takes too long.
 
-        `drains`: the job will not go on behind the cut.
+        `drains`: the job will not continue after the cut.
         """
         source = self._source
         if self._has_rows and (drains or self._is_soon_run() or not source.carry(self.rest())):
@@ -212,7 +213,7 @@ class SourceReading:
         self.tell_source()
 
     def _is_soon_run(self) -> bool:
-        """Whether all that waits is known to be run within a slice, and may be run now."""
+        """Whether all waiting rows may run now and will fit into a slice."""
         cost = self._sizer.cost
         rows = self._waiting.rows + len(self._chunk.rows) - self._run
         return (
@@ -227,14 +228,14 @@ class SourceReading:
             self._run_rows(_ALL)
 
     def rest(self) -> list[SourceRecords]:
-        """What has been read and not run, as the source gave it, in order."""
+        """The records that were read and not run, as the source gave them, in order."""
         at_hand = [] if self._parts is None else [part_of(self._chunk, self._run)]
         return at_hand + self._waiting.rest()
 
     # ------------------------------------------------------------------ waiting
 
     def seconds_until_due(self, now: float) -> list[float]:
-        """When the source has to be asked again, and when it sends the next latency marker, as far as that is known."""
+        """Seconds until the next poll and until the next latency marker, as far as they are known."""
         due: list[float] = []
         if self.poll_at is not None and self.poll_at != float("inf"):
             due.append(self.poll_at - now)

@@ -1,7 +1,7 @@
-"""One subtask at run time: takes input slice by slice, runs the chain, flushes its outputs.
+"""StreamTask: one running subtask. It takes input slice by slice, runs the chain, and flushes its outputs.
 
-Owner: the task thread that calls `step`; `post` and `wake` may be called from any thread. A step never blocks and never
-takes input without output credit: barriers, timers, cancel and other mails wait for one slice at most.
+Owner: the task thread that calls `step`; any thread may call `post` and `wake`. A step never blocks and never
+takes input without output credit: barriers, timers, cancels and other mails wait for one slice at most.
 """
 
 from __future__ import annotations
@@ -42,35 +42,36 @@ from yarrow.runtime.data.elements import (
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
 
-#: A task whose peer broke off waits this long for the JobMaster's verdict (the peer's own failure is the cause).
+#: Seconds that a task with a broken channel waits for the JobMaster's verdict: the peer's own failure is the
+#: cause.
 VERDICT_SECONDS = 5.0
 
 
 class TaskListener(Protocol):
-    """Learns of state changes; called on the task's thread."""
+    """Hears of state changes, on the task's thread."""
 
     def task_state_changed(
         self, task: StreamTask, state: ExecutionState, cause: FailureCause | None
     ) -> None: ...
 
     def end_of_data_reached(self, task: StreamTask) -> None:
-        """Everything was put out; the task waits for somebody outside, as a rule for a checkpoint."""
+        """Takes note that the task has emitted everything and only waits, usually for a checkpoint."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TaskHost:
-    """Who a task tells what becomes of it."""
+    """The services that a task gets from its worker."""
 
     listener: TaskListener
-    #: Any thread: has the task's thread look at its tasks.
+    #: Makes the task's thread look at its tasks. Any thread.
     wake_thread: Callable[[], None]
-    #: Takes what the task froze.
+    #: Takes the task's frozen state.
     snapshots: SnapshotReceiver
 
 
 class StreamTask:
-    """A subtask; see the module's docstring."""
+    """A running subtask; see the module's docstring."""
 
     def __init__(
         self,
@@ -97,17 +98,17 @@ class StreamTask:
         self.mail_delays = self._mailbox.delays
         self._listener = host.listener
         self._wake_thread = host.wake_thread
-        #: The last step ran mails only.
+        #: The last step ran only mails.
         self._gave_way = False
-        #: When its operators began to be restored and when they ran (perf_counter); None before.
+        #: Times at which the restore of operators began and at which they ran (perf_counter); None before.
         self.initializing_since: float | None = None
         self.running_since: float | None = None
         self.time = TimeAccounting(perf_counter())
-        #: Gives the records in flight of the restored checkpoint when the task opens.
+        #: Returns the restored records in flight when the task opens.
         self._recover = recover
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
-        #: The listener was told that the task waits for the checkpoint behind its end.
+        #: The listener knows that the task waits for the checkpoint after its end.
         self._end_announced = False
         self.inputs = TaskInputs(
             self.life,
@@ -154,18 +155,18 @@ class StreamTask:
         self._wake_thread()
 
     def wake(self) -> None:
-        """Something changed that the task waits for."""
+        """Notes that something for which the task waits has changed."""
         self.reading.woken = True
         self._wake_thread()
 
     @property
     def mails_waiting(self) -> int:
-        """Mails not run yet."""
+        """Number of mails that have not run yet."""
         return len(self._mailbox)
 
     @property
     def records_in(self) -> int:
-        """Rows that the source has put out, or that came from the inputs."""
+        """Rows that the source has emitted, or that came from the inputs."""
         return self.reading.records_in + self.inputs.records_in
 
     # ------------------------------------------------------------------ life cycle
@@ -176,12 +177,12 @@ class StreamTask:
         self.open()
 
     def initialize(self) -> None:
-        """Tells that the task is being restored."""
+        """Reports that the task is being restored."""
         self.initializing_since = perf_counter()
         self._listener.task_state_changed(self, ExecutionState.INITIALIZING, None)
 
     def open(self) -> None:
-        """Opens the chain, whose state has been fetched; a failure ends the task, one that has ended stays so."""
+        """Opens the chain, whose state has been fetched. A failure ends the task; an ended task stays ended."""
         if self.life.stage is not TaskStage.CREATED:
             return
         try:
@@ -201,11 +202,10 @@ class StreamTask:
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 
     def skip(self, *, beside_enumerator: bool = False) -> None:
-        """Starts a task that had ended before the checkpoint from which its job goes on.
+        """Starts a task that had ended before the restored checkpoint.
 
-        It replaces `open`. Consumers learn that nothing comes, sinks commit what is not committed, and the
-        task ends. With `beside_enumerator`, a split enumerator lives with the task, which other readers need
-        until they have ended.
+        It replaces `open`. Consumers hear that no row comes, sinks finish open commits, and the task ends.
+        With `beside_enumerator`, a split enumerator lives with the task, until the other readers have ended.
         """
         if self.life.stage is not TaskStage.CREATED:
             return
@@ -232,7 +232,7 @@ class StreamTask:
             self._end(ExecutionState.CANCELED, None, "the task was cancelled")
 
     def fail(self, error: BaseException) -> None:
-        """Ends the task as FAILED for a reason from outside its own step."""
+        """Ends the task as FAILED for a reason outside its own step."""
         if self.life.stage is not TaskStage.ENDED:
             self._fail(error)
 
@@ -260,7 +260,7 @@ class StreamTask:
     # ------------------------------------------------------------------ the step
 
     def step(self) -> bool:
-        """Does one slice of work; True when it may be called again at once."""
+        """Does one slice of work; True if it may be called again at once."""
         started = self.slices.seconds()
         self.time.enter(Phase.BUSY, started)
         if self.on_slice is not None:
@@ -269,7 +269,7 @@ class StreamTask:
             progressed, phase = self._step(started)
         except ChannelFailedError as error:
             if error.lost_result:
-                # Its producer has finished long ago and reports nothing: who could not read says so.
+                # The producer has finished long ago and reports nothing, so this consumer reports the error.
                 self._fail(error)
             else:
                 self._await_verdict(error)
@@ -284,8 +284,8 @@ class StreamTask:
 
     def _step(self, now: float) -> tuple[bool, Phase]:
         if self._mailbox.run() and not self._gave_way:
-            # What the mails sent on (a barrier) reaches the tasks behind before another slice of this one; a flood
-            # of mails does not keep the task from its slices.
+            # Return after mails, so that downstream tasks get a forwarded barrier before our next slice.
+            # Never twice in a row, or mails could starve input.
             self._gave_way = True
             return True, Phase.BUSY
         self._gave_way = False
@@ -337,7 +337,7 @@ class StreamTask:
         return Phase.HARD_BACK_PRESSURED if stands_still else Phase.BACK_PRESSURED
 
     def broadcast(self, element: ControlElement) -> None:
-        """Sends a control element behind everything emitted so far, on all outputs."""
+        """Sends a control element on all outputs, behind everything that was emitted so far."""
         self.outputs.broadcast(element)
 
     # ---- checkpoints
@@ -346,26 +346,26 @@ class StreamTask:
         self.course.cut(checkpoints)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Begins a checkpoint here: at a source, or where no input comes from a running task any more."""
+        """Begins a checkpoint at a source, or at a task without input from running tasks."""
         self.course.trigger(barrier)
 
     def announce_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """A checkpoint has begun at other tasks of this worker: its barriers will come."""
+        """Takes note of a checkpoint that began at other tasks of this worker: its barriers will come."""
         if not self.life.skipped:
             self.course.checkpoint_announced(barrier)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete, and so are all before it."""
+        """Takes the completion of a checkpoint, and of all before it."""
         self.course.completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will never be complete."""
+        """Takes the end of a checkpoint that will never complete."""
         if not self.life.skipped:
             self.course.aborted(checkpoint_id)
 
     @property
     def threads_left(self) -> tuple[str, ...]:
-        """Threads of user code that a task which has ended has left behind."""
+        """Names of user code's threads that an ended task has left behind."""
         source = self.chain.source
         return (f"source {source.name}",) if source is not None and source.has_live_thread else ()
 
@@ -382,19 +382,19 @@ class StreamTask:
         return True
 
     def input_ended(self) -> None:
-        """Nothing comes any more: operators finish, consumers learn of it, and what waits is sent."""
+        """Takes the end of all inputs: operators finish, consumers hear of it, and waiting rows are sent."""
         if self.life.begin_to_finish():
             self.chain.finish()
         self.broadcast(EndOfData())
         self.outputs.flush_at = None
         self.life.enter(TaskStage.FINISHING)
-        # Behind the end, so that a checkpoint that begins with it includes it.
+        # After the end, so that a checkpoint that begins with it includes it.
         self.course.cut(self.gate.barriers.channel_ended())
 
     def _drain(self) -> tuple[bool, Phase]:
         if not self.outputs.drain_overdrafts():
             return False, Phase.BACK_PRESSURED
-        # One that is skipped is told of checkpoints by the JobMaster alone.
+        # A skipped task hears of checkpoints from the JobMaster alone.
         moved = not self.life.skipped and self.inputs.take_barriers()
         if self.life.stage is not TaskStage.FINISHING:
             return True, Phase.IDLE
@@ -406,14 +406,14 @@ class StreamTask:
                 self.chain.await_client()
             return moved, Phase.IDLE
         if self.checkpoints.unsettled:
-            # The JobMaster is to have the parts of a task before it learns that the task has ended.
+            # The JobMaster must have a task's parts before it hears that the task has ended.
             return moved, Phase.IDLE
         self._end(ExecutionState.FINISHED, None, "")
         return True, Phase.IDLE
 
     @property
     def _is_drained(self) -> bool:
-        """False while somebody outside is waited for."""
+        """False while the task waits for a receiver outside."""
         return self.chain.is_drained and not self._awaits_readers
 
     @property
@@ -429,7 +429,7 @@ class StreamTask:
         self._verdict_at = self.environment.clock.monotonic() + VERDICT_SECONDS
 
     def seconds_until_due(self, now: float) -> float | None:
-        """How long the thread may sleep as far as this task goes; None = until woken."""
+        """Seconds that the thread may sleep as far as this task goes; None = until woken."""
         due: list[float] = []
         if self.life.stage is TaskStage.AWAITING_VERDICT:
             due.append(self._verdict_at - self.environment.clock.monotonic())
@@ -443,7 +443,7 @@ class StreamTask:
         if self.life.stage is TaskStage.RUNNING:
             if self.outputs.flush_at is not None:
                 due.append(self.outputs.flush_at - now)
-            # Nothing of the rest is done without credit, and its arrival wakes the task.
+            # Without credit nothing else is done; its arrival wakes the task.
             if not self.slices.blocked:
                 timer = self.chain.next_timer()
                 if timer is not None:

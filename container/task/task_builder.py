@@ -1,7 +1,7 @@
-"""Builds a StreamTask from a deployment: channels, partitions, gate and chain.
+"""TaskBuilder: builds a StreamTask from a deployment: channels, partitions, gate and chain.
 
-Owner: the task thread that will run the task. Which channels exist follows from the JobGraph's edges and the placements
-alone (runtime.graph.distribution), so nobody sends lists of them.
+Owner: the task thread that will run the task. The channels follow from the JobGraph's edges and the
+placements alone (runtime.graph.distribution), so nobody sends lists of them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class TaskHooks:
-    """What a task may ask of its worker; see TaskEnvironment for each."""
+    """The worker's services for a task; see TaskEnvironment for each."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class TaskHooks:
         snapshots: SnapshotReceiver | None = None,
         result_key: bytes = b"",
     ) -> None:
-        #: Where tasks hand over what they froze; None = they take part in no checkpoint.
+        #: Takes frozen state of tasks; None = they take part in no checkpoint.
         self.snapshots = snapshots
         self.listener = listener
         self.write_output = write_output
@@ -98,9 +98,9 @@ class TaskBuilder:
         }
         self.accumulators: dict[str, Accumulator[Any, Any]] = {}
         self._task: StreamTask | None = None
-        #: For files that end with the task.
+        #: Folder for files that end with the task.
         self.local_directory = os.path.join(network.working_directory, f"task-{descriptor.attempt_id}")
-        #: Set before `build` where the deployment names state.
+        #: Set before `build` if the deployment names state.
         self.restored = NOTHING_RESTORED
 
     def build(self) -> StreamTask:
@@ -131,7 +131,7 @@ class TaskBuilder:
         return self._task
 
     def _watch_channels(self, task: StreamTask) -> None:
-        """The metric is read once a second: that is the watch."""
+        """Registers a metric that watches for stalled channels: it is read once a second."""
         watched = [
             WatchedChannel(channel, partition.edge.index, self._title(partition.edge.target, consumer))
             for partition in task.partitions
@@ -153,12 +153,12 @@ class TaskBuilder:
         return f"'{vertex.name}' ({subtask + 1}/{vertex.parallelism})"
 
     def _recovered(self) -> RecoveredRecords:
-        """Records in flight of the restored checkpoint; for when its state has been fetched."""
+        """The restored records in flight; call it when their state has been fetched."""
         head = self.vertex.operators[0].id
         return recovered_records(self.restored, head, self._origins, self.descriptor.subtask)
 
     def address_of(self, vertex_id: str, subtask: int) -> WorkerAddress | None:
-        """The worker that runs a subtask; None where it had none yet at the time of this deployment."""
+        """The worker of a subtask; None if it had none at the time of this deployment."""
         worker = self._placements[vertex_id][subtask].worker
         return None if worker == NOT_PLACED else self.deployment.workers[worker]
 
@@ -167,7 +167,7 @@ class TaskBuilder:
         return self._placements[vertex_id][subtask].attempt_id
 
     def task_environment(self) -> TaskEnvironment:
-        """What the task's operators know of it and may ask it for."""
+        """The facts and services of the task for its operators."""
         vertex, descriptor, hooks = self.vertex, self.descriptor, self._hooks
         return TaskEnvironment(
             job_id=self.graph.job_id,
@@ -207,7 +207,7 @@ class TaskBuilder:
         return checking_codec_of(self.graph, edge)
 
     def result_partition(self, edge: JobEdge) -> ResultPartition | ColumnarResultPartition:
-        """The output towards one edge, with its channels opened."""
+        """The output for one edge, with its channels opened."""
         blocking = edge.result_type is ResultPartitionType.BLOCKING
         channels = self._spool_channels(edge) if blocking else self._pipelined_channels(edge)
         if edge.stream_kind is StreamKind.COLUMNAR:
@@ -249,7 +249,7 @@ class TaskBuilder:
         return channels
 
     def _spool_channels(self, edge: JobEdge) -> list[OutputChannel]:
-        """Consumers come when the result is complete: nobody knows yet where they will run."""
+        """Channels into files. Consumers come when the result is complete; their workers are not known yet."""
         codec, spool = self._codec(edge), self._network.spool
         channels: list[OutputChannel] = []
         try:

@@ -1,7 +1,7 @@
-"""TaskInputs: takes batches and control elements from a task's gate and runs the rows chunk by chunk.
+"""TaskInputs: takes batches and control elements from a task's gate, and runs the rows chunk by chunk.
 
-Owner: the task thread; channels announce barriers from any. The batch at hand may be left in the middle, for a mail, a
-barrier or the end of the slice, and a snapshot finds the rest here. It never looks at credit.
+Owner: the task thread; any thread may announce barriers. The present batch may be interrupted by a mail, a
+barrier or the end of the slice. Its rest waits here, where a snapshot finds it. It never looks at credit.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from yarrow.runtime.data.elements import (
 
 
 def stamps_of(batch: RowBatch) -> list[int | None]:
-    """The timestamp of each row, None where it has none."""
+    """The timestamp of each row; None for a row without one."""
     return [None] * len(batch) if batch.timestamps is None else batch.timestamps
 
 
 class TaskInputs:
-    """The way of a task's input into its chain."""
+    """Feeds a task's input into its chain."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TaskInputs:
         cut: Callable[[Sequence[ReadyCheckpoint]], None],
         ended: Callable[[], None],
     ) -> None:
-        """`cut` is called at the barriers of a checkpoint, `ended` when nothing comes any more."""
+        """`cut` is called at a checkpoint's barriers, `ended` after the end of all inputs."""
         self._life = life
         self._chain = chain
         self._gate = gate
@@ -66,27 +66,28 @@ class TaskInputs:
         self._cut = cut
         self._ended = ended
         self.watermarks = InputWatermarks(gate, chain.time)
-        #: Rows that were run.
+        #: Number of processed rows.
         self.records_in = 0
-        #: The rest of the batch at hand: (input index, rows, timestamps, position, where it came from).
+        #: The rest of the present batch: (input index, rows, timestamps, position, origin).
         self._batch: tuple[int, list[Any], list[int | None] | None, int, ChannelOrigin | None] | None = None
-        #: Records in flight of the restored checkpoint, which come before all others.
+        #: The restored records in flight, which come before all others.
         self.recovered = RecoveredRecords()
-        #: Rows that state is read for at once, in advance of their chunks; see `read_ahead`.
+        #: Sizes reads of state in advance of chunks; see `read_ahead`.
         self._ahead: SliceSizer | None = None
-        #: Of the batch at hand, where the rows end whose state has been read.
+        #: Position in the present batch up to which state has been read.
         self._read_to = 0
-        #: A barrier that may overtake waits in a queue; set by any thread, for what came before the task, too.
+        #: A barrier that may overtake waits in a queue. Set by any thread; true at first, for barriers before
+        #: the task.
         self._announced = True
         for entry in gate.channels:
             entry.channel.on_announced = self._on_announced
 
     def read_ahead(self) -> None:
-        """The head's state is read for more rows at once than a chunk has. Called once, before the first."""
+        """Reads the head's state for more rows at once than a chunk has. Called once, before the first."""
         self._ahead = SliceSizer.of_reads(self._slices.length)
 
     def _on_announced(self) -> None:
-        """Any thread: the chunk at hand is cut, as for a mail; the channel wakes the task."""
+        """Cuts the present chunk as a mail does; the channel wakes the task. Any thread."""
         self._announced = True
         self._slices.chunk.cut()
 
@@ -97,11 +98,11 @@ class TaskInputs:
 
     @property
     def has_data(self) -> bool:
-        """Whether there is something to run."""
+        """Whether there is input to process."""
         return self._batch is not None or bool(self.recovered) or self._gate.has_data
 
     def take(self, deadline: float) -> bool:
-        """Runs input until `deadline` (perf_counter), a mail waits or nothing is there; True when there was any."""
+        """Processes input until `deadline` (perf_counter), a mail waits or none is left; True if there was any."""
         life, slices, worked = self._life, self._slices, False
         while life.stage is TaskStage.RUNNING and not self.watermarks.firing:
             if self._batch is not None:
@@ -119,7 +120,7 @@ class TaskInputs:
         return worked
 
     def at_hand(self, checkpoint_id: int) -> list[ChannelRecording]:
-        """What was taken and has not run yet, as records in flight of a checkpoint, in order."""
+        """The taken and unprocessed records, in order, as records in flight of a checkpoint."""
         found: list[ChannelRecording] = []
         if self._batch is not None:
             _, rows, timestamps, position, origin = self._batch
@@ -131,7 +132,7 @@ class TaskInputs:
         return found
 
     def take_barriers(self) -> bool:
-        """Behind the end of data a channel still brings the barriers of tasks that wait for their last checkpoint."""
+        """Takes barriers after the end of data: tasks that wait for their last checkpoint still send them."""
         moved = False
         while self._life.stage is TaskStage.FINISHING:
             element = self._gate.poll_ended()
@@ -185,12 +186,12 @@ class TaskInputs:
         slices.sizer.measured(done, slices.seconds() - started)
 
     def _read_ahead(self, input_index: int, rows: list[Any], position: int) -> int:
-        """Has state read for the rows from `position` on, unless that was done; gives where those end."""
+        """Reads state for the rows from `position` on, unless that was done; returns the end of those rows."""
         ahead = self._ahead
         if ahead is None:
             return len(rows)
         if position >= self._read_to:
-            # In equal parts: of a small rest each row would cost more.
+            # In equal parts: each row of a small rest would cost more.
             left = len(rows) - position
             end = position + ceil(left / ceil(left / self._rows_ahead(ahead)))
             started = self._slices.seconds()
@@ -204,7 +205,7 @@ class TaskInputs:
         return max(1, min(ahead.rows, self._chain.head.context.state.read_ahead_rows))
 
     def _with_following(self, batch: RowBatch, channel: InputChannel) -> RowBatch:
-        """A batch, and those that wait behind it in its channel as far as state is read for their rows at once."""
+        """A batch joined with those behind it in its channel, as far as state is read for them at once."""
         assert self._ahead is not None
         wanted = self._rows_ahead(self._ahead)
         if len(batch) >= wanted or not channel.rows_follow:

@@ -1,7 +1,7 @@
-"""The life of one task: its stages, the steps between them, and whether its operators have finished.
+"""TaskLife: the stages of one task, their transitions, and whether its operators have finished.
 
-Owner: the task thread. The task and its parts share one TaskLife. It must not do anything about a stage: whoever enters
-one does.
+Owner: the task thread. The task and its parts share one TaskLife. It must not act on a stage: the caller that
+enters one does.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from yarrow.runtime.common.state_machine import StateMachine
 
 
 class TaskStage(Enum):
-    """Where a task is in its life."""
+    """The stages of a task's life."""
 
     CREATED = "created"
     RUNNING = "running"
-    #: Input has ended; outputs and operators are being drained, which may take until a checkpoint is complete.
+    #: Input has ended; outputs and operators are being drained, possibly until a checkpoint is complete.
     FINISHING = "finishing"
-    #: Behind the cut of a savepoint that stops the job: nothing runs until it is known what became of it.
+    #: After the cut of a savepoint that stops the job: nothing runs until the savepoint's outcome is known.
     SUSPENDED = "suspended"
-    #: A peer broke off: waits to be cancelled, fails by itself after a while.
+    #: A peer broke off: the task waits for a cancel, and fails by itself after a while.
     AWAITING_VERDICT = "awaiting verdict"
     ENDED = "ended"
 
 
 TASK_TRANSITIONS: Mapping[TaskStage, frozenset[TaskStage]] = MappingProxyType(
     {
-        # A task that had ended before the restored checkpoint goes on where its operators have finished.
+        # A task that had ended before the restored checkpoint continues with finished operators.
         TaskStage.CREATED: frozenset({TaskStage.RUNNING, TaskStage.FINISHING, TaskStage.ENDED}),
         TaskStage.RUNNING: frozenset(
             {TaskStage.FINISHING, TaskStage.SUSPENDED, TaskStage.AWAITING_VERDICT, TaskStage.ENDED}
         ),
         TaskStage.FINISHING: frozenset({TaskStage.SUSPENDED, TaskStage.AWAITING_VERDICT, TaskStage.ENDED}),
-        # Back to where it was when the savepoint fails, to FINISHING when the savepoint is complete.
+        # Back to its former stage if the savepoint fails, to FINISHING if it completes.
         TaskStage.SUSPENDED: frozenset(
             {TaskStage.RUNNING, TaskStage.FINISHING, TaskStage.AWAITING_VERDICT, TaskStage.ENDED}
         ),
@@ -53,15 +53,15 @@ class TaskLife:
 
     def __init__(self, task_name: str, clock: Clock) -> None:
         self._machine = StateMachine(f"task '{task_name}'", TaskStage.CREATED, TASK_TRANSITIONS, clock)
-        #: The present stage, which only `enter` sets. An attribute, since loops read it once a chunk.
+        #: The present stage, which only `enter` sets. It is an attribute because loops read it once a chunk.
         self.stage = TaskStage.CREATED
-        #: `finish` of the operators was called; only the last checkpoint is still to come.
+        #: The operators have finished; only the last checkpoint is missing.
         self.finished = False
-        #: The task had ended before the checkpoint that was restored: see `StreamTask.skip`.
+        #: The task had ended before the restored checkpoint: see `StreamTask.skip`.
         self.skipped = False
 
     def enter(self, stage: TaskStage) -> None:
-        """Goes to `stage`; raises IllegalTransitionError where the table has no such step."""
+        """Goes to `stage`. Raises IllegalTransitionError if the table has no such edge."""
         self._machine.transition(stage)
         self.stage = stage
 
@@ -72,10 +72,10 @@ class TaskLife:
 
     @property
     def is_live(self) -> bool:
-        """Whether the task hears of checkpoints: it works, or stands at a savepoint."""
+        """Whether the task hears of checkpoints: it works, or is suspended at a savepoint."""
         return self.stage in _LIVE
 
     def begin_to_finish(self) -> bool:
-        """Notes that the operators are being finished; False when they were before."""
+        """Notes that the operators are finishing; False if they were before."""
         begins, self.finished = not self.finished, True
         return begins

@@ -1,7 +1,7 @@
 """The built-in metrics of a task, under Flink's names.
 
-Owner: registered by the task thread, read by the reporting thread. Rates are taken between two readings, which the
-worker makes once a second.
+Owner: the task thread registers them, the reporting thread reads them. Rates are taken between two readings;
+the worker makes one a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from yarrow.container.network.partition import Partition
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.metrics.rate import RateBetweenReadings
 
-#: The phases that a metric of time adds up, by the part of its name that says which.
+#: The phases that each time metric adds up, by the part of its name.
 _PHASES = {
     "Busy": (Phase.BUSY,),
     "Idle": (Phase.IDLE,),
@@ -26,7 +26,7 @@ _PHASES = {
     "SoftBackPressured": (Phase.BACK_PRESSURED,),
     "HardBackPressured": (Phase.HARD_BACK_PRESSURED,),
 }
-#: Flink accumulates these only.
+#: Flink only accumulates these.
 _ACCUMULATED = ("Busy", "Idle", "BackPressured")
 
 
@@ -34,7 +34,7 @@ class MeasuredTask(Protocol):
     """A task whose metrics are read, such as a StreamTask."""
 
     time: TimeAccounting
-    #: When its operators began to be restored and when they ran (perf_counter); None before.
+    #: Times at which the restore of operators began and at which they ran (perf_counter); None before.
     initializing_since: float | None
     running_since: float | None
 
@@ -79,7 +79,7 @@ def register_task_metrics(registry: MetricRegistry, task: MeasuredTask) -> None:
 
 
 def initialization_ms(task: MeasuredTask) -> float:
-    """Milliseconds that the task has been, or was, INITIALIZING; 0 before."""
+    """Milliseconds for which the task has been, or was, INITIALIZING; 0 before."""
     if task.initializing_since is None:
         return 0.0
     until = perf_counter() if task.running_since is None else task.running_since
@@ -128,7 +128,7 @@ def _register_network(registry: MetricRegistry, task: MeasuredTask) -> None:
     }
     for name, reader in buffers.items():
         registry.register(f"Shuffle.Netty.{name}", reader)
-        # The name that Flink had before 1.9 and still reports.
+        # The name that Flink used before 1.9 and still reports.
         registry.register(f"buffers.{name.rpartition('.')[2]}", reader)
 
 

@@ -1,7 +1,7 @@
 """TaskOutputs: the partitions of one task: credit, overdrafts, flushing, and elements for all of them.
 
-Owner: the task thread. Rows come to the partitions from the chain's generated loops and not through here. It never
-waits: whoever lacks credit asks again when it has come.
+Owner: the task thread. The chain's generated loops write rows to the partitions directly. It never waits: a
+caller without credit asks again when credit has come.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from yarrow.runtime.data.elements import ControlElement, LatencyMarker
 
 
 class TaskOutputs:
-    """All outputs of one subtask; `buffer_timeout_ms` below 0: only full buffers are sent."""
+    """All outputs of one subtask. With `buffer_timeout_ms` below 0, only full buffers are sent."""
 
     def __init__(self, partitions: Sequence[Partition], buffer_timeout_ms: int) -> None:
         self.partitions = tuple(partitions)
         #: Seconds that rows may wait for others; None = until a buffer is full.
         self.buffer_timeout = None if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
-        #: When buffered rows are sent (perf_counter); None = nothing waits.
+        #: Time at which buffered rows are sent (perf_counter); None = none are buffered.
         self.flush_at: float | None = None
         self._markers_sent = 0
 
     def have_credit(self) -> bool:
-        """Whether all can take another slice, once what waited for credit has gone."""
+        """Whether all outputs can take another slice, after their overdrafts were sent."""
         available = True
         for partition in self.partitions:
             if not partition.is_available and not (partition.drain_overdraft() and partition.is_available):
@@ -33,7 +33,7 @@ class TaskOutputs:
         return available
 
     def drain_overdrafts(self) -> bool:
-        """Sends what waits as far as there is credit; True when nothing waits any more."""
+        """Sends overdrafts as far as there is credit; True when none is left."""
         drained = True
         for partition in self.partitions:
             if not partition.drain_overdraft():
@@ -41,12 +41,12 @@ class TaskOutputs:
         return drained
 
     def broadcast(self, element: ControlElement) -> None:
-        """Sends a control element behind everything emitted so far, on all outputs."""
+        """Sends a control element on all outputs, behind everything that was emitted so far."""
         for partition in self.partitions:
             partition.broadcast_control(element)
 
     def forward_marker(self, marker: LatencyMarker) -> None:
-        """On one channel of each output, in turn."""
+        """Sends a marker on one channel of each output, in turn."""
         for partition in self.partitions:
             partition.flush_all()
             partition.channels[self._markers_sent % len(partition.channels)].send_control(marker)
@@ -68,6 +68,6 @@ class TaskOutputs:
                 partition.flush_all()
 
     def close(self, reason: str) -> None:
-        """The task has ended before its end of data: consumers learn why."""
+        """Tells consumers why the task ends before its end of data."""
         for partition in self.partitions:
             partition.close(reason)

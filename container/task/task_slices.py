@@ -1,7 +1,7 @@
-"""How much one slice of a task does: its clock and length, the rows of a chunk, and the mails that cut it short.
+"""TaskSlices: the limits of one task's slices: clock, length, rows of a chunk, and mails that cut it short.
 
-Owner: the task thread; mails may be put and chunks cut by any. The task and the parts that run its rows share one
-TaskSlices. It must not know what the rows are.
+Owner: the task thread; any thread may put mails and cut chunks. The task and the parts that run its rows
+share one TaskSlices. It must not know the content of rows.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from yarrow.runtime.common.clock import perf_counter
 
 
 class TaskSlices:
-    """What bounds the slices of one task; `length` is in seconds."""
+    """The limits of one task's slices; `length` is in seconds."""
 
     def __init__(self, length: float) -> None:
         self.length = length
-        #: Reads the clock by which slices are measured; a test may drive it by hand.
+        #: The clock of slices, in seconds; a test may replace it.
         self.seconds: Callable[[], float] = perf_counter
-        #: How many rows a chunk has.
+        #: Number of rows of a chunk.
         self.sizer = SliceSizer(length)
-        #: The rows that a generated loop works on.
+        #: The rows on which a generated loop works.
         self.chunk = ChunkAtHand()
         self.mailbox = Mailbox(self.chunk)
-        #: True while outputs lack credit: until it comes there is nothing to do.
+        #: True while outputs lack credit: until it comes there is no work.
         self.blocked = False
 
     def over(self, deadline: float) -> bool:

@@ -1,7 +1,7 @@
-"""A thread that runs the mailboxes of its tasks slice by slice, downstream first.
+"""TaskThread: a thread that runs its tasks slice by slice, downstream first.
 
-Owner: itself. One such thread serves all subtasks of a worker; a task that declares that it blocks gets one of its own.
-Garbage is collected between slices only (see garbage_collection). `wake` may be called from any thread.
+Owner: itself. One such thread serves all subtasks of a worker; a task that declares itself blocking gets its
+own. Garbage is collected between slices only (see garbage_collection). Any thread may call `wake`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from yarrow.container.task.task_life import TaskStage
 from yarrow.runtime.common.clock import perf_counter
 
 _log = logging.getLogger(__name__)
-#: With nothing to do the thread still looks up this often: idle-time collection, time accounting.
+#: Longest sleep without work, in seconds: for idle-time collection and time accounting.
 _IDLE_SECONDS = 1.0
 
 
 class TaskThread:
-    """The loop; `run` returns after `stop`."""
+    """A loop over tasks; `run` returns after `stop`."""
 
     def __init__(self, garbage: GarbageCollection | None = None) -> None:
         #: Downstream first.
@@ -30,7 +30,7 @@ class TaskThread:
         self._mails: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._sleeping = False
         self._stopping = False
-        #: The task whose slice runs.
+        #: The task whose slice is running.
         self._current: StreamTask | None = None
         self._garbage = garbage
 
@@ -44,12 +44,12 @@ class TaskThread:
             task.slices.chunk.cut()
 
     def wake(self) -> None:
-        """Something changed for one of the tasks."""
+        """Notes that something has changed for one of the tasks."""
         if self._sleeping:
             self._mails.put(None)
 
     def stop(self) -> None:
-        """Ends the loop once the present slice is over."""
+        """Ends the loop after the present slice."""
 
         def end() -> None:
             self._stopping = True
@@ -64,13 +64,13 @@ class TaskThread:
         return self._tasks
 
     def add(self, task: StreamTask, position: int) -> None:
-        """Takes a task over; of two tasks the one with the smaller `position` is upstream."""
+        """Adds a task; of two tasks, the one with the smaller `position` is upstream."""
         self._tasks.append(task)
         self._positions[task] = position
         self._tasks.sort(key=lambda entry: -self._positions[entry])
 
     def run(self) -> None:
-        """The loop."""
+        """Runs the loop."""
         while not self._stopping:
             progressed = False
             for task in self._tasks:
@@ -103,7 +103,7 @@ class TaskThread:
 
     def _sleep(self) -> None:
         self._sleeping = True
-        # What came before the flag was set gave no wake-up: look once more before sleeping.
+        # A change before the flag was set gave no wake-up: look once more before sleeping.
         if any(self._step(task) for task in self._tasks) or self._stopping:
             self._sleeping = False
             return
@@ -114,7 +114,7 @@ class TaskThread:
             mail = self._mails.get(timeout=min(timeout, _IDLE_SECONDS)) if timeout > 0 else None
         except queue.Empty:
             mail = None
-            # Waiting for a moment, for credit or for input, is no idleness: a job under load does so all the time.
+            # Waiting briefly, or for credit or input, is no idleness: a job under load does so all the time.
             if timeout >= _IDLE_SECONDS and self._garbage is not None:
                 self._garbage.when_idle()
         self._sleeping = False

@@ -1,6 +1,6 @@
-"""WaitingRecords: what a source has given and the chain has not run, handed out chunk by chunk.
+"""WaitingRecords: records that a source has given and the chain has not run, returned chunk by chunk.
 
-Owner: the task thread. Must not know readers, watermarks or checkpoints, nor when a chunk is run.
+Owner: the task thread. Must not know readers, watermarks or checkpoints, nor when a chunk runs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SLICED = (list, tuple, range)
 
 
 class WaitingRecords:
-    """Records in the order in which the source gave them."""
+    """Records in the order of the source."""
 
     def __init__(self) -> None:
         self._records: deque[SourceRecords] = deque()
-        #: Rows of the first records that have been taken.
+        #: Number of taken rows of the first records.
         self._position = 0
 
     def __bool__(self) -> bool:
@@ -31,20 +31,20 @@ class WaitingRecords:
 
     @property
     def rows(self) -> int:
-        """How many rows wait."""
+        """Number of waiting rows."""
         return sum(len(records.rows) for records in self._records) - self._position
 
     def put(self, records: SourceRecords) -> None:
-        """Behind all others."""
+        """Adds records behind all others."""
         if isinstance(records.rows, Sequence) and not isinstance(records.rows, _SLICED):
-            # Only lists and their like are sure to give a part of themselves.
+            # Only lists and the like can surely be sliced.
             records = replace(records, rows=list(records.rows))
         self._records.append(records)
 
     def take(self, max_rows: int) -> SourceRecords:
-        """Up to `max_rows` rows of the first records; what goes with them comes with their first rows.
+        """Up to `max_rows` rows of the first records, with the records' other content beside their first rows.
 
-        A record batch is cut into parts of one size: a small rest would cost as much as a whole part.
+        A record batch is cut into equal parts: a small rest would cost as much as a whole part.
         """
         records, start = self._records[0], self._position
         left = len(records.rows) - start
@@ -58,7 +58,7 @@ class WaitingRecords:
         return part_of(records, start, end)
 
     def rest(self) -> list[SourceRecords]:
-        """All that waits, in order; it stays here."""
+        """All waiting records in order; they stay here."""
         if not self._records:
             return []
         first, *others = self._records
@@ -66,7 +66,7 @@ class WaitingRecords:
 
 
 def part_of(records: SourceRecords, start: int, end: int | None = None) -> SourceRecords:
-    """Rows `start` to `end`; from the first row on with everything else that the records hold, else rows alone."""
+    """Rows `start` to `end`. A part that begins with the first row has the records' other content too."""
     if not start and end is None:
         return records
     stop = len(records.rows) if end is None else end

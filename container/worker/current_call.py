@@ -1,12 +1,13 @@
-"""Which operator a worker is running, in a file that outlives a crash of the worker.
+"""CurrentCall: the operator that a worker runs, in a file that outlives a crash of the worker.
 
-Owner: the worker's task thread writes (one store into mapped memory, no system call), the supervisor reads
-after the worker has died. A worker that dies by a signal can send no message; this page tells whose code it
-was in.
+Owner: the worker's task thread writes (one store into mapped memory, no system call); the supervisor reads
+after the worker has died. A worker that dies by a signal can send no message, so this page tells whose code
+it ran.
 
-The file, `current-call` in the worker's folder: 8 bytes little-endian number of the running entry (0 = none),
-then from byte 4096 on the entries as frames of msgpack, in order of their numbers. Beside it, `chain-lines` has a frame
-for each generated function: which operator each of its lines belongs to, so that the stack of a crash names it.
+The file is `current-call` in the worker's folder. Its first 8 bytes are the number of the running entry,
+little-endian (0 = none). From byte 4096 on follow the entries as frames of msgpack, in order of their
+numbers. Beside it, `chain-lines` has a frame for each generated function. The frame says to which operator
+each line belongs, so that the stack of a crash names it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class ChainLines(msgspec.Struct, frozen=True, kw_only=True):
-    """A generated function: its file name in stacks, and (line, index into `operators`) of lines that operators own."""
+    """A generated function: its file name in stacks, and (line, index into `operators`) for each operator's lines."""
 
     attempt_id: ExecutionAttemptID
     file_name: str
@@ -44,14 +45,14 @@ _CHAIN_DECODER = msgspec.msgpack.Decoder(ChainLines)
 class CurrentCallWriter:
     """The worker's side of the page: `number = define(call)` once for each operator.
 
-    Then `running[0] = number` stands around each of its slices.
+    Then `running[0] = number` is set around each of its slices.
     """
 
     def __init__(self, directory: Path) -> None:
         self._fd = os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         os.ftruncate(self._fd, _TABLE_OFFSET)
         self._map = mmap.mmap(self._fd, _TABLE_OFFSET)
-        #: Store the number of the operator that runs at index 0, and 0 when none does.
+        #: Index 0 holds the number of the running operator, or 0.
         self.running = memoryview(self._map).cast("Q")
         self._end = _TABLE_OFFSET
         self._defined = 0
@@ -81,7 +82,7 @@ class CurrentCallWriter:
 
 
 def read_current_call(directory: Path) -> CurrentUserCall | None:
-    """What the worker of that folder was running when it was last heard of; None when it ran no operator."""
+    """The call that the worker of that folder was running last; None if it ran no operator."""
     try:
         data = (directory / FILE_NAME).read_bytes()
     except FileNotFoundError:
@@ -102,7 +103,7 @@ def read_current_call(directory: Path) -> CurrentUserCall | None:
 
 
 def read_chain_call(directory: Path, file_name: str, line: int) -> CurrentUserCall | None:
-    """The operator that owns a line of a generated function of that worker; None when the worker told of none."""
+    """The operator of a line in a worker's generated function; None if the worker defined none."""
     try:
         data = (directory / CHAINS_FILE_NAME).read_bytes()
     except FileNotFoundError:
@@ -113,7 +114,7 @@ def read_chain_call(directory: Path, file_name: str, line: int) -> CurrentUserCa
         position += HEADER.size
         try:
             chain = _CHAIN_DECODER.decode(data[position : position + length])
-        except msgspec.MsgspecError:  # the worker died while it wrote
+        except msgspec.MsgspecError:  # the worker died during the write
             return None
         position += length
         if chain.file_name == file_name:

@@ -1,4 +1,4 @@
-"""Has a job's configuration decide what happens at the fault points of its workers: for tests of the engine only.
+"""FaultPlans: for tests of the engine only, a job's configuration decides what happens at fault points of its workers.
 
 Owner: the task thread that deploys. Must not know what a plan does; without the option nothing is imported.
 """
@@ -12,14 +12,14 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.options import testing
 from yarrow.runtime.config.settings import Settings
 
-#: What is installed in this process: (plan, arguments).
+#: The plan installed in this process: (plan, arguments).
 _installed: tuple[str, str] | None = None
 
 
 def install_fault_plan(settings: Settings) -> None:
-    """Installs the plan that `testing.fault-plan` names, once a process; another one replaces it.
+    """Installs the plan that `testing.fault-plan` names, once a process; another plan replaces it.
 
-    Raises InvalidProgramError where there is no such function.
+    Raises InvalidProgramError if there is no such function.
     """
     global _installed
     named = settings.get(testing.FAULT_PLAN)

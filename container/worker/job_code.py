@@ -22,14 +22,15 @@ from yarrow.runtime.interpreters.interpreter import INTERPRETER_VARIABLE, is_thi
 from yarrow.runtime.interpreters.job_interpreter import interpreter_of
 from yarrow.runtime.yarn import layout
 
-#: Workers of one process prepare it at the same time, and the interpreter forgets its caches in one thread only.
+#: Workers in one process prepare it at the same time, but only one thread may clear the interpreter's caches.
 _CACHES = threading.Lock()
 
 
 def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_main: bool) -> None:
-    """Prepares this process; raises InvalidProgramError naming what it lacks.
+    """Prepares this process. Raises InvalidProgramError with what is missing.
 
-    `own_main` False (one-process mode) leaves `__main__` alone: it is the client's and has the classes already.
+    `own_main` False (one-process mode) leaves `__main__` alone: it is the client's and has the classes
+    already.
     """
     code = graph.user_code
     if code.python_version != sys.version_info[:2]:
@@ -40,7 +41,7 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
         )
     _check_interpreter(graph)
     if own_main and any(file.kind in ("archive", "requirements") for file in code.files):
-        # What unpacks is loaded where there is something to unpack: all other workers do without its megabyte.
+        # Imported late: workers without archives save a megabyte.
         from yarrow.container.worker.shipped_content import install_content
 
         for entry in install_content(code.files, file_paths):
@@ -67,17 +68,17 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
 
 
 def _folders(graph: JobGraph) -> tuple[str, ...]:
-    """Folders for the search path: the client's where workers share its host, else what python.pythonpath names."""
+    """Folders for the search path: the client's if workers share its host, else those of python.pythonpath."""
     folders = graph.user_code.python_path
     if layout.RESOURCE_ID not in os.environ:
         return folders
-    # A node of YARN is another host than the client's, whatever folders of the same names it has.
+    # A YARN node is another host than the client's, even if it has folders of the same names.
     configured = graph.configuration.get(python.PYTHON_PATH.key, "").split(os.pathsep)
     return tuple(folder for folder in folders if folder in configured)
 
 
 def _check_interpreter(graph: JobGraph) -> None:
-    """Whether the job asks for another interpreter than the workers have.
+    """Refuses a job that needs another interpreter than the workers have.
 
     A cluster's workers run in the interpreter of its own configuration, unless the job brings one in an
     archive.
@@ -96,7 +97,7 @@ def _check_interpreter(graph: JobGraph) -> None:
 
 def _is_this(wanted: str) -> bool:
     if not os.path.isabs(wanted) and os.path.basename(wanted) != wanted:
-        # Below a folder that is not the one in which this process works by now.
+        # The path is relative to a folder that may not be the present working directory.
         parts = [part for part in os.path.normpath(wanted).split(os.sep) if part != os.pardir]
         own = os.path.abspath(os.environ.get(INTERPRETER_VARIABLE, sys.executable))
         return own.split(os.sep)[-len(parts) :] == parts
@@ -105,7 +106,7 @@ def _is_this(wanted: str) -> bool:
 
 
 def _put_on_path(path: str) -> None:
-    """A .py file by its folder; a zip (or a folder) itself."""
+    """Adds the folder of a .py file, or a zip or folder itself, to the search path."""
     import zipfile  # few jobs ship files, and all workers would hold it
 
     entry = path if os.path.isdir(path) or zipfile.is_zipfile(path) else os.path.dirname(path)

@@ -1,7 +1,7 @@
-"""The tasks of a worker: deployment, cancellation, operator events, collect credit, state reports.
+"""JobTasks: the tasks of a worker: deployment, cancellation, operator events, collect credit, state reports.
 
-Owner: the worker's task thread; `reports` may be called from the report thread. Tasks of blocking vertices run on
-threads of their own, everything else on the worker's one.
+Owner: the worker's task thread; the report thread may call `reports`. Tasks of blocking vertices run on
+threads of their own, all others on the worker's one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Running:
-    """A task with the thread that runs it and what it was built from."""
+    """A task with its thread and its builder."""
 
     def __init__(self, task: StreamTask, thread: TaskThread, builder: TaskBuilder) -> None:
         self.task = task
@@ -86,7 +86,7 @@ class JobTasks:
         calls: CurrentCallWriter | None,
         clock: Clock,
     ) -> None:
-        """`calls`: of a worker that is a process of its own; None in one that is a thread."""
+        """`calls`: for a worker in its own process; None for one in a thread."""
         self._settings = settings
         self._network = network
         self._thread = thread
@@ -116,7 +116,7 @@ class JobTasks:
     # ------------------------------------------------------------------ deployment
 
     def submit(self, message: SubmitTasks) -> None:
-        """Builds and starts tasks; one that cannot be built is reported FAILED."""
+        """Builds and starts tasks; reports a task that cannot be built as FAILED."""
         deployment = message.deployment
         try:
             graph = self._graph_of(message)
@@ -145,7 +145,7 @@ class JobTasks:
             self._start(position, builder, thread)
 
     def _graph_of(self, message: SubmitTasks) -> JobGraph:
-        """A job that was rescaled comes with another graph, of the same code."""
+        """The job's graph. A rescaled job has another graph with the same code."""
         job_id, data = message.deployment.job_id, message.deployment.job_graph
         known = self._graphs.get(job_id)
         if known is not None and known[0] == data:
@@ -197,7 +197,7 @@ class JobTasks:
             ).start()
         keeps_state = bool(descriptor.restore) and task.chain.keeps_state_behind_end
         if descriptor.finished_before and not keeps_state and not hosts_enumerator(builder):
-            # Behind the other tasks of the deployment: their ends of its channels are there then.
+            # After the other tasks of the deployment, whose ends of its channels exist then.
             thread.post(task.skip)
         elif descriptor.restored_checkpoint_id >= 0:
             self.snapshot_thread.run_soon(partial(self._fetch, running, fetched))
@@ -205,7 +205,7 @@ class JobTasks:
             self._open(running, None)
 
     def _fetch(self, running: _Running, fetched: FetchedState) -> None:
-        """Snapshot thread: reads what the task restores, while other tasks of the worker run."""
+        """Reads the task's restored state while other tasks of the worker run. Snapshot thread."""
         builder, task = running.builder, running.task
         descriptor = builder.descriptor
         try:
@@ -214,17 +214,17 @@ class JobTasks:
             if descriptor.restore_coordinator is not None:
                 of = f"the split enumerator of '{builder.vertex.operators[0].name}'"
                 state = fetched.reader.read(descriptor.restore_coordinator, of)
-        except BaseException as error:  # also an end of the process that a test asked for
+        except BaseException as error:  # including an end of the process that a test requested
             task.post(partial(task.fail, error))
             return
         self._thread.post(lambda: self._open(running, state))
 
     def _open(self, running: _Running, coordinator_state: bytes | None) -> None:
-        """Worker's task thread: all is there, the task begins."""
+        """Opens the task, since its state is there. Worker's task thread."""
         builder, task = running.builder, running.task
         if self._running.get(builder.descriptor.attempt_id) is not running:
             return  # Cancelled meanwhile.
-        # Before the task: should that fail to open, its end finds the coordinator and stops it.
+        # Before the task: if that fails to open, its end stops the enumerator.
         self.sources.task_began(builder, task, coordinator_state)
         begin = task.open
         if builder.descriptor.finished_before:
@@ -236,7 +236,7 @@ class JobTasks:
         self.sources.deliver_early(builder)
 
     def _note_calls(self, running: _Running) -> None:
-        """Has the page that survives a crash name this chain while it runs."""
+        """Makes the page that survives a crash name this chain while it runs."""
         if self._calls is None:
             return
         vertex, calls = running.builder.vertex, self._calls
@@ -271,12 +271,12 @@ class JobTasks:
     # ------------------------------------------------------------------ checkpoints, events of sources
 
     def task_of(self, attempt: ExecutionAttemptID) -> StreamTask | None:
-        """The task of an attempt that has not ended."""
+        """The live task of an attempt; None if it has ended."""
         running = self._running.get(attempt)
         return None if running is None else running.task
 
     def begin_checkpoint(self, trigger: TriggerCheckpoint) -> None:
-        """Begins a checkpoint at tasks and coordinators of this worker; one that has ended declines."""
+        """Begins a checkpoint at tasks and coordinators of this worker; declines it for an ended one."""
         self.sources.begin_checkpoint(trigger)
         barrier = barrier_of(trigger)
         for attempt in trigger.attempts:
@@ -291,7 +291,7 @@ class JobTasks:
                 running.task.post(partial(running.task.announce_checkpoint, barrier))
 
     def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
-        """Tells tasks and coordinators of the job what became of a checkpoint."""
+        """Tells the job's tasks and coordinators whether a checkpoint was completed or aborted."""
         checkpoint_id = notification.checkpoint_id
         if notification.notice is CheckpointNotice.COMPLETED:
             self.checkpoints.completed(notification.job_id, checkpoint_id)
@@ -310,21 +310,21 @@ class JobTasks:
                     task.post(partial(task.checkpoint_completed, notification.latest_completed))
 
     def end_of_data_reached(self, task: StreamTask) -> None:
-        """TaskListener: on the task's thread."""
+        """TaskListener: called on the task's thread."""
         environment = task.environment
         self._send(EndOfDataReached(job_id=JobID(environment.job_id), attempt_id=environment.attempt_id))
 
     # ------------------------------------------------------------------ cancel, collect, print
 
     def cancel(self, attempts: tuple[ExecutionAttemptID, ...]) -> None:
-        """Cancels tasks; ones that have ended are left alone."""
+        """Cancels tasks; no effect on ended ones."""
         for attempt in attempts:
             running = self._running.get(attempt)
             if running is not None:
                 running.task.post(running.task.cancel)
 
     def cancel_all(self) -> None:
-        """Cancels everything at once: the worker ends."""
+        """Cancels everything at once, because the worker ends."""
         for running in list(self._running.values()):
             if running.thread is self._thread:
                 running.task.cancel()
@@ -335,7 +335,7 @@ class JobTasks:
     def collect_credit(
         self, attempt: ExecutionAttemptID, collect_id: str, sequence: int, confirmed: Mapping[str, int]
     ) -> None:
-        """The client's side has taken a message of a collect operator; positions that the client has by stream."""
+        """Takes the client's confirmation of a collect operator's message: confirmed positions by stream."""
         running = self._running.get(attempt)
         operator = None if running is None else running.task.chain.collecting(collect_id)
         if running is not None and operator is not None:
@@ -368,7 +368,7 @@ class JobTasks:
     # ------------------------------------------------------------------ state changes, reports
 
     def task_state_changed(self, task: StreamTask, state: ExecutionState, cause: FailureCause | None) -> None:
-        """TaskListener: on the task's thread."""
+        """TaskListener: called on the task's thread."""
         attempt = task.environment.attempt_id
         if not state.is_terminal:
             self._report(attempt, state, cause)
@@ -418,7 +418,7 @@ class JobTasks:
         )
 
     def gates(self) -> list[InputGate]:
-        """The inputs of the running tasks; any thread."""
+        """The inputs of the running tasks. Any thread."""
         with self._lock:
             return [entry.task.gate for entry in self._running.values()]
 
@@ -439,7 +439,7 @@ class JobTasks:
 
 
 def barrier_of(trigger: TriggerCheckpoint) -> CheckpointBarrier:
-    """What the tasks of a trigger send on."""
+    """The barrier that the tasks of a trigger send."""
     options = trigger.options
     alignment = BarrierAlignment.UNALIGNED if options.unaligned else BarrierAlignment.ALIGNED
     if not options.exactly_once:

@@ -1,7 +1,7 @@
-"""Which operator and subtask the calling code belongs to, read from its stack: for what user functions log.
+"""LogOrigin: the operator and subtask of the calling code, read from its stack, for log records of user functions.
 
-Owner: any thread; called once a record that is logged, so that nothing is noted while rows run. Must not change what it
-finds, nor raise.
+Owner: any thread; called once for each log record, so that nothing is noted while rows run. Must not change
+the stack, nor raise.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from yarrow.container.task.stream_task import StreamTask
 #: (name of the operator or task, index of the subtask)
 LogOrigin = tuple[str, int]
 NO_ORIGIN: LogOrigin = ("", -1)
-#: Whether a file is the engine's: there are few, and a look at the file system is dear.
+#: Whether a file belongs to the engine; cached, because asking the file system is expensive.
 _engine_files: dict[str, bool] = {}
 
 
 def origin_of(frame: FrameType | None) -> LogOrigin:
-    """Of the code that runs in `frame`, or called it; NO_ORIGIN for a thread that the engine does not know."""
+    """The origin of the code that runs in `frame` or called it; NO_ORIGIN for a thread unknown to the engine."""
     generated: tuple[str, int] | None = None
     while frame is not None:
         filename = frame.f_code.co_filename

@@ -1,7 +1,7 @@
-"""Catches what user code prints: whole lines of sys.stdout and sys.stderr, in order per thread.
+"""Captures the printed output of user code: whole lines of sys.stdout and sys.stderr, in order per thread.
 
-Owner: installed once in a worker process; each thread has its own unfinished line. The C level streams stay as they
-are: they lead to the raw output file. In the one-process mode nothing is replaced.
+Owner: installed once in a worker process; each thread has its own unfinished line. The C level streams stay:
+they lead to the raw output file. In the one-process mode nothing is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SendLines = Callable[[str, str], None]
 
 
 class LineCapture(io.TextIOBase):
-    """A text stream that hands on whole lines."""
+    """A text stream that forwards whole lines."""
 
     def __init__(self, stream: str, send: SendLines) -> None:
         self._stream = stream
@@ -40,10 +40,10 @@ class LineCapture(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """A line is handed on when it is whole; `end_line` completes one that is not."""
+        """Does nothing: a line is forwarded when it is whole. `end_line` completes an unfinished one."""
 
     def end_line(self) -> None:
-        """Hands on this thread's unfinished line with a line end: at the end of a task."""
+        """Forwards this thread's unfinished line with a line end, at the end of a task."""
         pending = getattr(self._local, "line", "")
         if pending:
             self._local.line = ""
@@ -51,11 +51,11 @@ class LineCapture(io.TextIOBase):
 
 
 class CapturedOutput:
-    """sys.stdout and sys.stderr of a worker process."""
+    """The captured sys.stdout and sys.stderr of a worker process."""
 
     def __init__(self, send: SendLines) -> None:
         self._streams = (LineCapture("stdout", send), LineCapture("stderr", send))
-        #: Called at the end of a task, behind its last line.
+        #: Called at the end of a task, after its last line.
         self.on_end: Callable[[], None] = lambda: None
 
     def install(self) -> None:

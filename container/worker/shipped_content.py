@@ -1,8 +1,8 @@
-"""Archives and requirements that a job ships: unpacked and installed once on a TaskExecutor, found by its workers.
+"""A job's shipped archives and requirements: unpacked and installed once on a TaskExecutor for all its workers.
 
-Owner: the task thread of a worker process, before it loads the job's functions; a thread of the TaskExecutor for the
-archive that holds the job's interpreter. Several at once take turns by a lock. Works beside the files that the
-TaskExecutor fetched, which removes all of it with the job.
+Owner: the task thread of a worker process, before it loads the job's functions. For the archive with the
+job's interpreter, a thread of the TaskExecutor. Concurrent callers take turns by a lock. Works beside the
+files that the TaskExecutor fetched, which removes all of it with the job.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from yarrow.runtime.fs.archives import UnsafeArchiveError, unpack
 from yarrow.runtime.graph.job_graph import ShippedFile
 from yarrow.runtime.yarn import layout
 
-#: pip downloads and may compile.
+#: Most seconds of pip, which downloads and may compile.
 _PIP_SECONDS = 900.0
 _TAIL = 1500
-#: Below the folder for content: where processes with archives work.
+#: Below the content folder: the working directory of processes with archives.
 _WORK = "work"
 
 
 def install_content(files: Sequence[ShippedFile], paths: Mapping[str, str]) -> list[str]:
-    """Unpacks archives and installs requirements; further entries for the search path.
+    """Unpacks archives and installs requirements; returns further entries for the search path.
 
-    With archives the process works from now on in a folder that holds each under its target. Raises
-    InvalidProgramError for what cannot be unpacked or installed.
+    With archives, the process changes to a folder that holds each under its target. Raises
+    InvalidProgramError if one cannot be unpacked or installed.
     """
     wanted = [file for file in files if file.kind in ("archive", "requirements") and file.blob_key in paths]
     if not wanted:
@@ -57,9 +57,9 @@ def install_content(files: Sequence[ShippedFile], paths: Mapping[str, str]) -> l
 
 
 def unpack_archive(archive: ShippedFile, path: Path) -> Path:
-    """Unpacks one archive where `install_content` would, which then finds it.
+    """Unpacks one archive to the place where `install_content` expects it.
 
-    Returns the folder in which it lies under its target. Raises InvalidProgramError.
+    Returns the folder that holds it under its target. Raises InvalidProgramError.
     """
     folder = _content_folder(path)
     with _turn(folder):
@@ -68,7 +68,7 @@ def unpack_archive(archive: ShippedFile, path: Path) -> Path:
 
 
 def _content_folder(fetched: Path) -> Path:
-    """Beside the fetched files of the job."""
+    """The content folder, beside the fetched files of the job."""
     return fetched.parent / "content"
 
 
@@ -103,7 +103,7 @@ def _unpack_once(archive: ShippedFile, source: Path, folder: Path) -> None:
 
 
 def _is_installed(distribution: str) -> bool:
-    """By its metadata: to look for the module makes setuptools' import hook act."""
+    """Whether a distribution has metadata here: looking for its module would trigger setuptools' import hook."""
     try:
         importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -123,7 +123,7 @@ def _installed(requirements: ShippedFile, source: Path, cache: Path | None, fold
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     if cache is not None:
         unpack(cache, folder / "requirements-cache")
-        # A folder travels as a zip of its content or, where it is a package, of itself.
+        # A folder is shipped as a zip of its content or, if it is a package, of itself.
         command += ["--no-index", "--find-links", str(folder / "requirements-cache")]
     command += ["--target", str(target), "--requirement", str(source)]
     done_by = subprocess.run(command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False)
@@ -137,7 +137,7 @@ def _installed(requirements: ShippedFile, source: Path, cache: Path | None, fold
 
 
 def _link_container_files(folder: Path) -> None:
-    """On YARN, what `yarn.ship-files` brought is found by the names that it has in the container's folder."""
+    """On YARN, links the files of `yarn.ship-files` by their names in the container's folder."""
     if layout.RESOURCE_ID not in os.environ:
         return
     for entry in os.scandir(os.getcwd()):

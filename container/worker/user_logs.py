@@ -1,7 +1,7 @@
-"""What user functions log, on its way from a worker to its supervisor: as lines of .log, and as records for a client.
+"""Log records of user functions: sent by a worker to its supervisor as lines of .log, and as records for a client.
 
-Owner: any thread of the worker that logs; `logging` lets one into a handler at a time. Records become text here: no
-object of the user's leaves the worker. Yarrow's own loggers go to .log alone.
+Owner: any logging thread of the worker; `logging` admits one to a handler at a time. Records become text
+here: no user object leaves the worker. Yarrow's own loggers write to .log alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.rpc.output_stream import LoggedRecord
 
-#: More records than this in a second are dropped: a client is a terminal, or a file.
+#: Most records a second, the rest is dropped: the client is a terminal, or a file.
 RECORDS_A_SECOND = 1000
-#: Characters of a message or a traceback.
+#: Most characters of a message or a traceback.
 _LONGEST = 1 << 20
 _OWN = "yarrow"
 _LINE = logging.Formatter("%(asctime)s %(levelname)s %(name)s - %(message)s")
@@ -30,7 +30,7 @@ def is_own_logger(name: str) -> bool:
 
 
 def use_client_levels(levels: Mapping[str, int]) -> None:
-    """Sets the loggers of this process to what the client wants to read; the engine's keep theirs."""
+    """Sets the loggers of this process to the client's levels; the engine's loggers keep theirs."""
     logging.getLogger(_OWN).setLevel(logging.WARNING)
     for name, level in levels.items():
         if not is_own_logger(name):
@@ -46,7 +46,7 @@ class LogLinesHandler(logging.Handler):
         self.setFormatter(_LINE)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Sends a line, with the traceback behind it where there is one."""
+        """Sends a line, followed by its traceback if it has one."""
         try:
             self._send(LogLines(text=self.format(record) + "\n"))
         except Exception:
@@ -54,7 +54,7 @@ class LogLinesHandler(logging.Handler):
 
 
 class ClientLogHandler(logging.Handler):
-    """Sends user code's records for the client's `logging`, at most RECORDS_A_SECOND; the engine's as lines of .log."""
+    """Sends user code's records to the client, at most RECORDS_A_SECOND; the engine's become lines of .log."""
 
     def __init__(self, send: Callable[[FromWorker], None], clock: Clock) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class ClientLogHandler(logging.Handler):
         self._dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Sends one record; without effect where this second has had its share."""
+        """Sends one record; no effect after the limit of this second."""
         if is_own_logger(record.name):
             if record.levelno >= self._own.level:
                 self._own.handle(record)
@@ -85,7 +85,7 @@ class ClientLogHandler(logging.Handler):
             self.handleError(record)
 
     def flush(self) -> None:
-        """Tells how many records were dropped, if any were since it was told last."""
+        """Reports how many records were dropped since the last report, if any."""
         self.acquire()
         try:
             self._tell_dropped()
@@ -124,7 +124,7 @@ class ClientLogHandler(logging.Handler):
 
 
 def _traceback(record: logging.LogRecord) -> str:
-    """With the stack that was asked for (`stack_info`) behind it."""
-    # Formatting has put the traceback there.
+    """The traceback, followed by the requested stack (`stack_info`)."""
+    # Formatting has stored the traceback there.
     parts = (record.exc_text, record.stack_info)
     return "\n".join(part for part in parts if part)

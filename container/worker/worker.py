@@ -1,9 +1,10 @@
-"""A slot's worker: receives tasks from its supervisor, runs them, reports what becomes of them.
+"""Worker: receives tasks of one slot from its supervisor, runs them, and reports their states.
 
-Owner: threads as follows. The task thread (a worker process's main thread) builds and runs all tasks but blocking ones;
-the control thread reads the supervisor's messages, answers thread dumps and posts all else on; the I/O thread moves
-data frames; the snapshot thread reads and writes state; the report thread sends metrics once a second. The end of the
-control socket ends the worker, and its process where it has one of its own: a worker never outlives its parent.
+Owner: several threads. The task thread (a worker process's main thread) builds and runs all tasks but
+blocking ones. The control thread reads the supervisor's messages, answers thread dumps and posts the rest.
+The I/O thread moves data frames. The snapshot thread reads and writes state. The report thread sends metrics
+once a second. The end of the control socket ends the worker, and its process if it has its own: a worker
+never outlives its parent.
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 
 _log = logging.getLogger(__name__)
 _REPORT_SECONDS = 1.0
-#: How long the end of a worker waits for a write that is under way; what it has written is unknown to the job.
+#: Seconds that the end of a worker waits for a running write; the job does not know the written files.
 _STOP_SECONDS = 1.0
-#: Switch interval of the interpreter: at the default of 5 ms the I/O thread would wait that long for the task thread.
+#: Switch interval of the interpreter in seconds: with the default of 5 ms the I/O thread would wait that long
+#: for the task thread.
 _SWITCH_SECONDS = 0.0005
 
 
 class Worker:
-    """One worker; `run` is its main."""
+    """The worker of one slot; `run` is its main."""
 
     def __init__(self, sock: socket.socket, *, own_process: bool) -> None:
         self._control: FramedSocket[MessageToWorker] = FramedSocket(sock, MessageToWorker)  # type: ignore[arg-type]
@@ -69,13 +71,13 @@ class Worker:
         self._io = IoThread()
         self._stopping = threading.Event()
         self._output = CapturedOutput(self._send_output)
-        #: None in the one-process mode, where records are with the client's handlers already.
+        #: None in the one-process mode, where the client's handlers already get all records.
         self._logs: logging.Handler | None = None
 
     # ------------------------------------------------------------------ life
 
     def run(self) -> int:
-        """Serves until told to stop; the exit status."""
+        """Serves until told to stop; returns the exit status."""
         first = self._control.receive()
         if first is None:
             return 1
@@ -210,7 +212,7 @@ def run_worker(sock: socket.socket) -> int:
 
 
 class WorkerThread(threading.Thread):
-    """A worker inside the TaskExecutor's process: the one-process mode."""
+    """A worker in the TaskExecutor's process: the one-process mode."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(name="yarrow-worker", daemon=True)

@@ -1,7 +1,7 @@
-"""WorkerMetrics: what a worker tells of its own process, once a second, for the sums of its TaskExecutor.
+"""WorkerMetrics: metrics of a worker's process, sent once a second for the sums of its TaskExecutor.
 
-Owner: the worker's report thread; it reads counters of other threads and changes none. What the supervisor measures
-from outside (CPU, heap, descriptors) is left to it, and nothing is imported for the sake of a metric.
+Owner: the worker's report thread; it reads counters of other threads and changes none. The supervisor
+measures CPU, heap and descriptors from outside. Nothing is imported for the sake of a metric.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROCKSDB_MEMORY = "yarrow.container.state.rocksdb.memory"
 
 
 class WorkerMetrics:
-    """The process metrics of one worker; `garbage` None: it collects as Python does, in a process of others."""
+    """The process metrics of one worker. `garbage` None: a shared process with Python's own collection."""
 
     def __init__(self, garbage: GarbageCollection | None, gates: Callable[[], Iterable[InputGate]]) -> None:
         self._garbage = garbage
@@ -47,7 +47,7 @@ class WorkerMetrics:
 
 
 def _arrow() -> dict[str, float]:
-    """Arrow's buffers lie outside of Python's heap, as direct buffers do outside of a JVM's."""
+    """Metrics of Arrow's buffers: they lie outside of Python's heap, as direct buffers do outside of a JVM's."""
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is None:
         return {}
@@ -60,7 +60,7 @@ def _arrow() -> dict[str, float]:
 
 
 def _managed() -> dict[str, float]:
-    """What the databases of this process share; nothing is set aside before the first is opened."""
+    """Metrics of the memory that this process's databases share; nothing is reserved before the first is opened."""
     memory = sys.modules.get(_ROCKSDB_MEMORY)
     shared = None if memory is None else memory.WORKER_MEMORY.shared
     if shared is None:
@@ -72,7 +72,7 @@ def _managed() -> dict[str, float]:
 
 
 def shuffle_memory(gates: Iterable[InputGate]) -> dict[str, float]:
-    """What producers may send ahead to these gates, and how much of it waits; a batch is a segment."""
+    """How much producers may send ahead to these gates, and how much of it waits; a batch is a segment."""
     channels = [entry.channel for gate in gates for entry in gate.channels]
     size, batches = sum(c.window_bytes for c in channels), sum(c.window_batches for c in channels)
     # One batch may exceed its window.

@@ -1,4 +1,4 @@
-"""What all bodies have in common: how Python field names become the names on the wire.
+"""Base classes of all bodies: how Python field names become names in JSON.
 
 Owner: none (declarations). Flink writes `start-time` in some bodies, `slotsNumber` in others and
 `state_size` in a third kind. Each kind has its base class, and a field that follows none names itself.

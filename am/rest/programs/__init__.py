@@ -1,1 +1,1 @@
-"""Uploaded programs: where they are kept, and the child process in which their main runs."""
+"""Uploaded programs: their storage, and the child process in which their main runs."""

@@ -1,7 +1,7 @@
-"""The standard input of a process in which a user's program runs: what is asked of it, then the sign that it may live.
+"""The standard input of a process with a user's program: first the request, then an open pipe while it may live.
 
-Owner: the main thread of such a process, once, before the program begins; then a daemon thread that waits for the
-end of the pipe, at which the process ends at once.
+Owner: the main thread of such a process, once, before the program begins; then a daemon thread. The thread
+waits for the end of the pipe, and then ends the process at once.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import threading
 
-#: Of a process whose pipe was closed.
+#: Exit status of a process whose pipe was closed.
 _EXIT_ORPHANED = 70
 
 
 def take_request(largest: int | None = None) -> bytes:
-    """Reads the request and keeps its pipe away from the program, which gets an empty standard input.
+    """Reads the request and hides its pipe from the program, which gets an empty standard input.
 
-    Its length comes in 4 bytes (big-endian) before it. Raises EOFError when the pipe ends early, or the request would
-    be over `largest` bytes.
+    Its length comes in 4 bytes (big-endian) before it. Raises EOFError if the pipe ends early, or the request
+    has more than `largest` bytes.
     """
     control = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""From a request about a stored program to its plan, or to submitted jobs.
+"""Turns a request for a stored program into a plan, or into submitted jobs.
 
 Owner: the event loop of the REST server.
 """
@@ -46,7 +46,7 @@ class ProgramJobs:
         return _with_job_id(graphs[0], arguments.job_id)
 
     async def submit(self, program: StoredProgram, arguments: ProgramRun) -> list[JobID]:
-        """Submits every job that main executed, after main has ended well; their ids in order."""
+        """Submits every job that main executed, after main has returned; their ids in order."""
         if arguments.savepoint_path:
             checked_path(arguments.savepoint_path, "savepointPath")
         graphs: list[JobGraph] = []
@@ -127,7 +127,7 @@ def _arguments(arguments: ProgramArguments) -> tuple[str, ...]:
 
 
 def _recovery(arguments: ProgramRun) -> dict[str, object]:
-    """What the request says about the snapshot to begin from."""
+    """The request's settings of the snapshot to restore."""
     values: dict[str, object] = {
         execution_options.SAVEPOINT_PATH.key: arguments.savepoint_path or None,
         execution_options.IGNORE_UNCLAIMED_STATE.key: arguments.allow_non_restored_state,

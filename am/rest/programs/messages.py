@@ -1,21 +1,21 @@
-"""What the control plane and the process of a program's main tell each other, as frames over pipes.
+"""The messages between the control plane and the process of a program's main, as frames over pipes.
 
 Owner: none (frozen values). A frame is the length of its body in 4 bytes, big-endian, and the body as
-msgpack. No pickle: JobGraphs travel encoded, files by their paths on this host.
+msgpack. No pickle: JobGraphs are sent encoded, files as paths on this host.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-#: Longest frame; a JobGraph is far below.
+#: Most bytes of a frame; a JobGraph is far smaller.
 MAX_FRAME_BYTES = 256 << 20
 
 
 class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run and how; the first and only frame to the child."""
+    """The program to run, and how; the first and only frame to the child."""
 
-    #: The stored program, and the name under which it was uploaded.
+    #: Path of the stored program, and its uploaded name.
     path: str
     name: str
     #: A module of the archive, or `module:function`; empty = the program's own `__main__`.
@@ -27,7 +27,7 @@ class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgramFileToShip(msgspec.Struct, frozen=True, kw_only=True):
-    """A file the workers need, readable for the control plane."""
+    """A file that workers need, readable for the control plane."""
 
     name: str
     kind: str
@@ -36,14 +36,14 @@ class ProgramFileToShip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobHandedOver(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
-    """The program came to an execute."""
+    """The program called execute."""
 
     job_graph: bytes
     files: tuple[ProgramFileToShip, ...] = ()
 
 
 class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
-    """The last frame: main returned; or why it did not, as text ready to print."""
+    """The last frame: main returned, or failed for a reason that is ready to print."""
 
     error: str = ""
 
@@ -56,16 +56,16 @@ _REQUEST_DECODER = msgspec.msgpack.Decoder(ProgramRequest)
 
 
 def encode_frame(message: ProgramRequest | MessageFromProgram) -> bytes:
-    """Length and body."""
+    """The length and the body."""
     body = _ENCODER.encode(message)
     return len(body).to_bytes(4, "big") + body
 
 
 def decode_message(body: bytes) -> MessageFromProgram:
-    """A frame's body; msgspec.DecodeError for anything else."""
+    """Decodes the body of a frame. Raises msgspec.DecodeError for anything else."""
     return _DECODER.decode(body)
 
 
 def decode_request(body: bytes) -> ProgramRequest:
-    """A request frame's body; msgspec.DecodeError for anything else."""
+    """Decodes the body of a request frame. Raises msgspec.DecodeError for anything else."""
     return _REQUEST_DECODER.decode(body)

@@ -1,7 +1,7 @@
-"""Runs a program's main in a child process of its own and takes the JobGraphs it hands back.
+"""Runs a program's main in its own child process, and takes the JobGraphs that it returns.
 
 Owner: the event loop of the REST server. User code never runs in the control plane. The child leads a session
-of its own; however the run ends, nothing of that session is left.
+of its own; after the run, nothing of that session is left.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from yarrow.am.rest.programs.messages import (
     encode_frame,
 )
 
-#: What is kept of the output of a program that fails.
+#: Bytes at the end of the output that are kept for a program that fails.
 _TAIL_BYTES = 16 * 1024
-#: How long output is awaited after the process has ended: a grandchild may hold the pipe.
+#: Seconds to wait for output after the process has ended: a grandchild may hold the pipe.
 _OUTPUT_GRACE = 1.0
 
-#: Takes a job while the files it names are there.
+#: Takes a job while its files exist.
 TakeJob = Callable[[JobHandedOver], Awaitable[None]]
 
 
 async def run_program(
     request: ProgramRequest, take: TakeJob, timeout_seconds: float, temporary_directory: Path
 ) -> None:
-    """Runs main and calls `take` for each job, after main has ended well.
+    """Runs main, and calls `take` for each job after main has returned.
 
-    Raises UploadedProgramFailedError with the program's own trace and the end of what it wrote: when it failed,
-    was ended by a signal, took longer than the timeout, or executed nothing.
+    Raises UploadedProgramFailedError with the program's own trace and the end of its output. The program
+    failed, was ended by a signal, took longer than the timeout, or executed nothing.
     """
     working = Path(tempfile.mkdtemp(prefix="yarrow-program-", dir=temporary_directory))
     try:
@@ -125,21 +125,21 @@ async def _child(working: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proces
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, in which the child finds this very package."""
+    """This process's environment, in which the child finds this package."""
     root = str(Path(yarrow.__file__).parent.parent)
     others = os.environ.get("PYTHONPATH", "")
     return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{others}" if others else root}
 
 
 def _kill_session(process: asyncio.subprocess.Process) -> None:
-    # The leader is reaped by the event loop, but its session lives on under the same number while any of its
-    # processes does; without any the number is free and the call fails.
+    # The event loop reaps the leader, but its session keeps its number while any of its processes lives.
+    # Without any, the number is free and the call fails.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _read_results(results: asyncio.StreamReader) -> tuple[list[JobHandedOver], ProgramEnded | None]:
-    """Every frame up to the last; None when the pipe closed before it."""
+    """Reads every frame up to the last; None if the pipe closed before the last."""
     jobs: list[JobHandedOver] = []
     while True:
         try:
@@ -163,7 +163,7 @@ class _Tail:
         self._bytes = b""
 
     async def read(self, process: asyncio.subprocess.Process) -> None:
-        """Reads up to the end of the output, so that the process never waits for a reader."""
+        """Reads up to the end of the output, so that the process never blocks on its output."""
         assert process.stdout is not None
         while part := await process.stdout.read(_TAIL_BYTES):
             self._bytes = (self._bytes + part)[-_TAIL_BYTES:]

@@ -1,8 +1,8 @@
-"""The process in which an uploaded program's main runs: `python -m yarrow.am.rest.programs.runner <fd>`.
+"""The process of an uploaded program's main: `python -m yarrow.am.rest.programs.runner <fd>`.
 
 Owner: its main thread. It submits nothing: JobGraphs go back over the pipe whose number is the argument. The
-request comes on standard input, which then stays open for as long as the control plane wants the process to
-live. When it closes, the process ends at once.
+request comes on standard input, which then stays open while the control plane wants the process to live. When
+it closes, the process ends at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from yarrow.runtime.graph.shipped_files import archive_of
 
 
 def main() -> int:
-    """Runs the one program that is asked for."""
+    """Runs the requested program."""
     results = int(sys.argv[1])
     os.set_inheritable(results, False)
     request = decode_request(take_request())
@@ -47,7 +47,7 @@ def main() -> int:
         with configuration_in_place(request.configuration):
             _run(request, write)
         write(ProgramEnded())
-    except BaseException as error:  # whatever the program ends with is its result
+    except BaseException as error:  # any exception that ends the program is its result
         write(ProgramEnded(error=describe_failure(error)))
     return 0
 
@@ -62,7 +62,7 @@ class _Writer:
 
 
 def _run(request: ProgramRequest, write: _Writer) -> None:
-    # The program may change its directory; what is made for the control plane belongs where it began.
+    # The program may change its directory; files for the control plane belong where it began.
     working = Path.cwd()
 
     def deliver(graph: JobGraph, files: Sequence[LocalFile]) -> None:
@@ -84,7 +84,7 @@ def _run(request: ProgramRequest, write: _Writer) -> None:
 
 
 def _call_main(request: ProgramRequest) -> None:
-    # Under its own name in the working directory: in tracebacks and for imports it is what was uploaded.
+    # Under its own name in the working directory, for tracebacks and imports.
     program = Path.cwd() / request.name
     program.symlink_to(request.path)
     sys.argv = [request.name, *request.arguments]
@@ -100,7 +100,7 @@ def _call_main(request: ProgramRequest) -> None:
 
 
 def _own_modules(request: ProgramRequest, working: Path) -> tuple[LocalFile, ...]:
-    """The program itself, where its functions come from modules that workers have to import."""
+    """The program itself, if its functions come from modules that workers must import."""
     if not (request.name.endswith(".zip") or ":" in request.entry):
         return ()
     return (LocalFile(name=request.name, kind="python_file", path=str(working / request.name)),)
@@ -119,7 +119,7 @@ def _readable(files: Sequence[LocalFile], working: Path) -> tuple[ProgramFileToS
 
 
 def _as_file(file: LocalFile, archive: Path) -> str:
-    """The path of what is sent of a file: its own, or that of the zip that is made of it."""
+    """The path of the file to send: the file itself, or the zip made of it."""
     content = archive_of(file)
     if content is None:
         return os.path.abspath(file.path)

@@ -1,7 +1,7 @@
-"""ProgramStore: uploaded programs in a folder, under names that the server chose.
+"""ProgramStore: uploaded programs in a folder, under names chosen by the server.
 
-Owner: blocking; handlers call it through a thread. A name from a request is compared with what the folder
-lists and never becomes part of a path.
+Owner: blocking; handlers call it through a thread. A name from a request is compared with the names in the
+folder and never becomes part of a path.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _STORED_NAME = re.compile(r"[0-9a-f]{32}_(?P<name>[A-Za-z0-9._-]+)")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_NAME = 100
 _SUFFIXES = (".py", ".zip")
-#: Of an uploaded archive.
+#: Most members of an uploaded archive.
 MAX_MEMBERS = 10_000
-#: Of the directory of an archive, for each member: a path and what belongs to it.
+#: Bytes of an archive's directory for each member: a path and its fields.
 _DIRECTORY_BYTES = 512
-#: The end of a zip archive: disks, members, size and place of its directory, length of the comment behind it.
+#: The end of a zip archive: disks, members, size and place of its directory, length of the comment.
 _END = struct.Struct("<4sHHHHIIH")
 _END_MARK, _MAX_COMMENT = b"PK\x05\x06", 1 << 16
 #: Before the end, in archives with more than 65 535 members or 4 GiB.
@@ -59,11 +59,11 @@ class ProgramStore:
         self._temporary_directory = temporary_directory
         self._temporary: Path | None = None
         self._ids = ids
-        #: What archives offer as entries, by id: read once, for what is stored does not change.
+        #: Entries of each archive, by id; read once, because stored programs do not change.
         self._entries: dict[str, tuple[str, ...]] = {}
 
     def add(self, upload_name: str, content: BinaryIO) -> StoredProgram:
-        """Stores a program; BadRequestError when it is none that can be run."""
+        """Stores a program. Raises BadRequestError if it cannot be run."""
         name = base_name(upload_name)
         directory = self._folder()
         stored = directory / f"{self._ids.hex_id()}_{name}"
@@ -89,19 +89,19 @@ class ProgramStore:
         return sorted(found, key=lambda program: (-program.uploaded_ms, program.id))
 
     def get(self, program_id: str) -> StoredProgram:
-        """The program of that id; NotFoundError when there is none."""
+        """The program of that id. Raises NotFoundError if there is none."""
         for program in self.list():
             if program.id == program_id:
                 return program
         raise NotFoundError(f"no program {program_id!r} is stored: GET /jars lists those that are")
 
     def remove(self, program_id: str) -> None:
-        """Deletes a program; NotFoundError when there is none."""
+        """Deletes a program. Raises NotFoundError if there is none."""
         self.get(program_id).path.unlink(missing_ok=True)
         self._entries.pop(program_id, None)
 
     def entries_of(self, program: StoredProgram) -> tuple[str, ...]:
-        """What a program offers as entries, `__main__` first; none where somebody else put there what is no program."""
+        """The entries of a program, `__main__` first; none for a file that was put there and is no program."""
         found = self._entries.get(program.id)
         if found is None:
             try:
@@ -127,9 +127,9 @@ class ProgramStore:
 
 
 def base_name(upload_name: str) -> str:
-    """The name of an uploaded file made safe: its last part, other characters than `A-Za-z0-9._-` as `_`.
+    """A safe name for an uploaded file: its last part, with `_` for characters other than `A-Za-z0-9._-`.
 
-    BadRequestError when it is neither a .py file nor a .zip.
+    Raises BadRequestError if it is neither a .py file nor a .zip.
     """
     last = upload_name.replace("\\", "/").rpartition("/")[2]
     suffix = next((suffix for suffix in _SUFFIXES if last.endswith(suffix)), None)
@@ -145,8 +145,8 @@ def base_name(upload_name: str) -> str:
 def _entries_of(path: Path, name: str) -> tuple[str, ...]:
     """The entries of an archive: `__main__` first, then its top-level modules and packages.
 
-    A .py file is not even compiled here: that is the child's work. BadRequestError for what is no archive of modules,
-    or has too many members.
+    A .py file is not even compiled here: that is the child's work. Raises BadRequestError for a file that is
+    no archive of modules, or has too many members.
     """
     if not name.endswith(".zip"):
         return ("__main__",)
@@ -167,7 +167,7 @@ def _entries_of(path: Path, name: str) -> tuple[str, ...]:
 
 
 def _check_size(path: Path, name: str) -> None:
-    """Looks at the end of an archive, which says how long its directory is, before that is read whole."""
+    """Reads the size of the directory from the end of an archive, before the directory is read whole."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - _LOCATOR_BYTES - _END.size - _MAX_COMMENT))

@@ -58,7 +58,7 @@ async def application_details(access: Access, application_id: ApplicationIdPath)
 
 @router.post("/applications/{applicationid}/cancel", status_code=202, responses=refusals(400, 403, 404, 409))
 async def cancel_application(access: Access, application_id: ApplicationIdPath) -> EmptyBody:
-    """Begins to cancel all jobs of an application that run; 409 where none does."""
+    """Begins to cancel all running jobs of an application; 409 if none runs."""
     running = [
         job for job in await _jobs(access, application_id) if not job.status.is_globally_terminal_state()
     ]
@@ -91,7 +91,7 @@ async def cluster_configuration_of_application(
 
 
 async def _jobs(access: ClusterAccess, application_id: str) -> Sequence[JobOverview]:
-    """Those of the application; NotFoundError where there is no such one."""
+    """The jobs of the application. Raises NotFoundError for an unknown application."""
     wanted = application_id.lower()
     jobs = await access.services.dispatcher.list_jobs()
     whole = access.services.application

@@ -1,4 +1,4 @@
-"""ClusterAccess: what handlers ask of the cluster, with the refusals of unknown ids in one place.
+"""ClusterAccess: the handlers' questions to the cluster, with the refusals of unknown ids in one place.
 
 Owner: the event loop of the REST server.
 """
@@ -44,7 +44,7 @@ class ClusterAccess:
 
     @classmethod
     def of(cls, services: RestServices, settings: RestSettings) -> ClusterAccess:
-        """With a store of programs of its own."""
+        """Makes one with a program store of its own."""
         store = ProgramStore(settings.upload_directory, settings.temporary_directory, services.ids)
         programs = ProgramJobs(services, settings)
         operations = Operations(services.clock, services.ids, settings.operation_store_seconds)
@@ -55,17 +55,17 @@ class ClusterAccess:
         return self.services.clock.epoch_ms()
 
     def close(self) -> None:
-        """Removes temporary files and forgets what clients wait for."""
+        """Removes temporary files, and drops the open questions of clients."""
         self.collecting.close()
         self.operations.close()
         self.store.close()
 
     async def job(self, job_id: str) -> ExecutionGraphDetails:
-        """A job that runs or is remembered; JobNotFoundError for any other."""
+        """A running or remembered job. Raises JobNotFoundError for any other."""
         return await self.services.dispatcher.request_job_details(JobID(job_id.lower()))
 
     async def all_jobs(self, running_only: bool = False) -> Sequence[ExecutionGraphDetails]:
-        """The details of all jobs; one that is forgotten meanwhile is left out."""
+        """The details of all jobs; a job that is forgotten meanwhile is left out."""
         found = []
         for job in await self.services.dispatcher.list_jobs():
             if running_only and job.status.is_globally_terminal_state():
@@ -81,7 +81,7 @@ class ClusterAccess:
         return application_of(job_id, self.services.application)
 
     async def vertex(self, job_id: str, vertex_id: str) -> VertexDetails:
-        """A vertex of a job; NotFoundError names one that the job does not have."""
+        """A vertex of a job. Raises NotFoundError if the job has no such vertex."""
         job = await self.job(job_id)
         wanted = vertex_id.lower()
         for vertex in job.vertices:
@@ -90,7 +90,7 @@ class ClusterAccess:
         raise NotFoundError(f"job {job_id} has no vertex {vertex_id}: GET /jobs/{job_id} lists its vertices")
 
     async def attempt(self, job_id: str, vertex_id: str, subtask: int, number: int | None) -> AttemptDetails:
-        """An attempt of a subtask, the present one where `number` is None; NotFoundError for any other."""
+        """An attempt of a subtask, the present one if `number` is None. Raises NotFoundError for any other."""
         vertex = await self.vertex(job_id, vertex_id)
         for attempt in (*vertex.subtasks, *vertex.former_attempts):
             if attempt.subtask == subtask and number in (None, attempt.attempt_number):
@@ -105,11 +105,11 @@ class ClusterAccess:
         )
 
     async def task_executors(self) -> Sequence[TaskExecutorInfo]:
-        """All that are registered."""
+        """All registered TaskExecutors."""
         return await self.services.resource_manager.request_task_executors()
 
     async def task_executor(self, resource_id: str) -> TaskExecutorInfo:
-        """A registered TaskExecutor; NotFoundError for any other."""
+        """A registered TaskExecutor. Raises NotFoundError for any other."""
         for info in await self.task_executors():
             if info.registration.resource_id == resource_id:
                 return info
@@ -118,7 +118,7 @@ class ClusterAccess:
         )
 
     async def task_executor_gateway(self, resource_id: str) -> TaskExecutorGateway:
-        """The gateway of a registered TaskExecutor; NotFoundError for any other."""
+        """The gateway of a registered TaskExecutor. Raises NotFoundError for any other."""
         info = await self.task_executor(resource_id)
         return self.services.connect_task_executor(info.registration.address)
 
@@ -138,7 +138,7 @@ async def _access(request: Request) -> ClusterAccess:
     return access
 
 
-#: What every handler takes.
+#: The argument of every handler.
 Access = Annotated[ClusterAccess, Depends(_access)]
 
 _HEX = "^[0-9a-fA-F]{32}$"
@@ -171,7 +171,7 @@ _REFUSALS = {
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, object]]:
-    """How a path may refuse, for its documentation; 503 and 504 are always among them."""
+    """The refusals of a path, for its documentation; 503 and 504 are always among them."""
     chosen: Iterable[int] = sorted({*statuses, 503, 504})
     return {status: {"model": ErrorBody, "description": _REFUSALS[status]} for status in chosen}
 

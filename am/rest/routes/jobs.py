@@ -35,9 +35,9 @@ from yarrow.runtime.rpc.messages import CollectPosition
 
 router = APIRouter(tags=["Jobs"])
 
-#: What a browser says of a request that a page of this very server makes.
+#: The browser's header value for a request from a page of this server.
 _OWN_PAGE = "same-origin"
-#: Longest that a request may wait for something to happen, in seconds.
+#: Most seconds that a request may wait for an event.
 LONGEST_WAIT = 60.0
 
 

@@ -37,7 +37,7 @@ Agg = Annotated[
 ]
 _AGGREGATES = ("min", "max", "avg", "sum", "skew")
 _WATERMARK = "currentInputWatermark"
-#: The only metric that is no number, and what it is before there is a checkpoint that a path leads to.
+#: The only metric that is no number, and its value before the first checkpoint with a path.
 EXTERNAL_PATH, NO_PATH = "lastCheckpointExternalPath", "n/a"
 #: More subtasks than a vertex can have.
 _MAX_SUBTASK = 32768

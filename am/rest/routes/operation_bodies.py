@@ -1,4 +1,4 @@
-"""What the paths of asynchronous operations have in common.
+"""Functions that the paths of asynchronous operations share.
 
 Owner: the event loop of the REST server.
 """
@@ -14,7 +14,7 @@ from yarrow.runtime.common.ids import JobID
 
 
 def status(completed: bool) -> OperationStatus:
-    """How far it is."""
+    """The state of the operation."""
     return OperationStatus(id="COMPLETED" if completed else "IN_PROGRESS")
 
 
@@ -24,7 +24,7 @@ def failure(outcome: OperationOutcome) -> FailureCauseBody:
 
 
 async def running_job(access: ClusterAccess, job_id: str, what: str) -> JobID:
-    """The id of a job that runs; ConflictError for one that does not."""
+    """The id of a running job. Raises ConflictError if the job does not run."""
     job = await access.job(job_id)
     if job.status is not JobStatus.RUNNING:
         raise ConflictError(f"job {job_id} is {job.status.value}: only a running job takes {what}")

@@ -86,7 +86,7 @@ async def delete_program(access: Access, program_id: ProgramId) -> EmptyBody:
 def _with_query(
     body: ProgramArguments, entry: str | None, argument: str | None, parallelism: int | None
 ) -> None:
-    """What the query says holds where the body says nothing."""
+    """Takes query values for fields that the body leaves out."""
     body.entry_class = body.entry_class or entry
     body.parallelism = body.parallelism or parallelism
     if body.program_args is None and body.program_args_list is None and argument:

@@ -97,7 +97,7 @@ async def change_resource_requirements(
             )
     dispatcher = access.services.dispatcher
     parallelism = {JobVertexID(name): entry.parallelism.upper_bound for name, entry in request.root.items()}
-    # Nobody asks how it ended: what comes while a rescale is under way is for what follows it.
+    # Nobody asks for the outcome. A request that comes during a rescale is for the one after it.
     asked = RescaleRequest(parallelism=parallelism, trigger_cause="new resource requirements", waits=True)
     access.operations.begin(f"rescales of {job}", None, lambda: dispatcher.rescale_job(job, asked))
     return {}

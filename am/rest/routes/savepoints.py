@@ -1,6 +1,6 @@
 """Paths about savepoints: taking one, stopping a job with one, deleting one.
 
-Owner: the event loop of the REST server. Paths of requests are checked by the JobMaster or Dispatcher that uses them.
+Owner: the event loop of the REST server. The JobMaster or Dispatcher that uses a path checks it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def stop_with_savepoint(
 
 
 def _place(access: ClusterAccess, path: str, what: str) -> str:
-    """A path of a request, in the file system of fs.default-scheme where it names none."""
+    """A path of a request, in the file system of fs.default-scheme if it names none."""
     default = access.settings.default_scheme
     return checked_path(with_default_scheme(path, default) if path.startswith("/") else path, what)
 

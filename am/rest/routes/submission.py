@@ -1,6 +1,6 @@
 """Paths by which clients submit: JobGraphs and the payloads that belong to them.
 
-Owner: the event loop of the REST server. What is sent is opaque but for the JobGraph's own structure.
+Owner: the event loop of the REST server. Payloads are opaque, except for the JobGraph's own structure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_gra
 
 router = APIRouter(tags=["Submission"])
 
-#: Parts of one submission.
+#: Most parts of one submission.
 _MAX_PARTS = 1000
 
 _MULTIPART = {
@@ -73,7 +73,7 @@ def _submission(form: FormData) -> JobSubmissionRequest:
 
 
 def _files(form: FormData) -> dict[str, UploadFile]:
-    """Uploaded parts under the names of their files, and of the parts themselves where these are free."""
+    """Uploaded parts by their file names, and by their part names if these are free."""
     uploads = [(name, value) for name, value in form.multi_items() if isinstance(value, UploadFile)]
     by_part = dict(uploads)
     return by_part | {value.filename: value for _, value in uploads if value.filename}

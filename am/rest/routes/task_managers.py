@@ -29,7 +29,7 @@ from yarrow.runtime.rpc.messages import FileInfo
 
 router = APIRouter(tags=["TaskExecutors"])
 
-#: Bytes of a log asked for at once: they have to fit a message.
+#: Bytes of a log that one request asks for: they have to fit a message.
 _CHUNK = 1 << 20
 
 

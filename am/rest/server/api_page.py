@@ -1,4 +1,4 @@
-"""The page at /docs: shows the OpenAPI document with a few lines of script, without anything from elsewhere.
+"""The page at /docs: shows the OpenAPI document with a small script, without resources from other hosts.
 
 Owner: none (data).
 """

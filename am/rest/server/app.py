@@ -1,7 +1,7 @@
 """create_app: the REST API of one cluster as an ASGI application.
 
-Owner: the event loop of the REST server. Importing this module loads the web framework: others import
-server.py, which does so when it is needed. It holds no state of the cluster; every answer is asked for anew.
+Owner: the event loop of the REST server. Importing this module loads the web framework; others import
+server.py, which loads it when needed. It holds no state of the cluster: every answer is computed anew.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.errors import YarrowError
 
 _log = logging.getLogger(__name__)
-#: Characters of a bad body that its refusal quotes.
+#: Quoted characters of a bad body in its refusal.
 _QUOTED = 40
 
-#: Where a more general path would take a more special one, the special one comes first.
+#: A special path comes before a general one that also matches it.
 _ROUTERS = (
     cluster,
     job_manager,
@@ -71,12 +71,12 @@ class FlinkJSONResponse(JSONResponse):
 
 
 class RestApplication(FastAPI):
-    """FastAPI whose document says what is answered here: what does not fit is refused with 400, not 422."""
+    """FastAPI whose document describes our refusals: an invalid request gets 400, not 422."""
 
     _making_document = threading.Lock()
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document; made once, by whichever thread comes first."""
+        """The OpenAPI document; made once, by the first thread that asks."""
         with self._making_document:
             if self.openapi_schema is None:
                 self._take_out_unprocessable(super().openapi())
@@ -92,7 +92,7 @@ class RestApplication(FastAPI):
 
 
 def _own_responses(responses: dict[str, Any]) -> dict[str, Any]:
-    """Without the one that the framework adds; in order of their statuses."""
+    """The responses without the framework's own, in order of their statuses."""
     return {
         status: responses[status]
         for status in sorted(responses)
@@ -139,10 +139,10 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document() -> FlinkJSONResponse:
-        # It takes a moment the first time: not on the loop that runs the cluster.
+        # The first call takes a moment, so it must not run on the cluster's loop.
         return FlinkJSONResponse(await asyncio.to_thread(app.openapi))
 
-    # Last: a page never takes the place of a path of the API.
+    # Last: a page never hides a path of the API.
     app.router.routes.append(pages)
     return app
 
@@ -156,7 +156,7 @@ def _error(status: int, errors: Sequence[str], headers: dict[str, str] | None = 
 
 
 async def _refuse_invalid(request: Request, error: Exception) -> JSONResponse:
-    """Every part of a request that does not fit, by name."""
+    """Names every invalid part of a request."""
     assert isinstance(error, RequestValidationError)
     return _error(HTTPStatus.BAD_REQUEST, [_invalid_part(part, error.body) for part in error.errors()])
 
@@ -176,7 +176,7 @@ def _invalid_part(part: dict[str, Any], body: object) -> str:
 
 
 def _invalid_json(why: str, body: object, position: int) -> str:
-    """What is wrong with a body that should be JSON, and where: its text from there on is quoted."""
+    """The error in a body that should be JSON, with the text at its position."""
     text = body if isinstance(body, str) else ""
     line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
     found = repr(text[position : position + _QUOTED]) if position < len(text) else "the end of the body"

@@ -1,4 +1,4 @@
-"""docs/rest.md: written from the application's OpenAPI document, so that it cannot say other than the code.
+"""docs/rest.md, written from the application's OpenAPI document, so that page and code agree.
 
 Owner: a developer's command, `python -m yarrow.am.rest.server.docs [--check] [FILE]`. It starts no server and
 reaches no cluster. The text depends on the declarations alone, never on the machine or the time.
@@ -58,7 +58,7 @@ def render() -> str:
 
 
 def open_api() -> dict[str, Any]:
-    """The OpenAPI document of an application without a cluster: it is never asked anything."""
+    """The OpenAPI document of an application without a cluster, which is never called."""
     nothing = cast("Any", None)
     services = RestServices(
         dispatcher=cast("DispatcherGateway", nothing),
@@ -141,7 +141,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the page; with --check only says whether the file is up to date, by the exit status."""
+    """Writes the page; with --check only compares it, and returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m yarrow.am.rest.server.docs", description="Write docs/rest.md."
     )

@@ -1,4 +1,4 @@
-"""What holds for every request before and after its handler: versions, entrance, sizes, deadlines, headers.
+"""RequestGuard: the checks before and after every handler: versions, entrance, sizes, deadlines, headers.
 
 Owner: the event loop of the REST server. Plain ASGI, no state between requests. It never looks into a body.
 """
@@ -26,7 +26,7 @@ _PREFIX = "/v1"
 
 
 class RequestGuard:
-    """The outermost layer: bare and versioned paths are one, and every answer has Flink's headers and form."""
+    """The outermost layer: it unites bare and versioned paths, and gives every answer Flink's headers and form."""
 
     def __init__(self, app: ASGIApp, settings: RestSettings) -> None:
         self._app = app
@@ -47,7 +47,8 @@ class RequestGuard:
                 headers = MutableHeaders(scope=message)
                 allowed = self._settings.allow_origin
                 if allowed is not None and self._settings.entrance is not EntranceKind.PROXY:
-                    # Behind the proxy the operator's browser is let in: its other pages must not read with it.
+                    # Behind the proxy, the operator's browser is admitted: its other pages must not read with
+                    # it.
                     headers["access-control-allow-origin"] = allowed
                 headers["x-content-type-options"] = "nosniff"
             await send(message)
@@ -66,7 +67,7 @@ class RequestGuard:
             await send_error(send_with_headers, HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """`receive` within the limits of size and time; refusals are raised where the body is read."""
+        """`receive` with limits of size and time; it raises refusals where the body is read."""
         limit = self._settings.max_request_bytes
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > limit:
@@ -79,7 +80,7 @@ class RequestGuard:
         async def receive_limited() -> Message:
             nonlocal received, complete
             if complete:
-                return await receive()  # waiting for the client to go takes as long as it takes
+                return await receive()  # waiting for the client to leave has no limit
             try:
                 async with asyncio.timeout_at(min(whole, loop.time() + self._settings.body_pause_timeout)):
                     message = await receive()
@@ -125,9 +126,9 @@ def _strip_version(scope: Scope) -> None:
 
 
 def _assume_json(scope: Scope) -> None:
-    """Flink reads every body that is not multipart as JSON, whatever the client calls it.
+    """Flink reads every body except multipart as JSON, whatever its content type.
 
-    The check of origins came before: a page of another origin cannot make use of it.
+    The check of origins ran before, so a page of another origin cannot use this.
     """
     if scope["method"] in READING:
         return

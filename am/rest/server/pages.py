@@ -1,7 +1,7 @@
-"""Pages: what a browser sees at `/`, out of an archive such as Flink's compiled page.
+"""Pages: the pages at `/` for browsers, from an archive such as Flink's compiled page.
 
-Owner: the event loop of the REST server; files of the archive are read in threads. A path from a request is looked up
-among the names that the archive listed when it was opened. It never becomes a path of a file.
+Owner: the event loop of the REST server; threads read files of the archive. A path from a request is looked
+up among the names that the archive had when it was opened. It never becomes a path of a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yarrow.runtime.config.web_pages import FIRST_PAGE, FOLDER
 
 _log = logging.getLogger(__name__)
 
-#: A larger member is no part of a page.
+#: Most bytes of a page's member; a larger one is no part of a page.
 _MOST_BYTES = 32 << 20
 _HTML = "text/html; charset=utf-8"
 _KINDS: Final = {
@@ -40,8 +40,8 @@ _KINDS: Final = {
     ".txt": "text/plain; charset=utf-8",
     ".xml": "text/xml",
 }
-#: Flink's page writes styles and one handler into its HTML, and makes workers of its editor. It needs nothing from
-#: elsewhere, and no page of another server may frame it.
+#: Flink's page writes styles and one handler into its HTML, and starts workers for its editor. It needs no
+#: other host, and no page of another server may frame it.
 _POLICY: Final = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
@@ -92,7 +92,7 @@ class Pages(BaseRoute):
 
 
 def _headers(kind: str) -> dict[str, str]:
-    # The names of all but the first page change with their content.
+    # The names of all pages but the first change with their content.
     kept = "no-cache" if kind == _HTML else "private, max-age=3600"
     return {"cache-control": kept, "content-security-policy": _POLICY}
 

@@ -1,8 +1,8 @@
-"""RestServer: the REST API on a port, on the event loop it was started on.
+"""RestServer: the REST API on a port, on the event loop on which it was started.
 
 Owner: that loop; no thread of its own, no signal handlers. Importing this module does not load the web
-framework, and a server that starts lazily loads it only when the first client comes: until then the kernel
-holds the connection, and a job that nobody looks at pays nothing.
+framework. A server that starts lazily loads it when the first client connects, and the kernel holds the
+connection until then. So a job without clients costs nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: First port of a server whose port is not set, and how many are tried from there.
+#: First port of a server without a configured port, and the number of ports to try.
 FIRST_PORT = 8081
 PORTS_FROM_FIRST = 1000
 _BACKLOG = 256
@@ -60,7 +60,7 @@ class RestServer:
 
     @property
     def asks_for_token(self) -> bool:
-        """Whether clients have to show a token; known after `start`."""
+        """Whether clients must show a token; known after `start`."""
         return self._settings.entrance is EntranceKind.TOKEN
 
     @property
@@ -71,7 +71,7 @@ class RestServer:
     async def start(self, host: str, ports: Iterable[int], *, lazily: bool = False) -> str:
         """Listens on the first free port and returns the address.
 
-        Raises RestServerError when no port is free, or when nothing would keep other hosts out.
+        Raises RestServerError if no port is free, or if other hosts could enter without a token.
 
         `lazily` = load the web framework when the first client connects.
         """
@@ -91,14 +91,14 @@ class RestServer:
         return self.address
 
     def load_soon(self) -> None:
-        """Loads the web framework of a server that starts lazily, without waiting for a client or keeping one."""
+        """Loads the web framework of a lazy server now, without waiting for a client or delaying one."""
         if self._socket is not None and self._loading is None and self._web is None:
             self._first_client()
 
     async def stop(self) -> None:
-        """Takes no more requests, lets those that run end for a moment. A second call does nothing.
+        """Accepts no more requests, and gives running ones a moment to end. A second call does nothing.
 
-        Operations that have just ended are answered before.
+        Outcomes of operations that have just ended are sent before.
         """
         if self._socket is not None and self._web is not None:
             await self._web.answer()
@@ -127,7 +127,7 @@ class RestServer:
     async def _load(self) -> None:
         listening = self._socket
         assert listening is not None
-        # Imports take a while: not on the loop that runs the cluster.
+        # Imports take a while, so they must not run on the cluster's loop.
         make = await asyncio.to_thread(_import_web_server)
         web = make(self._services, self._settings)
         if self._socket is listening:
@@ -162,7 +162,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 def free_ports(port: int | None) -> Iterable[int]:
-    """The port that is set, alone; else those from 8081 on, of which the first free one is taken."""
+    """The configured port alone; else the ports from 8081 on, of which the first free one is taken."""
     return [port] if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS_FROM_FIRST)
 
 
@@ -196,7 +196,7 @@ def _listen(host: str, ports: Iterable[int]) -> socket.socket:
 async def serve(
     services: RestServices, host: str, port: int | None = None, *, lazily: bool = False
 ) -> RestServer:
-    """A started server on `port`, or on the first free one from 8081; its `address` says where."""
+    """A started server on `port`, or on the first free port from 8081; its `address` tells."""
     server = RestServer(services)
     await server.start(host, free_ports(port), lazily=lazily)
     return server

@@ -1,7 +1,7 @@
 """The web API of a control plane that runs in this process: embedded, or the master of a standalone cluster.
 
-Owner: the control plane's loop. The web framework is loaded when the first client connects. The port is taken
-at once, so that it can be told, and one in use is an error before a job starts.
+Owner: the control plane's loop. The web framework is loaded when the first client connects. The port is bound
+at once, so that it is known, and a port in use is an error before a job starts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def start_web_api(
     token: str = "",
     temporary_directory: Path | None = None,
 ) -> RestServer:
-    """Serves on rest.port (rest.bind-port) where set, else on the first free port from 8081.
+    """Serves on rest.port (rest.bind-port) if set, else on the first free port from 8081.
 
     `host` counts where rest.bind-address is not set; without `any_port` 8081 alone will do. Where other hosts reach it,
     clients show the `token`; without one such a server does not start. Where web.tmpdir is not set, programs go into

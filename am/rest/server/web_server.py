@@ -19,9 +19,9 @@ from yarrow.am.rest.operations import Operations
 from yarrow.am.rest.server.app import create_app
 from yarrow.am.rest.services import EntranceKind, RestServices, RestSettings
 
-#: Seconds that running requests get when the server ends.
+#: Seconds for running requests when the server ends.
 _GRACE = 1
-#: Longest head of a request, in bytes.
+#: Most bytes of a request's head.
 _MAX_HEAD_BYTES = 64 * 1024
 
 
@@ -53,12 +53,12 @@ class WebServer:
         self._socket: socket.socket | None = None
 
     async def start(self, listening: socket.socket) -> None:
-        """Serves a socket that listens already. uvicorn's own `serve` would take the process's signals."""
+        """Serves a socket that already listens. uvicorn's own `serve` would take over the process's signals."""
         self._socket = listening
         await self._server.startup(sockets=[listening])
 
     async def answer(self) -> None:
-        """Lets clients hear, for a moment, how what they have begun has ended."""
+        """Gives clients a moment to fetch the outcomes of their operations."""
         await self._operations.answer()
 
     async def stop(self) -> None:
@@ -80,18 +80,19 @@ def _protocol(settings: RestSettings) -> type[H11Protocol]:
 
 
 class _TimedProtocol(H11Protocol):
-    """HTTP whose clients have to send the head of each request in time; uvicorn waits for ever.
+    """HTTP with a time limit for the head of each request; uvicorn alone would wait for ever.
 
-    Of one host no more than `max_waiting` connections may be waited for, and of all no more than `most_waiting`, of
-    which the one that has taken longest gives way: those that have sent nothing leave room for others.
+    A connection waits until it has sent a head. One host may have at most `max_waiting` waiting connections,
+    and all hosts together `most_waiting`. Beyond that, the connection that has waited longest is closed, so
+    that silent connections leave room for others.
     """
 
     head_timeout = 15.0
     max_waiting = sys.maxsize
-    #: Connections that are waited for, by host; one table a server.
+    #: Waiting connections by host; one table for each server.
     waiting: ClassVar[Counter[str]] = Counter()
     most_waiting = sys.maxsize
-    #: Those that are waited for, the first one longest; one table a server.
+    #: Waiting connections, the longest waiting one first; one table for each server.
     in_order: ClassVar[dict[_TimedProtocol, None]] = {}
     _deadline: asyncio.TimerHandle | None = None
     _host = ""
@@ -100,7 +101,7 @@ class _TimedProtocol(H11Protocol):
         super().connection_made(transport)
         self._host = self.client[0] if self.client else ""
         if self.waiting[self._host] >= self.max_waiting:
-            transport.abort()  # before anybody gives way to it
+            transport.abort()  # before another connection gives way to it
         else:
             self._expect_head()
 

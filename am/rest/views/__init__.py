@@ -1,1 +1,1 @@
-"""Pure functions from what the gateways answer to REST models."""
+"""Pure functions from the gateways' answers to REST models."""

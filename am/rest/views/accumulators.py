@@ -38,7 +38,7 @@ def _text(value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """The value as JSON can say it: NaN and infinities as null, what JSON has no kind for as text."""
+    """The value in JSON: NaN and infinities become null, values without a JSON type become text."""
     return msgspec.json.decode(_encoded(value))
 
 

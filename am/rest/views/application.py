@@ -1,4 +1,4 @@
-"""Which application a job belongs to, in Flink's sense: on YARN the one that runs it, in a session each job is its own.
+"""The application of a job in Flink's sense: on YARN the one that runs it, in a session the job itself.
 
 Owner: none; pure. An id has 32 hexadecimal digits, as Flink's clients expect.
 """
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WholeApplication:
-    """The one application of a cluster that lives for it."""
+    """The single application of a cluster that lives for it."""
 
     id: str
     name: str
     #: Epoch milliseconds at which this attempt began.
     start_time: int
-    #: Whether its end is that of the one job it has; else a program may submit further jobs as long as it is there.
+    #: Whether it ends with its one job; else its program may submit more jobs while it runs.
     ends_with_job: bool
 
     @classmethod

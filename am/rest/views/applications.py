@@ -21,7 +21,8 @@ from yarrow.am.rest.views.jobs import job_summary
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
 
-#: An application of one job is what its job is; it runs while the job is started, restarted or handed over.
+#: An application with one job has the job's state; it runs while the job is started, restarted or handed
+#: over.
 _STATUS = {
     JobStatus.FAILING: ApplicationStatus.FAILING,
     JobStatus.FAILED: ApplicationStatus.FAILED,
@@ -55,7 +56,7 @@ def details(
     listed = summary(jobs, whole, now)
     entered = {
         ApplicationStatus.CREATED: listed.start_time,
-        # A job is begun when it is taken: what it waits for then is part of its run.
+        # A job begins when it is accepted: its waiting time is part of its run.
         ApplicationStatus.RUNNING: listed.start_time,
         **{status: timestamps.get(name, 0) for name, status in _STATUS.items()},
     }
@@ -92,7 +93,7 @@ def exceptions(jobs: Iterable[ExecutionGraphDetails]) -> ApplicationExceptions:
 
 def _status(jobs: Sequence[JobOverview], whole: WholeApplication | None) -> ApplicationStatus:
     if whole is not None and (not whole.ends_with_job or not jobs):
-        # Whoever asks it finds it running: it is gone with its end.
+        # It is running while it can be asked: it is gone after its end.
         return ApplicationStatus.RUNNING
     return _STATUS.get(jobs[0].status, ApplicationStatus.RUNNING)
 

@@ -1,4 +1,4 @@
-"""Bodies about checkpoints from what a JobMaster tells of them.
+"""Bodies about checkpoints, made from a JobMaster's statistics.
 
 Owner: none (pure).
 """
@@ -23,7 +23,7 @@ from yarrow.runtime.rpc.checkpoint_statistics import (
 
 #: Flink's interval of a job that takes no checkpoints by itself.
 NEVER = 2**63 - 1
-#: Flink's text for a checkpoint that no path leads to.
+#: Flink's text for a checkpoint without a path.
 _IN_MEMORY = "<checkpoint-not-externally-addressable>"
 
 

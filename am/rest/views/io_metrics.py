@@ -1,4 +1,4 @@
-"""The block of IO metrics of attempts, vertices and TaskExecutors, and numbers over several subtasks.
+"""IO metrics of attempts, vertices and TaskExecutors, and statistics over several subtasks.
 
 Owner: none (pure).
 """
@@ -26,7 +26,7 @@ _SOURCES = (
 
 
 def io_metrics(attempts: Iterable[AttemptDetails]) -> IOMetrics:
-    """Sums over the attempts; a part is complete when every attempt has reported it."""
+    """Sums over the attempts; a sum is complete when every attempt has reported its part."""
     reports = [attempt.metrics for attempt in attempts]
 
     def total(metric: str) -> float:

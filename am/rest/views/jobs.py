@@ -106,9 +106,9 @@ def job_plan(job: ExecutionGraphDetails) -> Plan:
 
 
 def plan_of(plan: Mapping[str, Any], job_id: str, name: str) -> Plan:
-    """The plan that a JobGraph carries, under the job's own id and name; empty if it carries none.
+    """The plan in a JobGraph, under the job's own id and name; empty if it has none.
 
-    A client made it, so that one which is no plan must not make the job's page fail.
+    A client made it, so an invalid plan must not break the job's page.
     """
     nodes = plan.get("nodes", [])
     try:

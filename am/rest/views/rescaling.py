@@ -110,5 +110,5 @@ def _group(job: ExecutionGraphDetails, group: str, record: RescaleRecord) -> Slo
 
 
 def _reached(record: RescaleRecord, before: int, after: int) -> int | None:
-    """What the job had when the rescale ended; None while it is under way."""
+    """The parallelism at the end of the rescale; None while it runs."""
     return {"COMPLETED": after, "FAILED": before}.get(record.state)

@@ -60,7 +60,7 @@ def task_manager_details(
 
 
 def _allocated_slots(info: TaskExecutorInfo, tasks: TaskCounts) -> list[AllocatedSlot]:
-    """Which task is in which slot is not known here: a job's tasks count equally for its slots."""
+    """The slot of each task is unknown here: a job's tasks count equally for its slots."""
     held = Counter(slot.job_id for slot in info.allocated)
     seen: Counter[str] = Counter()
     slots = []
@@ -119,7 +119,7 @@ def _free(slots: Sequence[SlotStatus], allocated: Sequence[SlotStatus]) -> list[
 
 
 def _profile(profiles: Sequence[ResourceProfile], info: TaskExecutorInfo) -> ResourceProfileBody:
-    """The sum; what a profile leaves open is an equal share of what the process has."""
+    """The sum; a profile without a value gets an equal share of the process's resources."""
     registration = info.registration
     count = max(1, len(registration.slot_report.slots))
     share_of_cores = registration.hardware.cpu_cores / count

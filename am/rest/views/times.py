@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import AttemptDetails
 
-#: States an attempt lives in, in the order in which it passes them.
+#: States of a live attempt, in order.
 LIVING = (
     ExecutionState.CREATED,
     ExecutionState.SCHEDULED,
@@ -38,7 +38,7 @@ def attempt_span(attempt: AttemptDetails, now: int) -> Span:
 
 
 def tasks_span(attempts: Iterable[AttemptDetails], now: int) -> Span:
-    """From the first deployment to the last end, which counts when all have ended."""
+    """From the first deployment to the last end, which counts only when all have ended."""
     spans = [attempt_span(attempt, now) for attempt in attempts]
     start = min((span.start for span in spans if span.start > 0), default=-1)
     ended = bool(spans) and all(span.end > 0 for span in spans)
@@ -52,7 +52,7 @@ def _span(start: int, end: int, now: int) -> Span:
 
 
 def state_durations(attempt: AttemptDetails, now: int) -> dict[ExecutionState, int]:
-    """How long the attempt was in each living state, up to now; -1 where it never was."""
+    """Milliseconds in each live state, up to now; -1 for a state that was never entered."""
     stamps = sorted(stamp for stamp in attempt.timestamps.values() if stamp > 0)
     durations = {}
     for state in LIVING:
@@ -75,7 +75,7 @@ def state_counts(attempts: Iterable[AttemptDetails]) -> dict[ExecutionState, int
     return counts
 
 
-#: Which state a vertex shows when its subtasks differ: the first of these that any has.
+#: The state of a vertex whose subtasks differ: the first of these that any subtask has.
 _FIRST = (
     ExecutionState.FAILED,
     ExecutionState.CANCELING,

@@ -22,7 +22,7 @@ from yarrow.am.rest.views.times import (
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import AttemptDetails, VertexDetails
 
-#: Flink's bounds: parts of the time a subtask is back-pressured.
+#: Flink's bounds, as parts of the time for which a subtask is back-pressured.
 _LOW, _HIGH = 0.10, 0.50
 _UNASSIGNED = "(unassigned)"
 
@@ -108,7 +108,7 @@ def _task_manager(resource_id: str, attempts: Sequence[AttemptDetails], now: int
 
 
 def back_pressure(vertex: VertexDetails, now: int) -> models.VertexBackPressure:
-    """How long running subtasks could not go on for want of room downstream; the worst one counts."""
+    """How long running subtasks waited for room downstream; the worst one counts."""
     running = [
         _subtask_pressure(attempt)
         for attempt in vertex.subtasks

@@ -1,9 +1,9 @@
-"""Application: main() of the user's program runs in a child process beside the master.
+"""Application mode: main() of the user's program runs in a child process beside the master.
 
 The application ends with main() and its last job.
 
-Owner: the master's loop. The program submits by REST on loopback, with a token of its own, so that whatever a
-JobClient can do works there. Nothing of it is loaded in this process.
+Owner: the master's loop. The program submits by REST on loopback with a token of its own, so that all
+functions of a JobClient work there. This process loads none of the program's code.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from yarrow.runtime.yarn.gateways import FinalStatus
 from yarrow.runtime.yarn.layout import USER_FOLDER
 
 _LOOPBACK = "127.0.0.1"
-#: What the program prints, beside the master's log and where Flink has it.
+#: The program's output, beside the master's log and under Flink's name.
 _OUTPUT_FILE = "jobmanager.out"
-#: Below the program's files, for an archive that holds the interpreter of main().
+#: Below the program's files, for an archive with the interpreter of main().
 _INTERPRETERS = "interpreters"
-#: Seconds that jobs which a failed program left behind have to be cancelled.
+#: Seconds in which the jobs of a failed program must be cancelled.
 _CANCEL_LIMIT = 10.0
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ async def run_application(
         raise InvalidProgramError(
             "an application in application mode has a program: its description names none"
         )
-    # In the application mode of YARN alone is main()'s interpreter not chosen by the client.
+    # Only in YARN's application mode does the client not choose main()'s interpreter.
     interpreter = await asyncio.to_thread(
         client_interpreter, cluster.config, lambda: cluster.folder.path / USER_FOLDER / _INTERPRETERS
     )
@@ -54,7 +54,7 @@ async def run_application(
     token_hash = hashlib.sha256(token.encode()).digest()
     own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=token_hash, tls=None)
     server = RestServer(services, own)
-    # Before main() submits anything: what it is refused then would be the program's failure.
+    # Before main() submits anything: a refusal then would be the program's failure.
     await until_led(cluster.plane.dispatcher_gateway())
     try:
         await server.start(_LOOPBACK, (0,))
@@ -90,12 +90,12 @@ async def _end_with(cluster: RunningCluster, end: ProgramEnd) -> ApplicationEnd:
 
 
 async def _results(cluster: RunningCluster) -> list[JobResult]:
-    """Of all jobs, the last one's end awaited."""
+    """The results of all jobs, after the last one's end."""
     return [await cluster.result_of(job.job_id) for job in await cluster.jobs()]
 
 
 async def _cancel_jobs(cluster: RunningCluster) -> None:
-    """Jobs that a failed program has left running have nobody who waits for them."""
+    """Cancels the running jobs of a failed program, for which nobody waits any more."""
     dispatcher = cluster.plane.dispatcher_gateway()
     running = [job for job in await cluster.jobs() if not job.status.is_globally_terminal_state()]
     for job in running:

@@ -1,7 +1,7 @@
-"""How an application ends: YARN's final status and diagnostics, made from the ends of jobs.
+"""ApplicationEnd: YARN's final status and diagnostics, made from the ends of jobs.
 
-Owner: none; pure. YARN keeps diagnostics for everybody who may see the application: they have the user's error, no
-secret.
+Owner: none; pure. YARN shows diagnostics to everybody who may see the application: they contain the user's
+error and no secret.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.rpc.messages import JobResult
 from yarrow.runtime.yarn.gateways import FinalStatus
 
-#: Of a longer text the beginning and the end are kept: the error stands at the one or the other.
+#: Most characters. A longer text keeps its beginning and end, because the error stands at one of them.
 MOST_DIAGNOSTICS = 8000
 _CUT = "\n[...]\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationEnd:
-    """What YARN is told."""
+    """The final status and diagnostics of an application."""
 
     status: FinalStatus
     diagnostics: str
@@ -49,7 +49,7 @@ def end_of_job(result: JobResult) -> ApplicationEnd:
 
 
 def end_of_jobs(results: Sequence[JobResult]) -> ApplicationEnd:
-    """The end of an application with several: the worst of theirs, the first of these."""
+    """The end of an application with several jobs: the worst of their ends, and the first of equal ones."""
     ends = [end_of_job(result) for result in results]
     for status in (FinalStatus.FAILED, FinalStatus.KILLED):
         for end in ends:

@@ -1,7 +1,7 @@
-"""RunningCluster: what a deployment mode may ask of the master it runs in.
+"""RunningCluster: the functions of a master that its deployment mode may use.
 
-Owner: the master's loop. A mode submits, waits and says how the application ends; it starts and stops nothing of the
-cluster.
+Owner: the master's loop. A mode submits, waits and says how the application ends; it neither starts nor stops
+parts of the cluster.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMo
 from yarrow.runtime.yarn.container_files import ContainerFolder
 from yarrow.runtime.yarn.gateways import FinalStatus
 
-#: Seconds between two looks at what clients do.
+#: Seconds between two looks at the clients' requests.
 LOOK = 0.1
-#: Seconds for which the result of a job waits for a client that has not asked yet, or not for so long.
+#: Seconds that a job's result waits for the next question of a client.
 CLIENT_PATIENCE = 5.0
-#: Seconds that a client has for further questions once it knows the result.
+#: Seconds that a client has for further questions after it knows the result.
 LAST_QUESTIONS = 1.0
-#: Seconds that clients have altogether.
+#: Seconds that all clients have altogether.
 LONGEST_STAY = 60.0
-#: As CLIENT_PATIENCE and LONGEST_STAY, for one that reads the rows that the job has left: a program may take its time
+#: Like CLIENT_PATIENCE and LONGEST_STAY, for a client that reads the job's rows: a program may take its time
 #: over them.
 READER_PATIENCE, LONGEST_READ = 30.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """The master after its start."""
+    """A started master, as its deployment mode sees it."""
 
     plane: ControlPlane
     config: Settings
@@ -50,13 +50,13 @@ class RunningCluster:
     folder: ContainerFolder
     activity: ClientActivity
     clock: Clock
-    #: By which its workers seal rows of execute_and_collect.
+    #: The key with which workers seal rows of execute_and_collect.
     result_key: bytes = field(default=b"", repr=False)
-    #: Told how much of the application is done, 0.0 to 1.0.
+    #: Called with the finished part of the application, 0.0 to 1.0.
     report_progress: Callable[[float], None] = lambda progress: None
 
     async def result_of(self, job_id: JobID) -> JobResult:
-        """How a job has ended for good, however often the leadership changes until then."""
+        """The final result of a job, across changes of leadership."""
         dispatcher = self.plane.dispatcher_gateway()
         while True:
             with contextlib.suppress(RpcUnavailableError, FencingTokenError, NoLeaderError, RecordsError):
@@ -66,7 +66,7 @@ class RunningCluster:
             await asyncio.sleep(LOOK)
 
     async def jobs(self) -> tuple[JobOverview, ...]:
-        """All of the cluster, however often the leadership changes until somebody tells."""
+        """All jobs of the cluster; waits for a leader that answers."""
         dispatcher = self.plane.dispatcher_gateway()
         while True:
             with contextlib.suppress(RpcUnavailableError, FencingTokenError):
@@ -74,9 +74,9 @@ class RunningCluster:
             await asyncio.sleep(LOOK)
 
     async def stopped_by_a_client(self) -> ApplicationEnd:
-        """How an application with jobs of its own ends when a client asks for it: as its only job did, if that did."""
+        """The end of an application whose client asks for it: that of its only job if it has one that ended."""
         jobs: tuple[JobOverview, ...] = ()
-        # One look: whoever was asked to end does not wait for a leader.
+        # One look: an end on request does not wait for a leader.
         with contextlib.suppress(YarrowError):
             jobs = await self.plane.dispatcher_gateway().list_jobs()
         if (
@@ -90,7 +90,7 @@ class RunningCluster:
         )
 
     async def stay_for_clients(self, job_id: JobID) -> None:
-        """Returns when a client has been told the result of an ended job and has its rows, or none asks for them."""
+        """Returns when a client knows the result of an ended job and has its rows, or when no client asks for them."""
         begin = self.clock.monotonic()
         while True:
             patience, longest = CLIENT_PATIENCE, LONGEST_STAY
@@ -105,7 +105,7 @@ class RunningCluster:
 
 
 async def until_led(dispatcher: DispatcherGateway) -> None:
-    """Returns when a leader answers: a later attempt has to wait for the end of the former one's session."""
+    """Returns when a leader answers: a later attempt must wait for the end of the former one's session."""
     while True:
         with contextlib.suppress(RpcUnavailableError, FencingTokenError):
             await dispatcher.list_jobs()

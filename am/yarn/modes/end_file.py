@@ -1,8 +1,9 @@
-"""How an application has ended, told to its next attempt without high availability.
+"""EndFile: tells the application's end to its next attempt, without high availability.
 
-It is a file in the application's own folder on HDFS, which goes with the application.
+It is a file in the application's own folder on HDFS, which is removed with the application.
 
-Owner: blocking. The file gets its name when it is whole: an attempt that is ended while it writes has recorded nothing.
+Owner: blocking. The file gets its name when it is whole: an attempt that dies while writing has recorded
+nothing.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ _log = logging.getLogger(__name__)
 
 
 class EndFile:
-    """The record of one application; errors are those of the file system."""
+    """The recorded end of one application; methods raise the file system's errors."""
 
     def __init__(self, folder: str) -> None:
         self._path = join(folder, END_FILE)
 
     def write(self, end: ApplicationEnd) -> None:
-        """From now on no attempt runs anything of the application; the first end that was recorded stays."""
+        """Records the end: from now on no attempt runs anything of the application.
+
+        An end that was recorded first stays.
+        """
         if exists(file_system_for(self._path), self._path):
             return
         with contextlib.suppress(FileExistsError):
             write_whole(self._path, msgspec.json.encode(end))
 
     def read(self) -> ApplicationEnd | None:
-        """What a former attempt has recorded."""
+        """The end that a former attempt has recorded."""
         try:
             with file_system_for(self._path).open(self._path) as file:
                 data = file.read()

@@ -1,7 +1,7 @@
-"""Per job: runs the one job that the client has compiled, and ends with it.
+"""Per-job mode: runs the one job that the client has compiled, and ends with it.
 
-Owner: the master's loop; the job's files are read in threads. A later attempt finds the job in high-availability
-storage, or, where there is none, runs it again from its beginning.
+Owner: the master's loop; threads read the job's files. A later attempt finds the job in high-availability
+storage. Without such storage it runs the job again from its beginning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 async def run_per_job(cluster: RunningCluster) -> ApplicationEnd:
-    """Returns when the job has ended, and its client knows."""
+    """Returns when the job has ended and its client knows."""
     graph = await asyncio.to_thread(_read_job, cluster)
     job_id = graph.job_id
     await submit_until_taken(cluster.plane.dispatcher_gateway(), graph)
@@ -36,14 +36,14 @@ async def run_per_job(cluster: RunningCluster) -> ApplicationEnd:
 
 
 async def submit_until_taken(dispatcher: DispatcherGateway, graph: JobGraph) -> None:
-    """Returns when a leader has the job, however often the leadership changes meanwhile."""
+    """Submits the job; returns when a leader has it, across changes of leadership."""
     encoded = encode_job_graph(graph)
     while True:
         await until_led(dispatcher)
         try:
             await dispatcher.submit_job(encoded)
         except DuplicateJobError:
-            return  # Recovered by high availability, or taken by a leader who could not say so any more.
+            return  # Recovered by high availability, or accepted by a leader that could not answer any more.
         except (RpcUnavailableError, FencingTokenError, RecordsError) as error:
             _log.warning("the job was not taken yet, tried again: %s", error)
             await asyncio.sleep(LOOK)
@@ -52,7 +52,7 @@ async def submit_until_taken(dispatcher: DispatcherGateway, graph: JobGraph) -> 
 
 
 def _read_job(cluster: RunningCluster) -> JobGraph:
-    """The job, its files put into the blob store."""
+    """The job, after its files were put into the blob store."""
     try:
         graph, files = unpack_job((cluster.folder.path / JOB_GRAPH_FILE).read_bytes())
     except OSError as error:

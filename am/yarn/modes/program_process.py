@@ -1,7 +1,7 @@
-"""The child process in which an application's main() runs, seen from the master.
+"""The child process of an application's main(), seen from the master.
 
-Owner: the master's loop. The child leads a session of its own; however it ends, nothing of that session is left. What
-the program prints goes into a file beside the master's log.
+Owner: the master's loop. The child leads a session of its own; after its end, nothing of that session is
+left. The program's output goes to a file beside the master's log.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from yarrow.am.yarn.modes.program_messages import (
 )
 from yarrow.runtime.interpreters.interpreter import environment_for
 
-#: Found by name: the master never imports what may run user code.
+#: Found by name: the master never imports modules that may run user code.
 _MODULE = "yarrow.cli.application_program"
-#: Of a program that ended without a word, the end of what it printed.
+#: Bytes at the end of the output that are quoted for a program without a last message.
 _TAIL_BYTES = 4096
 _MAX_END_BYTES = 16 << 20
 
 
 class Sessions(Protocol):
-    """Where sessions are noted that must not outlive this process."""
+    """Registers sessions that must not outlive this process."""
 
     def add(self, session: int) -> None: ...
 
@@ -44,24 +44,24 @@ class Sessions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlace:
-    """Where the child runs."""
+    """The command, folder and files of the child."""
 
     working_directory: Path
-    #: Receives what the program prints.
+    #: File for the program's output.
     output: Path
     interpreter: str = sys.executable
 
     def command(self, results: int) -> tuple[str, ...]:
-        """Of the child, which tells the end of main() to the descriptor."""
+        """The child's command; the child reports the end of main() to the descriptor."""
         return (self.interpreter, "-u", "-m", _MODULE, str(results))
 
 
 async def run_main(start: ProgramStart, place: ProgramPlace, sessions: Sessions) -> ProgramEnd:
-    """Runs main() to its end. A process that ends without saying how has failed; cancelled, it is killed."""
+    """Runs main() to its end. A process that ends without a last message has failed; a cancel kills it."""
     async with _child(place, sessions) as (process, results):
         assert process.stdin is not None
         process.stdin.write(encode_start(start))
-        # A child that died before it read says so by its status.
+        # The exit status reports a child that died before it read.
         with contextlib.suppress(ConnectionError):
             await process.stdin.drain()
         said = await results.read(_MAX_END_BYTES)
@@ -110,7 +110,7 @@ async def _child(
         try:
             yield process, results
         finally:
-            # The session lives on under the same number while any of its processes does.
+            # The session keeps its number while any of its processes lives.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

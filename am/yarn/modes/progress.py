@@ -1,4 +1,4 @@
-"""The progress that YARN shows of an application with jobs of its own: the part of their subtasks that have finished.
+"""The progress of an application in YARN: the finished part of its jobs' subtasks.
 
 Owner: the master's loop.
 """
@@ -14,19 +14,19 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails
 
-#: Seconds between two reports; YARN itself learns of it with the next heartbeat.
+#: Seconds between two reports; YARN itself hears of it with the next heartbeat.
 _INTERVAL = 5.0
 
 
 def progress_of(jobs: Iterable[ExecutionGraphDetails]) -> float:
-    """0.0 to 1.0, of the jobs there are so far; unbounded ones stay at 0."""
+    """0.0 to 1.0, over the present jobs; unbounded ones stay at 0."""
     states = [subtask.state for job in jobs for vertex in job.vertices for subtask in vertex.subtasks]
     return states.count(ExecutionState.FINISHED) / len(states) if states else 0.0
 
 
 @contextlib.asynccontextmanager
 async def following(cluster: RunningCluster) -> AsyncIterator[None]:
-    """Reports the progress of all jobs inside the block."""
+    """Reports the progress of all jobs while the block runs."""
     task = asyncio.create_task(_follow(cluster), name="progress")
     try:
         yield

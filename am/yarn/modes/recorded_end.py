@@ -1,6 +1,6 @@
-"""How an application has ended, stored until YARN has been told: an attempt that comes in between only reports it.
+"""RecordedEnd: the stored end of an application, until YARN knows it; an attempt in between only reports it.
 
-Owner: blocking. It lies beside the results of jobs, which stay as long.
+Owner: blocking. The record lies beside the results of jobs, which stay as long.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _log = logging.getLogger(__name__)
 
 
 def record_end(records: LeaderRecords, end: ApplicationEnd) -> None:
-    """From now on no attempt runs anything of the application; RecordsError."""
+    """Records the end: from now on no attempt runs anything of the application. Raises RecordsError."""
     records.write(Put(END_RECORD, msgspec.json.encode(end)))
 
 
 def recorded_end(records: LeaderRecords) -> ApplicationEnd | None:
-    """What a former attempt has recorded; RecordsError."""
+    """The end that a former attempt has recorded. Raises RecordsError."""
     data = records.read(END_RECORD)
     if data is None:
         return None

@@ -1,4 +1,4 @@
-"""Session: takes jobs by REST until somebody ends it, or until the client goes that it is attached to.
+"""Session mode: accepts jobs by REST until a client ends it, or until its attached client is gone.
 
 Owner: the master's loop.
 """
@@ -14,7 +14,7 @@ from yarrow.runtime.yarn.gateways import FinalStatus
 
 
 async def run_session(cluster: RunningCluster) -> ApplicationEnd:
-    """Returns when the session has to end."""
+    """Returns when the session must end."""
     asked = asyncio.ensure_future(cluster.plane.wait_for_shut_down())
     try:
         if not cluster.description.attached:
@@ -32,7 +32,7 @@ async def run_session(cluster: RunningCluster) -> ApplicationEnd:
 
 
 async def _client_is_gone(cluster: RunningCluster, asked: asyncio.Future[None]) -> bool:
-    """Waits for the end; True when the client went before anybody asked for it."""
+    """Waits for the end; True if the client was gone before anybody asked for the end."""
     timeout = cluster.config.get(rpc.CLIENT_HEARTBEAT_TIMEOUT).seconds
     while not asked.done():
         if cluster.activity.seconds_since_heartbeat() > timeout:

@@ -1,1 +1,1 @@
-"""How a worker takes part in checkpoints: the cut of a task, the hand-over, the files, restore, split enumerators."""
+"""A worker's part in checkpoints: the cut of a task, the hand-over, files, restore, split enumerators."""

@@ -1,8 +1,8 @@
-"""Which channels of a job hold records in unaligned checkpoints, under which names, and who owns a recovered row.
+"""ChannelOrigins: the channels that hold records in unaligned checkpoints, their names, and the owners of their rows.
 
-Owner: the task thread while it builds or opens a task. Pointwise and broadcast edges hold none unless it is forced:
-their rows cannot be given to other subtasks. Neither do blocking edges, whose producers have ended. Must not touch
-channels.
+Owner: the task thread while it builds or opens a task. Pointwise and broadcast edges hold no records unless
+forced: their rows cannot move to other subtasks. Blocking edges hold none either, because their producers
+have ended. Must not touch channels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from yarrow.runtime.graph.operator_spec import (
 from yarrow.runtime.snapshot.channel_edges import edge_name, edges_by_name
 from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat
 
-#: Those rows of a batch that a subtask takes.
+#: Returns the rows of a batch that a subtask takes.
 Keep = Callable[[Batch], Batch]
 
 
@@ -42,12 +42,12 @@ def edge_type(edge: JobEdge) -> TypeInformation | None:
 
 
 def codec_of(edge: JobEdge) -> ElementCodec:
-    """The codec of an edge's elements, also of those that a former version of the job has left in a savepoint."""
+    """The codec of an edge's elements, including those that a former version of the job left in a savepoint."""
     return ElementCodec(serializer_for(edge_type(edge)))
 
 
 def checking_codec_of(graph: JobGraph, edge: JobEdge) -> ElementCodec:
-    """The same, which refuses batches that this job's producer cannot have sent."""
+    """The codec of an edge that refuses batches which this job's producer cannot have sent."""
     source, target = graph.vertex(edge.source), graph.vertex(edge.target)
     name = f"{edge.index} from '{source.name}' to '{target.name}'"
     producer = source.operators[edge.source_operator].name
@@ -55,7 +55,7 @@ def checking_codec_of(graph: JobGraph, edge: JobEdge) -> ElementCodec:
 
 
 def enforced_schema(graph: JobGraph, edge: JobEdge) -> pa.Schema | None:
-    """The schema to which the producer of an edge brings each batch; None where it brings them to none."""
+    """The schema of an edge's batches, which the producer enforces; None if it enforces none."""
     if edge.stream_kind is not StreamKind.COLUMNAR or edge.side_output is not None:
         return None
     found = _emitted_schema(graph.vertex(edge.source), edge.source_operator)
@@ -66,7 +66,7 @@ def _emitted_schema(vertex: JobVertex, operator: int) -> bytes | None:
     spec = vertex.operators[operator].spec
     if not spec.keeps_schema:
         return spec.emitted_schema
-    # What comes over an exchange may be of a former version of the job.
+    # Batches from an exchange may come from a former version of the job.
     for chained in vertex.chained_edges:
         if chained.target == operator and chained.side_output is None:
             return _emitted_schema(vertex, chained.source)
@@ -81,7 +81,7 @@ class ChannelOrigins:
         self._forced = forced
 
     def edge(self, name: str) -> JobEdge:
-        """The edge of a channel state; the assignment has refused names that do not exist."""
+        """The edge of a channel state; the assignment has refused unknown names."""
         return edges_by_name(self.graph)[name]
 
     def overtakable(
@@ -120,7 +120,7 @@ def _rows_config(edge: JobEdge) -> SerializerConfig:
 
 
 def rows_of_subtask(graph: JobGraph, edge: JobEdge, subtask: int) -> Keep:
-    """Leaves out the rows of a keyed edge whose key groups are those of other subtasks."""
+    """Keeps the rows of a keyed edge whose key groups belong to `subtask`."""
     target = graph.vertex(edge.target)
     most = target.max_parallelism
     groups = key_group_range_for_operator_index(most, target.parallelism, subtask)

@@ -1,7 +1,7 @@
-"""JobStorages: the workers' side of the checkpoint storage of each job, as its configuration names it.
+"""JobStorages: the workers' side of each job's checkpoint storage, as its configuration names it.
 
-Owner: `use` is called on the task thread before anything of a job runs; the rest any thread afterwards. Must not know
-tasks or what is written.
+Owner: `use` is called on the task thread before anything of a job runs; any thread may call the rest
+afterwards. Must not know tasks or the written content.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, Snapsho
 
 
 class JobStorages:
-    """One storage a job; files unless the job names one of its own."""
+    """One storage for each job: files, unless the job names its own."""
 
     def __init__(self) -> None:
         self._files: WorkerStorage = FileSystemWorkerStorage()
         self._own: dict[JobID, WorkerStorage] = {}
 
     def use(self, job_id: JobID, settings: Settings) -> None:
-        """Tasks of a job come; said again it means nothing. Raises SnapshotStorageError for what cannot be loaded."""
+        """Prepares the storage of a job; a repeated call has no effect.
+
+        Raises SnapshotStorageError if it cannot be loaded.
+        """
         name = settings.get(checkpointing.STORAGE)
         if name is None or not is_custom(name) or job_id in self._own:
             return
@@ -41,7 +44,7 @@ class JobStorages:
         return self._of(job_id).open_output(location)
 
     def reader(self, job_id: JobID, directory: str) -> SnapshotReader:
-        """The reader of what a job restores."""
+        """The reader of the snapshot that a job restores."""
         return self._of(job_id).reader(directory)
 
     def _of(self, job_id: JobID) -> WorkerStorage:

@@ -1,8 +1,8 @@
-"""The records in flight of one unaligned checkpoint at one task: gathered from inputs and outputs, then handed over.
+"""RecordsInFlight: gathers the records in flight of an unaligned checkpoint at one task, then hands them over.
 
-Owner: the task thread until everything is gathered, then the snapshot thread, which writes. The part of the task is
-handed over once every input channel has brought the barrier and no output holds it back any more. Must not decide when
-a task cuts (that is the gate's BarrierHandler), nor know operators.
+Owner: the task thread until everything is gathered, then the snapshot thread, which writes. The task's part
+is handed over once every input channel has delivered the barrier and no output holds it back. Must not decide
+when a task cuts (that is the gate's BarrierHandler), nor know operators.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Deliver = Callable[[PendingSubtaskSnapshot], None]
 
 
 class RecordsInFlight:
-    """Those of one checkpoint; the PendingChannelStates of the task's part."""
+    """The records in flight of one checkpoint; the PendingChannelStates of the task's part."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class RecordsInFlight:
         self._recordings = list(recovered)
         self._inputs: list[tuple[InputChannel, ChannelRecording]] = []
         self._began = perf_counter()
-        #: Outputs where the barrier waits for its turn.
+        #: Outputs at which the barrier still waits in the queue.
         self._held_back: list[Partition] = []
-        #: True when the barrier has overtaken something.
+        #: True if the barrier has overtaken records.
         self.unaligned = overtaking_time_ms(barrier) <= clock.epoch_ms()
         self._handed_over: tuple[PendingSubtaskSnapshot, Deliver] | None = None
 
     # ------------------------------------------------------------------ task thread
 
     def record_input(self, channel: InputChannel, recording: ChannelRecording) -> None:
-        """From now on the channel's records before the barrier belong to the checkpoint."""
+        """Records the channel's further records before the barrier for the checkpoint."""
         channel.record(recording)
         self._inputs.append((channel, recording))
         self._recordings.append(recording)
 
     def send_barrier(self, barrier: CheckpointBarrier) -> None:
-        """On all outputs: ahead of what waits there, or in its place while the aligned timeout has not passed."""
+        """Sends the barrier on all outputs: ahead of waiting records, or behind them within the aligned timeout."""
         for partition in self._partitions:
             if self.unaligned:
                 self._recordings += partition.broadcast_ahead(barrier)
@@ -71,7 +71,7 @@ class RecordsInFlight:
                     self._held_back.append(partition)
 
     def hand_over(self, snapshot: PendingSubtaskSnapshot, deliver: Deliver) -> None:
-        """The part of the task, to be delivered when everything is gathered."""
+        """Takes the task's part, which is delivered when everything is gathered."""
         self._handed_over = (snapshot, deliver)
         self.proceed()
 
@@ -111,7 +111,7 @@ class RecordsInFlight:
         return overtaking_time_ms(self.barrier) if self._held_back else None
 
     def drop(self) -> None:
-        """The checkpoint is over: nothing is gathered or delivered any more."""
+        """Drops the checkpoint: nothing more is gathered or delivered."""
         for channel, _ in self._inputs:
             channel.stop_recording()
         self._inputs.clear()
@@ -158,13 +158,13 @@ class InFlightRecorder:
         self._partitions = partitions
         self._clock = clock
         self._max_bytes = max_bytes
-        #: The one that is not delivered yet.
+        #: The checkpoint that is not delivered yet.
         self._current: RecordsInFlight | None = None
 
     def begin(self, ready: ReadyCheckpoint, at_hand: Sequence[ChannelRecording]) -> RecordsInFlight | None:
-        """The task stands at a cut. `at_hand` is what it has taken of its channels and not processed yet.
+        """Begins at a cut. `at_hand` are records that the task has taken from its channels and not processed.
 
-        None where records in flight belong to no checkpoint: barriers keep their places.
+        Returns None if the checkpoint holds no records in flight: barriers then keep their places.
         """
         if not overtakes(ready.barrier):
             return None
@@ -178,7 +178,7 @@ class InFlightRecorder:
         return gathered
 
     def proceed(self) -> None:
-        """Goes on with the present checkpoint; raises CheckpointRefusedError where it would hold too much."""
+        """Continues the present checkpoint. Raises CheckpointRefusedError if it would hold too much."""
         current = self._current
         if current is None:
             return
@@ -193,16 +193,16 @@ class InFlightRecorder:
 
     @property
     def present(self) -> int | None:
-        """The checkpoint that is not delivered yet."""
+        """The checkpoint that is not delivered yet; None = none."""
         return None if self._current is None else self._current.checkpoint_id
 
     @property
     def timeout_ms(self) -> int | None:
-        """Epoch ms at which `proceed` has something to do; None = when something happens."""
+        """Epoch ms at which `proceed` is due; None = only after an event."""
         return None if self._current is None else self._current.timeout_ms
 
     def drop(self, checkpoint_id: int | None = None) -> None:
-        """That checkpoint, or an earlier one, is over; None = whichever there is."""
+        """Drops that checkpoint or an earlier one; None = any."""
         current = self._current
         if current is not None and (checkpoint_id is None or current.checkpoint_id <= checkpoint_id):
             self._current = None

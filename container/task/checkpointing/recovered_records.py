@@ -1,7 +1,10 @@
-"""Records in flight of the restored checkpoint: read before any new input, and channel state again until then.
+"""RecoveredRecords: the restored records in flight.
 
-Owner: the task thread. Frames are decoded one by one. Where the parallelism has changed, a keyed edge gives every
-subtask all channels that may hold its rows, and it leaves out the rows of other key groups. Must not know operators.
+They are read before new input, and until then belong to new checkpoints.
+
+Owner: the task thread. Frames are decoded one by one. After a change of parallelism, every subtask of a keyed
+edge gets all channels that may hold its rows. The subtask then skips rows of other key groups. Must not know
+operators.
 """
 
 from __future__ import annotations
@@ -18,22 +21,22 @@ from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch
 from yarrow.runtime.snapshot.errors import SnapshotFormatError
 
-#: Frames were within the limit of their own time.
+#: The frames were within the limit when they were written.
 _ANY_LENGTH = 1 << 32
 
 
 class RecoveredChannel(NamedTuple):
-    """One channel state and where its rows go."""
+    """One channel state and the input of its rows."""
 
     origin: ChannelOrigin
     input_index: int
     data: bytes
-    #: None = all rows.
+    #: Selects the rows to keep; None = all.
     keep: Keep | None
 
 
 class RecoveredBatch(NamedTuple):
-    """A batch and where it goes."""
+    """A batch and its input."""
 
     origin: ChannelOrigin
     input_index: int
@@ -41,7 +44,7 @@ class RecoveredBatch(NamedTuple):
 
 
 class RecoveredRecords:
-    """What is left of the channel states of one task."""
+    """The remaining channel states of one task."""
 
     def __init__(self, channels: Iterable[RecoveredChannel] = ()) -> None:
         self._left = deque(channels)
@@ -51,7 +54,7 @@ class RecoveredRecords:
         return bool(self._left)
 
     def take(self) -> RecoveredBatch | None:
-        """The next batch; None when there is none left. Raises SnapshotFormatError for bytes that are no frames."""
+        """The next batch; None when none is left. Raises SnapshotFormatError for bytes that are no frames."""
         while self._left:
             channel = self._left[0]
             if self._position >= len(channel.data):
@@ -67,7 +70,7 @@ class RecoveredRecords:
         return None
 
     def remaining(self, checkpoint_id: int) -> Iterator[ChannelRecording]:
-        """What is left, in order, for another checkpoint; it stays here too."""
+        """The remaining records in order, for another checkpoint; they stay here too."""
         position = self._position
         for channel in self._left:
             recording = ChannelRecording(channel.origin, checkpoint_id)
@@ -85,7 +88,7 @@ class RecoveredRecords:
 def recovered_records(
     restored: RestoredState, head: OperatorID, origins: ChannelOrigins, subtask: int
 ) -> RecoveredRecords:
-    """The channel states that a task begins with, in reading order."""
+    """The channel states with which a task begins, in reading order."""
     channels = []
     for state in restored.of(head).channels:
         edge = origins.edge(state.edge)

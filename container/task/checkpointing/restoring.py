@@ -1,7 +1,7 @@
-"""State of a task on its way back: fetched and verified by the snapshot thread before its operators are set up.
+"""FetchedState: a task's restored state, fetched and verified by the snapshot thread before operators are set up.
 
-Owner: `FetchedState` is filled by the snapshot thread and read by the task thread afterwards. Files of databases, which
-may be large, wait on the local disk and not in memory. Must not know what the bytes mean.
+Owner: the snapshot thread fills `FetchedState`, the task thread reads it afterwards. Files of databases may
+be large, so they wait on the local disk instead of memory. Must not interpret the bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 
 
 class FetchedState:
-    """The bytes of a task's handles; `local_directory` is the task's own, which ends with it."""
+    """The bytes of a task's handles. `local_directory` belongs to the task and ends with it."""
 
     def __init__(self, reader: SnapshotReader, local_directory: str) -> None:
         self.reader = reader
@@ -33,7 +33,7 @@ class FetchedState:
         self._files: dict[StateHandle, Path] = {}
 
     def fetch(self, descriptor: TaskDeploymentDescriptor, vertex: JobVertex) -> None:
-        """Snapshot thread: reads everything. Raises OperatorFailure naming operator, states and file."""
+        """Reads everything. Snapshot thread. Raises OperatorFailure with operator, states and file."""
         fault_points.reach(
             "restore.inside",
             checkpoint_id=descriptor.restored_checkpoint_id,
@@ -62,7 +62,7 @@ class FetchedState:
             self._bytes[handle] = self.reader.read(handle, of)
 
     def read(self, handle: StateHandle) -> bytes:
-        """The bytes of a handle, kept here no longer; what is asked for again comes from where it lay."""
+        """The bytes of a handle, which are dropped here; a later read fetches them from storage again."""
         if isinstance(handle, InlineStateHandle):
             return handle.data
         path = self._files.pop(handle, None)
@@ -75,7 +75,7 @@ class FetchedState:
 
 
 def _handles(state: OperatorSubtaskState) -> Iterator[tuple[StateHandle, str, bool]]:
-    """Each handle, the names of the states in it as a part of a message, and whether it is a database's file."""
+    """Each handle, a text with the names of its states, and whether it is a database's file."""
     for keyed in state.keyed:
         names = _named([each.name for each in keyed.states])
         if isinstance(keyed, KeyGroupsSnapshot):

@@ -1,7 +1,6 @@
-"""The worker's third thread: blocking reads and writes of state, one after another, in calls that release the GIL.
+"""SnapshotThread: a worker's thread for blocking reads and writes of state, one after another, without the GIL.
 
-Owner: itself. `run_soon` and `stop` may be called from any thread. An action must not raise: what it does is its own
-business, and so is telling others what went wrong.
+Owner: itself. Any thread may call `run_soon` and `stop`. An action must not raise: it reports its own errors.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ _log = logging.getLogger(__name__)
 
 
 class SnapshotThread:
-    """Runs actions in the order in which they came."""
+    """Runs actions in the order of their arrival."""
 
     def __init__(self) -> None:
-        #: With each action whether it runs after `stop` too; None = the end.
+        #: Each action with a flag whether it runs after `stop` too; None = the end.
         self._actions: queue.SimpleQueue[tuple[Callable[[], None], bool] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stopped = False
 
     def run_soon(self, action: Callable[[], None], *, at_the_end_too: bool = False) -> None:
-        """Runs `action` behind those that wait; the thread is started with the first.
+        """Runs `action` behind the waiting ones; the first action starts the thread.
 
-        `at_the_end_too`: a stop does not skip it, since it leaves nothing behind but cleans up.
+        `at_the_end_too`: a stop does not skip the action, which only cleans up.
         """
         with self._lock:
             if self._stopped:
@@ -38,7 +37,7 @@ class SnapshotThread:
             self._actions.put((action, at_the_end_too))
 
     def stop(self, timeout: float) -> None:
-        """Runs nothing more but the present action and what cleans up; waits for that as long as `timeout` seconds."""
+        """Finishes the present action and all clean-ups, skips the rest, and waits at most `timeout` seconds."""
         with self._lock:
             self._stopped = True
             thread = self._thread

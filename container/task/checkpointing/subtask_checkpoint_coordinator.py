@@ -1,7 +1,7 @@
-"""The cut of one task: what is kept back flows on, the barrier is sent, state is frozen and handed over.
+"""SubtaskCheckpointCoordinator: makes the cut of one task: operators flush, the barrier is sent, state is frozen.
 
-Owner: the task thread; all of it happens in one mail or at one element, and must be short. Writing is the worker's
-business (worker_checkpoints), when to cut that of the gate's BarrierHandler.
+Owner: the task thread; a cut happens in one mail or at one element, and must be short. worker_checkpoints.py
+writes the frozen state. The gate's BarrierHandler decides when to cut.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from yarrow.runtime.rpc.messages import CheckpointMetrics
 
 _log = logging.getLogger(__name__)
 
-#: Of a barrier without options, which only tests send.
+#: Options of a barrier without any, which only tests send.
 _INLINE_OPTIONS = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))
 
 
 class SnapshotReceiver(Protocol):
-    """Takes what was frozen; any thread. WorkerCheckpoints is one."""
+    """Takes frozen state; any thread. WorkerCheckpoints is one."""
 
     def deliver(self, snapshot: PendingSubtaskSnapshot) -> None: ...
 
@@ -43,26 +43,26 @@ class SnapshotReceiver(Protocol):
 
 
 class BeforeCut(Protocol):
-    """Settles what a source has given and the chain has not run: SourceReading.before_cut."""
+    """Settles records that a source has given and the chain has not run: SourceReading.before_cut."""
 
     def __call__(self, *, drains: bool) -> None: ...
 
 
 class NoSnapshots:
-    """Takes part in no checkpoint: for fragments run without a worker."""
+    """A SnapshotReceiver for fragments without a worker: it takes part in no checkpoint."""
 
     def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
-        """Drops it."""
+        """Drops the snapshot."""
         snapshot.discard()
         snapshot.settled()
 
     def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
-        """Nobody is told."""
+        """Ignores the refusal."""
         _log.info("checkpoint %d of %s: %s", checkpoint_id, task.name, error)
 
 
 class SubtaskCheckpointCoordinator:
-    """Cuts, and remembers which cuts were made."""
+    """Makes a task's cuts, and remembers them."""
 
     def __init__(
         self,
@@ -87,20 +87,20 @@ class SubtaskCheckpointCoordinator:
         )
         self.latest_cut = environment.restored.checkpoint_id
         self._announced = self.latest_cut
-        #: Handed over, and neither acknowledged nor declined nor dropped.
+        #: Number of parts that were handed over, and neither acknowledged nor declined nor dropped.
         self.unsettled = 0
         self._completed = environment.restored.checkpoint_id
 
     # ------------------------------------------------------------------ the cut
 
     def announce(self, barrier: CheckpointBarrier) -> None:
-        """A checkpoint is on its way; said again it means nothing."""
+        """Takes the announcement of a checkpoint; a repeated one has no effect."""
         if barrier.checkpoint_id > max(self._announced, self.latest_cut):
             self._announced = barrier.checkpoint_id
             self._chain.announce_checkpoint(barrier.checkpoint_id)
 
     def decline(self, checkpoint_id: int, error: BaseException) -> None:
-        """The task cannot take part."""
+        """Declines a checkpoint."""
         self._receiver.decline(self.name, checkpoint_id, error)
 
     def cut(
@@ -111,10 +111,10 @@ class SubtaskCheckpointCoordinator:
         drain: Callable[[], None] | None = None,
         in_flight: RecordsInFlight | None = None,
     ) -> bool:
-        """Cuts; False when nothing was handed over: the checkpoint is over already, or state could not be frozen.
+        """Cuts; False if nothing was handed over: the checkpoint is over already, or state could not be frozen.
 
-        `drain` is called behind the last record of a source, where the job will not go on behind this cut. What
-        raises before the barrier is sent fails the task, since rows may have been half way.
+        `drain` is called behind the last record of a source if the job will not continue after this cut. An
+        exception before the barrier is sent fails the task, because some rows may already have been emitted.
         """
         barrier = ready.barrier
         number = barrier.checkpoint_id
@@ -151,7 +151,7 @@ class SubtaskCheckpointCoordinator:
         return True
 
     def cut_ended(self, barrier: CheckpointBarrier) -> None:
-        """The part of a task that had ended before the restored checkpoint: what its sinks still have to commit."""
+        """Hands over the part of a task that had ended before the restored checkpoint: its sinks' open commits."""
         number = barrier.checkpoint_id
         if number <= self.latest_cut:
             return
@@ -195,7 +195,7 @@ class SubtaskCheckpointCoordinator:
             in_flight.hand_over(snapshot, self._receiver.deliver)
 
     def _settled(self) -> None:
-        """Any thread: a part was acknowledged, declined or dropped."""
+        """Notes that a part was acknowledged, declined or dropped. Any thread."""
         self._environment.post(self._count_settled)
 
     def _count_settled(self) -> None:
@@ -204,7 +204,7 @@ class SubtaskCheckpointCoordinator:
     def _freeze(
         self, number: int, options: CheckpointOptions, detail: dict[str, object]
     ) -> list[OperatorPart] | None:
-        """The frozen state of all operators; None, and a declined checkpoint, when one cannot be frozen."""
+        """The frozen state of all operators; None, after declining the checkpoint, if one cannot be frozen."""
         parts: list[OperatorPart] = []
         try:
             for index in self._chain.operators_in_use:
@@ -214,15 +214,15 @@ class SubtaskCheckpointCoordinator:
         except Exception as error:
             discard_parts(parts)
             if isinstance(error, OperatorFailure) and not isinstance(error.cause, Exception):
-                raise  # SystemExit and its like are no matter of a checkpoint
+                raise  # SystemExit and the like do not concern the checkpoint
             self.decline(number, error)
             return None
         return parts
 
-    # ------------------------------------------------------------------ what became of it
+    # ------------------------------------------------------------------ outcomes
 
     def completed(self, checkpoint_id: int) -> bool:
-        """Tells operators and backends, once a checkpoint; False when they knew."""
+        """Tells operators and backends, once for each checkpoint; False if they knew."""
         if checkpoint_id <= self._completed:
             return False
         self._completed = checkpoint_id
@@ -231,6 +231,6 @@ class SubtaskCheckpointCoordinator:
         return True
 
     def aborted(self, checkpoint_id: int) -> None:
-        """Tells operators and backends."""
+        """Tells operators and backends of an aborted checkpoint."""
         if checkpoint_id > self._completed:
             self._chain.checkpoint_aborted(checkpoint_id)

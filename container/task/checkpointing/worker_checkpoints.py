@@ -1,10 +1,10 @@
-"""Checkpoints as a worker sees them: what its tasks have frozen goes into one file a checkpoint, then the job is told.
+"""WorkerCheckpoints: writes the frozen state of a worker's tasks, one file a checkpoint, and tells the job.
 
-Owner: the snapshot thread, which does everything here; the public methods may be called from any thread and only queue
-work for it. The file of a checkpoint is closed when every live task of the job in this worker has delivered its part or
-has ended, and acknowledgements go out after that: a handle that the JobMaster knows names bytes that are stored. What
-is stored for a checkpoint that is given up goes from here: a job that ends hears of no late acknowledgement. Must not
-know operators, channels or transport.
+Owner: the snapshot thread, which does everything here. Any thread may call the public methods, which only
+queue work for it. A checkpoint's file is closed when every live task of the job in this worker has delivered
+its part or ended. Acknowledgements are sent after that, so that a handle which the JobMaster knows names
+stored bytes. Files of an aborted checkpoint are deleted here, because an ending job hears no late
+acknowledgement. Must not know operators, channels or transport.
 """
 
 from __future__ import annotations
@@ -43,30 +43,31 @@ from yarrow.runtime.snapshot.worker_file import SnapshotFile
 _log = logging.getLogger(__name__)
 
 
-#: The output of this worker for the checkpoint of a job at a location.
+#: Opens this worker's output for a job's checkpoint at a location.
 OpenSnapshotFile = Callable[[JobID, CheckpointLocation], SnapshotFile]
 
 
 @dataclass(slots=True)
 class _Checkpoint:
-    """A checkpoint of one job, as far as it has come here."""
+    """The state of one checkpoint of a job in this worker."""
 
     file: SnapshotFile
     #: Live tasks that have not delivered.
     missing: set[ExecutionAttemptID]
-    #: Delivered and written, to be told when the file is closed.
+    #: Delivered and written parts; they are acknowledged when the file is closed.
     written: list[tuple[PendingSubtaskSnapshot, AcknowledgeCheckpoint]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Job:
-    """What is known of one job."""
+    """The checkpoints of one job in this worker."""
 
     live: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
     checkpoints: dict[int, _Checkpoint] = field(default_factory=dict)
-    #: Closed ones, by checkpoint, until it is complete or given up; none that other checkpoints may share.
+    #: Closed files by checkpoint, until it is complete or aborted; without files that other checkpoints may
+    #: share.
     stored: defaultdict[int, list[SnapshotFile]] = field(default_factory=lambda: defaultdict(list))
-    #: Given up, and later than the latest that is complete.
+    #: Aborted checkpoints that are later than the latest complete one.
     aborted: set[int] = field(default_factory=set)
     completed: int = -1
 
@@ -85,19 +86,19 @@ class WorkerCheckpoints:
     # ------------------------------------------------------------------ any thread
 
     def task_started(self, task: TaskName) -> None:
-        """A task takes part from now on."""
+        """Adds a task to later checkpoints."""
         self._thread.run_soon(lambda: self._start(task))
 
     def task_ended(self, task: TaskName) -> None:
-        """A task will deliver nothing any more."""
+        """Removes a task, which will deliver nothing any more."""
         self._thread.run_soon(lambda: self._end(task))
 
     def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
-        """A task has cut: its part is written, and acknowledged with the file."""
+        """Takes a task's part: it is written, and acknowledged with the file."""
         self._thread.run_soon(lambda: self._deliver(snapshot))
 
     def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
-        """A task cannot take part in a checkpoint."""
+        """Declines a checkpoint for a task."""
         self._thread.run_soon(lambda: self._decline(task, checkpoint_id, error))
 
     def deliver_coordinator(
@@ -109,7 +110,7 @@ class WorkerCheckpoints:
         options: CheckpointOptions,
         state: bytes,
     ) -> None:
-        """A split enumerator has been snapshotted; it has a file of its own, since readers wait for its answer."""
+        """Writes an enumerator's snapshot to a file of its own, because readers wait for its answer."""
         self._thread.run_soon(
             lambda: self._deliver_coordinator(
                 job_id, operator_id, operator_name, checkpoint_id, options, state
@@ -117,13 +118,13 @@ class WorkerCheckpoints:
         )
 
     def decline_coordinator(self, job_id: JobID, checkpoint_id: int, error: BaseException) -> None:
-        """A split enumerator cannot take part in a checkpoint."""
+        """Declines a checkpoint for a split enumerator."""
         self._thread.run_soon(
             lambda: self._tell_declined(job_id, checkpoint_id, ExecutionAttemptID(""), error)
         )
 
     def decline_absent(self, job_id: JobID, checkpoint_id: int, attempt: ExecutionAttemptID) -> None:
-        """A task was to take part that does not run here, or not any more; no word of what it has delivered."""
+        """Declines for a task that does not run here any more; no effect on parts that it has delivered."""
 
         def decline() -> None:
             checkpoint = self._job(job_id).checkpoints.get(checkpoint_id)
@@ -137,15 +138,15 @@ class WorkerCheckpoints:
         self._thread.run_soon(decline)
 
     def aborted(self, job_id: JobID, checkpoint_id: int) -> None:
-        """A checkpoint is given up: its files go, parts that come late are dropped."""
+        """Aborts a checkpoint: its files are deleted, and late parts are dropped."""
         self._thread.run_soon(lambda: self._abort(job_id, checkpoint_id), at_the_end_too=True)
 
     def completed(self, job_id: JobID, checkpoint_id: int) -> None:
-        """A checkpoint is complete; nothing is missing of it or of earlier ones."""
+        """Completes a checkpoint; no part of it or of earlier ones is missing any more."""
         self._thread.run_soon(lambda: self._complete(job_id, checkpoint_id))
 
     def end(self) -> None:
-        """The worker ends: files that are still being written are closed and go, since nobody was told of them."""
+        """Ends the worker: unfinished files are closed and deleted, because nobody was told of them."""
         self._thread.run_soon(self._end_all, at_the_end_too=True)
 
     # ------------------------------------------------------------------ snapshot thread
@@ -163,7 +164,7 @@ class WorkerCheckpoints:
         job.live.pop(task.attempt_id, None)
         for checkpoint_id in list(job.checkpoints):
             self._arrived(task.job_id, checkpoint_id, task.attempt_id)
-        # The job stays known: enumerators may outlive tasks, and what was given up stays given up.
+        # The job stays known: enumerators may outlive tasks, and aborted checkpoints must stay aborted.
 
     def _deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
         task, number = snapshot.task, snapshot.checkpoint_id
@@ -310,7 +311,7 @@ class WorkerCheckpoints:
     def _tells_retries_of_close(
         self, job_id: JobID, checkpoint_id: int, checkpoint: _Checkpoint
     ) -> contextlib.AbstractContextManager[None]:
-        """All parts of the file wait for its end; the word of one of them is enough."""
+        """Reports retries of closing the file. All its parts wait for that, so one report serves them all."""
         if not checkpoint.written:
             return contextlib.nullcontext()
         snapshot, acknowledgement = checkpoint.written[0]
@@ -322,7 +323,7 @@ class WorkerCheckpoints:
     def _tells_retries(
         self, job_id: JobID, checkpoint_id: int, attempt: ExecutionAttemptID, location: CheckpointLocation
     ) -> Iterator[None]:
-        """The JobMaster knows why storage is tried again, and when it is over: the checkpoint may expire first."""
+        """Reports to the JobMaster why storage is being retried, and when that ends: the checkpoint may expire."""
         told = [""]
 
         def tell(reason: str) -> None:
@@ -364,7 +365,7 @@ class WorkerCheckpoints:
             del job.stored[number]
         job.aborted = {number for number in job.aborted if number > checkpoint_id}
         for number in [number for number in job.checkpoints if number <= checkpoint_id]:
-            # One that was overtaken: the JobMaster waits for nothing of it any more.
+            # An overtaken checkpoint: the JobMaster waits for none of its parts any more.
             self._drop(job.checkpoints.pop(number))
 
     def _end_all(self) -> None:
@@ -380,12 +381,12 @@ class WorkerCheckpoints:
 
 
 def _part(task: TaskName, checkpoint_id: int) -> str:
-    """A task's part of a checkpoint, in messages."""
+    """A task's part of a checkpoint, for messages."""
     return f"checkpoint {checkpoint_id} of task '{task.name}' (subtask {task.subtask + 1})"
 
 
 def _named(cause: FailureCause, where: str) -> FailureCause:
-    """The cause with a message that says whose it is: all that statistics and REST tell of a failed checkpoint."""
+    """The cause with the task's name in its message: statistics and REST show no more of a failed checkpoint."""
     place = f"operator '{cause.operator_name}'" if cause.operator_name else where
     if not place or place in cause.message:
         return cause
