@@ -1,7 +1,7 @@
 """Workers as threads of this process: `execution.in-process`, so that a breakpoint in a user function works.
 
-Owner: the TaskExecutor's event loop. Must not be used where user code may crash: a thread takes its process
-along.
+Owner: the TaskExecutor's event loop. Must not be used where user code may crash: a crash ends the whole
+process.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 
 class ServingThread(Protocol):
-    """What serves a control socket in a thread of its own: `threading.Thread` has these methods."""
+    """A thread that serves a control socket: `threading.Thread` has these methods."""
 
     def start(self) -> None: ...
 
     def join(self) -> None: ...
 
 
-#: Makes the thread that serves the socket; it ends at StopWorker and at the socket's end, and closes the
-#: socket.
+#: Makes the thread that serves the socket. The thread ends at StopWorker or at the socket's end, and closes
+#: the socket.
 WorkerThreadFactory = Callable[[socket.socket], ServingThread]
 
 
@@ -47,7 +47,7 @@ class ThreadWorker:
         threading.Thread(target=self._wait, name=f"{name}-end", daemon=True).start()
 
     def kill(self) -> None:
-        """A thread cannot be ended from outside: it is given up, and its slot with it is free again."""
+        """Gives the thread up, because it cannot be ended from outside; its slot becomes free."""
         if not self.exited.done():
             _log.error("%s does not end: its thread is left behind in this process", self._name)
             self._ended(WorkerExit(explanation="its thread did not end and was left behind"))
@@ -57,7 +57,7 @@ class ThreadWorker:
         try:
             self._loop.call_soon_threadsafe(self._ended, WorkerExit(status=0))
         except RuntimeError:
-            return  # The loop has closed: nobody is left to tell.
+            return  # The loop has closed: nobody listens any more.
 
     def _ended(self, end: WorkerExit) -> None:
         if not self.exited.done():
@@ -72,7 +72,7 @@ class InProcessLauncher:
         self._workers: list[ThreadWorker] = []
 
     async def start(self) -> None:
-        """Nothing to warm up."""
+        """Does nothing: threads need no warm-up."""
 
     async def launch(
         self, worker_id: WorkerID, process_name: str, raw_output: int
@@ -84,13 +84,13 @@ class InProcessLauncher:
         return worker, ours
 
     def for_interpreter(self, executable: str) -> WorkerLauncher:
-        """Threads have the interpreter of their process."""
+        """Returns itself: threads have the interpreter of their process."""
         raise UnfitInterpreterError(
             f"workers in {executable} are processes: set execution.in-process to false, or leave python.executable out"
         )
 
     def environment(self) -> dict[str, str]:
-        """This process's."""
+        """The environment of this process."""
         return dict(os.environ)
 
     async def close(self) -> None:
@@ -98,5 +98,5 @@ class InProcessLauncher:
         await asyncio.gather(*(worker.exited for worker in self._workers))
 
     def processes(self) -> tuple[tuple[str, int], ...]:
-        """None."""
+        """Returns none: threads are no processes."""
         return ()

@@ -1,8 +1,8 @@
-"""The template process: has imported what every worker needs, and forks a worker whenever it is asked to.
+"""The template process: it has imported the modules of every worker, and forks workers on request.
 
-Owner: its single thread; started by exec, never forked. Must not call pyarrow or numpy, import polars,
-pandas, grpc or user code, start a thread, or keep a worker's socket after the fork: a child inherits whatever
-is here. It ends when its control socket reaches EOF, and kills its children then.
+Owner: its single thread; started by exec, never forked. A child inherits everything that is here. So it must
+not call pyarrow or numpy, or import polars, pandas, grpc or user code. It must not start a thread, or keep a
+worker's socket after the fork. It ends when its control socket reaches EOF, and then kills its children.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from yarrow.container.protocol.worker_protocol import (
 )
 from yarrow.runtime.common.ids import WorkerID
 
-#: What every worker has imported at birth. Never: grpc, polars, pandas (a child of a parent that used them
-#: hangs), fastapi (no worker needs it). The module of the worker's main, and with it our own modules, comes
-#: on top.
+#: Modules that every worker has imported at birth. Never grpc, polars or pandas (a child of a parent that
+#: used them hangs), nor fastapi (no worker needs it). The module of the worker's main, and with it our own
+#: modules, comes on top.
 PRELOADED = ("numpy", "pyarrow", "msgspec", "cloudpickle")
 
 _PACKET_BYTES = 64 * 1024
@@ -50,7 +50,7 @@ _DECODER = msgspec.msgpack.Decoder(ForkWorker)
 
 @dataclass(frozen=True)
 class Child:
-    """Returned, in the child, by `Template.serve`: what the new process has to become."""
+    """The result of `Template.serve` in a child: what the new process must become."""
 
     control_fd: int
     raw_output: int
@@ -59,7 +59,7 @@ class Child:
 
 
 class Template:
-    """Forks on request, reaps, reports."""
+    """The loop of a template: forks on request, reaps, reports."""
 
     def __init__(self, control_fd: int) -> None:
         self._control = socket.socket(fileno=control_fd)
@@ -70,7 +70,7 @@ class Template:
         self._children: dict[int, WorkerID] = {}
 
     def serve(self) -> Child | None:
-        """Serves until the supervisor is gone (None), or returns in a forked child what it shall become."""
+        """Serves until the supervisor is gone (None); in a forked child, returns what the child must become."""
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
         poll = select.poll()
@@ -123,7 +123,7 @@ class Template:
         return None
 
     def _forget_sockets(self) -> None:
-        """In the child: these objects must not close a descriptor number that by then is somebody else's."""
+        """Detaches sockets in the child: their descriptor numbers may belong to other files by now."""
         signal.set_wakeup_fd(-1)
         for sock in (self._control, self._wake_read, self._wake_write):
             os.close(sock.detach())
@@ -152,7 +152,7 @@ class Template:
 
 
 def exit_of(worker_id: WorkerID, pid: int, wait_status: int) -> WorkerExited:
-    """What waitpid said, as a message."""
+    """The result of waitpid as a message."""
     code = os.waitstatus_to_exitcode(wait_status)
     if code < 0:
         return WorkerExited(worker_id=worker_id, pid=pid, signal=-code)
@@ -160,7 +160,7 @@ def exit_of(worker_id: WorkerID, pid: int, wait_status: int) -> WorkerExited:
 
 
 def preload(entry: str) -> None:
-    """Imports what workers need and freezes it for the garbage collector, so that pages stay shared."""
+    """Imports the workers' modules and excludes them from garbage collection, so that pages stay shared."""
     for name in (*PRELOADED, entry.partition(":")[0]):
         importlib.import_module(name)
     import_row_operators()
@@ -172,7 +172,7 @@ def preload(entry: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Serves as the template; in a child, does not return."""
+    """Serves as the template; does not return in a child."""
     parser = argparse.ArgumentParser(prog="python -m yarrow.container.launch.template", add_help=False)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)

@@ -1,7 +1,6 @@
-"""The supervisor's side of the template process: starts it, asks it for forks, replaces it when it has died.
+"""TemplateClient: the supervisor's side of the template process: starts it, requests forks, replaces a dead one.
 
-Owner: the TaskExecutor's event loop. Must not fork itself: a supervisor has used gRPC, and a child of it may
-hang.
+Owner: the TaskExecutor's event loop. Must not fork itself: a supervisor has used gRPC, so its child may hang.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from yarrow.container.protocol.worker_protocol import (
 from yarrow.runtime.common.ids import WorkerID
 
 _PACKET_BYTES = 64 * 1024
-#: Seconds between the end of the control socket and SIGKILL: it has nothing to save.
+#: Seconds between the end of the control socket and SIGKILL: the template has nothing to save.
 _END_GRACE = 2.0
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[MessageFromTemplate] = msgspec.msgpack.Decoder(MessageFromTemplate)
@@ -51,7 +50,7 @@ class ForkedWorker:
         self.exited = exited
 
     def kill(self) -> None:
-        """SIGKILL, unless the template has already reaped it: the number could be another's by now."""
+        """Sends SIGKILL, unless the template has already reaped the worker: its process id may be reused."""
         if not self.exited.done():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -59,14 +58,14 @@ class ForkedWorker:
 
 @dataclass
 class _Pending:
-    """A fork that was asked for, or a worker that runs."""
+    """A requested fork, or a running worker."""
 
     forked: asyncio.Future[int]
     exited: asyncio.Future[WorkerExit]
 
 
 class _TemplateProcess:
-    """One template process and all that hangs on its life."""
+    """One template process with its pending forks and running workers."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self.process = process
@@ -88,7 +87,7 @@ class _TemplateProcess:
         return pending
 
     def close(self) -> None:
-        """Its control socket reaches EOF; it kills its children and ends."""
+        """Closes its control socket: the template kills its children and ends."""
         self._end("it was told to end")
 
     def _readable(self) -> None:
@@ -141,7 +140,7 @@ class TemplateLauncher:
     def __init__(self, settings: LaunchSettings, raw_output: int) -> None:
         """Starts templates.
 
-        `raw_output` is the descriptor of the file for what the template itself prints; it stays the caller's.
+        `raw_output` is the descriptor of the file for the template's own output; it stays the caller's.
         """
         self._settings = settings
         self._raw_output = raw_output
@@ -154,13 +153,13 @@ class TemplateLauncher:
 
     @property
     def template_pid(self) -> int | None:
-        """The process that forks at present."""
+        """The present template's process id."""
         return None if self._template is None else self._template.process.pid
 
     async def launch(
         self, worker_id: WorkerID, process_name: str, raw_output: int
     ) -> tuple[RunningWorker, socket.socket]:
-        """Forks; a template that dies under the request is replaced once."""
+        """Forks a worker; a template that dies during the request is replaced once."""
         try:
             return await self._fork(worker_id, process_name, raw_output)
         except TemplateLostError:
@@ -183,7 +182,7 @@ class TemplateLauncher:
 
     def _living_template(self) -> _TemplateProcess:
         if self._closed:
-            # A launch under way finds its template gone: nobody would end another one.
+            # A running launch finds its template gone: nobody would end another one.
             raise WorkerStartError("no worker is started any more: the TaskExecutor ends")
         if self._template is None or self._template.lost.done():
             if self._template is not None:
@@ -214,11 +213,11 @@ class TemplateLauncher:
         template.process.wait()
 
     def for_interpreter(self, executable: str) -> WorkerLauncher:
-        """A template of another interpreter would have to be kept beside this one: its workers are executed."""
+        """A launcher that executes workers: a second template for another interpreter would be too costly."""
         return SpawnLauncher(replace(self._settings, executable=executable))
 
     def environment(self) -> dict[str, str]:
-        """As the template gets it."""
+        """The environment of the template."""
         return worker_environment(self._settings)
 
     async def close(self) -> None:
@@ -235,6 +234,6 @@ class TemplateLauncher:
             self._reap(template)
 
     def processes(self) -> tuple[tuple[str, int], ...]:
-        """The template."""
+        """The template process."""
         pid = self.template_pid
         return () if pid is None else (("template", pid),)

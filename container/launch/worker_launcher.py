@@ -1,7 +1,7 @@
-"""How a supervisor gets a worker process: the interface, its end, and the start by exec.
+"""WorkerLauncher: starts worker processes. Here are the interface, the worker's end, and the start by exec.
 
-Owner: the TaskExecutor's event loop. Must not speak the worker protocol: a launcher hands back a connected
-socket and tells how the process ended, no more.
+Owner: the TaskExecutor's event loop. Must not speak the worker protocol: a launcher only returns a connected
+socket, and reports how the process ended.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from yarrow.container.protocol.errors import WorkerStartError
 from yarrow.runtime.common.ids import WorkerID
 from yarrow.runtime.interpreters.interpreter import INTERPRETER_VARIABLE, environment_for
 
-#: Thread counts that libraries read when they are loaded.
+#: Environment variables with thread counts, which libraries read when they are loaded.
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 @dataclass(frozen=True)
 class WorkerExit:
-    """How a worker process ended; neither status nor signal where nobody could reap it."""
+    """How a worker process ended; without status and signal if nobody could reap it."""
 
     status: int | None = None
     signal: int | None = None
-    #: What is known instead, e.g. that the template died.
+    #: The explanation without them, e.g. that the template died.
     explanation: str = ""
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class WorkerExit:
 
 
 def signal_name(number: int) -> str:
-    """SIGSEGV for 11; the number itself where the system has no name."""
+    """SIGSEGV for 11; the number itself if the system has no name for it."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -65,12 +65,12 @@ class RunningWorker(Protocol):
         ...
 
     def kill(self) -> None:
-        """Ends it at once; without effect on one that has ended."""
+        """Ends it at once; no effect if it has ended."""
         ...
 
 
 class WorkerLauncher(Protocol):
-    """Starts workers in one way."""
+    """Starts workers in one particular way."""
 
     async def start(self) -> None:
         """Warms up; returns at once."""
@@ -79,22 +79,22 @@ class WorkerLauncher(Protocol):
     async def launch(
         self, worker_id: WorkerID, process_name: str, raw_output: int
     ) -> tuple[RunningWorker, socket.socket]:
-        """The worker and the supervisor's end of its socket; WorkerStartError when there is none to have.
+        """The worker and the supervisor's end of its socket. Raises WorkerStartError if the start fails.
 
         `raw_output` is the descriptor of the slot's raw output file; it stays the caller's.
         """
         ...
 
     def for_interpreter(self, executable: str) -> WorkerLauncher:
-        """One whose workers run in another interpreter; UnfitInterpreterError where they cannot."""
+        """A launcher for another interpreter. Raises UnfitInterpreterError if workers cannot run in it."""
         ...
 
     def environment(self) -> dict[str, str]:
-        """Of its workers, but for what another interpreter must not see."""
+        """The workers' environment, without variables that another interpreter must not see."""
         ...
 
     async def close(self) -> None:
-        """Kills what still runs."""
+        """Kills the remaining workers."""
         ...
 
     def processes(self) -> tuple[tuple[str, int], ...]:
@@ -104,7 +104,7 @@ class WorkerLauncher(Protocol):
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """What all workers of a TaskExecutor have in common as processes."""
+    """The process settings of all workers of a TaskExecutor."""
 
     cpu_cores: float = 1.0
     #: `module:function` of the workers' main.
@@ -117,22 +117,22 @@ class LaunchSettings:
 def worker_environment(settings: LaunchSettings) -> dict[str, str]:
     """This process's environment with thread counts that follow the slot's cores.
 
-    A value that the user exported wins: it was set on purpose.
+    A value that the user exported wins, because it was set on purpose.
     """
     threads = str(max(1, math.ceil(settings.cpu_cores)))
     defaults = {name: threads for name in _THREAD_COUNTS}
     defaults["ARROW_IO_THREADS"] = threads
     defaults[INTERPRETER_VARIABLE] = settings.executable
     defaults["MALLOC_ARENA_MAX"] = str(2 * int(threads))
-    # Arrays of a batch are freed and allocated anew all the time: giving their pages back and faulting them in
-    # again costs numpy kernels two thirds of their rate.
+    # The arrays of batches are freed and allocated all the time. If their pages were returned and faulted in
+    # again, numpy kernels would lose two thirds of their rate.
     defaults["MALLOC_TRIM_THRESHOLD_"] = str(64 << 20)
     defaults["MALLOC_MMAP_THRESHOLD_"] = str(32 << 20)
     return environment_for(settings.executable, {**defaults, **os.environ, **settings.environment})
 
 
 def python_command(settings: LaunchSettings, module: str, control_fd: int) -> list[str]:
-    """The command line of a process of ours; -P keeps the working directory out of the way of imports."""
+    """The command line of one of our processes; -P keeps the working directory out of the import path."""
     return [
         settings.executable,
         "-P",
@@ -148,7 +148,7 @@ def python_command(settings: LaunchSettings, module: str, control_fd: int) -> li
 
 
 class SpawnedWorker:
-    """A worker that this process executed; a thread waits for its end."""
+    """A worker process that this process executed; a thread waits for its end."""
 
     def __init__(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
         self._process = process
@@ -162,7 +162,7 @@ class SpawnedWorker:
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL; Popen knows when it has ended and sends nothing then."""
+        """Sends SIGKILL; Popen sends nothing to an ended process."""
         self._process.kill()
 
     def _wait(self) -> None:
@@ -171,7 +171,7 @@ class SpawnedWorker:
         try:
             self._loop.call_soon_threadsafe(self._ended, end)
         except RuntimeError:
-            return  # The loop has closed: nobody is left to tell.
+            return  # The loop has closed: nobody listens any more.
 
     def _ended(self, end: WorkerExit) -> None:
         if not self.exited.done():
@@ -186,7 +186,7 @@ class SpawnLauncher:
         self._workers: list[SpawnedWorker] = []
 
     async def start(self) -> None:
-        """Nothing to warm up."""
+        """Does nothing: exec needs no warm-up."""
 
     async def launch(
         self, worker_id: WorkerID, process_name: str, raw_output: int
@@ -213,11 +213,11 @@ class SpawnLauncher:
         return worker, ours
 
     def for_interpreter(self, executable: str) -> WorkerLauncher:
-        """Another of this kind."""
+        """A launcher of the same kind."""
         return SpawnLauncher(replace(self._settings, executable=executable))
 
     def environment(self) -> dict[str, str]:
-        """As each worker gets it."""
+        """The environment of each worker."""
         return worker_environment(self._settings)
 
     async def close(self) -> None:
@@ -228,5 +228,5 @@ class SpawnLauncher:
         self._workers.clear()
 
     def processes(self) -> tuple[tuple[str, int], ...]:
-        """None."""
+        """Returns none: this launcher has no processes of its own."""
         return ()

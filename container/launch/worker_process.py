@@ -1,9 +1,9 @@
-"""What a forked or spawned child does before `run_worker` gets its control socket.
+"""WorkerProcess: the work of a forked or spawned child before `run_worker` gets its control socket.
 
-Owner: the child's only thread. Must not import user code, keep any descriptor but 0-2 and the control socket,
-or return to what the parent was doing: `run_worker_process` ends the process.
+Owner: the child's only thread. Must not import user code, or keep any descriptor but 0-2 and the control
+socket. Must not return to the parent's code: `run_worker_process` ends the process.
 
-Run as `python -m yarrow.container.launch.worker_process --fd N`, it is the start without a fork.
+`python -m yarrow.container.launch.worker_process --fd N` starts a worker without a fork.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def load_entry(entry: str) -> WorkerMain:
 
 
 def set_process_name(name: str) -> None:
-    """Names the process in `ps` and `top`; where the kernel refuses, the name stays."""
+    """Names the process in `ps` and `top`; if the kernel refuses, the name stays."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "wb") as comm:
         comm.write(name.encode()[:_NAME_BYTES])
 
 
 def die_with_parent(parent: int) -> None:
-    """The kernel kills this process when its parent ends.
+    """Makes the kernel kill this process when its parent ends.
 
-    It does so even inside a call that holds the interpreter for ever.
+    That works even inside a call that holds the interpreter for ever.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -66,7 +66,7 @@ def close_other_descriptors(keep: int) -> None:
 
 
 def redirect_standard_streams(raw_output: int | None) -> None:
-    """stdin from /dev/null; stdout and stderr, for C code too, to `raw_output` where there is one."""
+    """stdin from /dev/null; stdout and stderr, also of C code, to `raw_output` if there is one."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     if raw_output is not None:
@@ -79,7 +79,7 @@ def prepare_process(control_fd: int, raw_output: int | None, process_name: str, 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Ctrl-C is for the client, which cancels the job; a worker ends when it is told to.
+    # Ctrl-C is for the client, which cancels the job; a worker ends when told to.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(parent)
     redirect_standard_streams(raw_output)
@@ -93,16 +93,16 @@ def prepare_process(control_fd: int, raw_output: int | None, process_name: str, 
 
 
 def reseed() -> None:
-    """Fresh randomness: a forked child would repeat what its brothers draw."""
+    """Reseeds random generators: forked children would otherwise draw the same numbers."""
     random.seed()
-    # Not loaded for this: it seeds itself where a function imports it.
+    # Not imported here: it seeds itself when a function imports it.
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
 
 
 def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
-    """Runs the worker's main and ends the process with what it returned.
+    """Runs the worker's main and ends the process with the returned status.
 
     An exception that escapes is status 1.
     """
@@ -119,13 +119,13 @@ def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    # Not sys.exit: a thread that user code left behind would keep the process.
+    # Not sys.exit: a thread that user code left behind would keep the process alive.
     os._exit(status & 0xFF)
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """The start without a fork: this process was executed for one worker."""
-    import argparse  # the supervisor and forked workers take only functions from here
+    """Starts without a fork: this process was executed for one worker."""
+    import argparse  # the supervisor and forked workers import only functions of this module
 
     parser = argparse.ArgumentParser(prog="python -m yarrow.container.launch.worker_process", add_help=False)
     parser.add_argument("--fd", type=int, required=True)

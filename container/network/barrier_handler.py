@@ -1,10 +1,10 @@
-"""When a task cuts: the barriers of its channels are gathered.
+"""BarrierHandler: gathers the barriers of a task's channels, and decides when the task cuts.
 
-For exactly-once, channels stand still behind their barriers. For unaligned checkpoints, overtaken records are
+For exactly-once, channels block behind their barriers. For unaligned checkpoints, overtaken records are
 recorded.
 
-Owner: the task thread. `BarrierHandler` is what a task knows; how records in flight are treated is the handler's
-business alone. Must not snapshot anything, and must not know operators or outputs.
+Owner: the task thread. Tasks know only `BarrierHandler`; the implementation decides about records in flight.
+Must not snapshot anything, and must not know operators or outputs.
 """
 
 from __future__ import annotations
@@ -21,82 +21,86 @@ class ReadyCheckpoint(NamedTuple):
     """A checkpoint at whose cut a task now stands."""
 
     barrier: CheckpointBarrier
-    #: From the first barrier to now.
+    #: Seconds from the first barrier until now.
     alignment_seconds: float
-    #: From the checkpoint's trigger to the first barrier.
+    #: Seconds from the checkpoint's trigger to the first barrier.
     start_delay_seconds: float
-    #: What its channels have received during the alignment.
+    #: Bytes that its channels received during the alignment.
     processed_bytes: int
-    #: Channels whose barriers have not been taken: what lies before these belongs to the checkpoint.
+    #: Channels whose barriers have not been taken: the records before these barriers belong to the
+    #: checkpoint.
     overtaken: tuple[int, ...] = ()
 
 
 class GateChannelView(Protocol):
-    """What a handler needs of a channel of the gate."""
+    """A gate's channel as a handler sees it."""
 
     @property
     def channel(self) -> InputChannel: ...
 
 
 class BarrierListener(Protocol):
-    """Learns what a handler decides besides the cuts it returns."""
+    """Hears of a handler's decisions, besides the cuts that it returns."""
 
     def checkpoint_announced(self, barrier: CheckpointBarrier) -> None:
-        """The first sign of a checkpoint: its cut will come."""
+        """Takes the first sign of a checkpoint: its cut will follow."""
         ...
 
     def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
-        """The barriers of this checkpoint will never be complete here."""
+        """Takes note that the checkpoint's barriers will never be complete here."""
         ...
 
 
 class BarrierHandler(Protocol):
-    """Each method returns the checkpoints at whose cut the task stands after it, in rising order."""
+    """Gathers barriers.
+
+    Each method returns the checkpoints for which the task must cut after the call, in rising order.
+    """
 
     listener: BarrierListener | None
 
     def barrier(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
-        """A barrier came on the channel at `position`; one may come behind the end of data, too."""
+        """Takes a barrier of the channel at `position`; it may also come after the end of data."""
         ...
 
     def announced(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
-        """A barrier that may overtake has come to the channel at `position`, behind what waits there."""
+        """Takes note of a barrier that may overtake, at the end of the queue of the channel at `position`."""
         ...
 
     def timed_out(self) -> Sequence[ReadyCheckpoint]:
-        """Time has passed; `next_timeout_ms` says when that may mean anything."""
+        """Takes note that time has passed; `next_timeout_ms` says when this is needed."""
         ...
 
     @property
     def next_timeout_ms(self) -> int | None:
-        """Epoch ms at which an unaligned checkpoint stops to wait for the barriers of its channels."""
+        """Epoch ms at which an unaligned checkpoint stops waiting for barriers; None = none does."""
         ...
 
     @property
     def alignment_seconds(self) -> float:
-        """How long the present alignment has taken so far, or the last one where there is none. Any thread."""
+        """Seconds of the present alignment so far, or of the last one. Any thread."""
         ...
 
     @property
     def start_delay_seconds(self) -> float:
-        """From the trigger of the latest checkpoint to its first barrier here. Any thread."""
+        """Seconds from the latest checkpoint's trigger to its first barrier here. Any thread."""
         ...
 
     def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
-        """The checkpoint begins here: channels that are still open will end without a barrier."""
+        """Begins the checkpoint here: channels that are still open will end without a barrier."""
         ...
 
     def channel_ended(self) -> Sequence[ReadyCheckpoint]:
-        """A channel has ended, which counts as the barrier of all checkpoints to come."""
+        """Takes the end of a channel, which counts as its barrier for all later checkpoints."""
         ...
 
     def abort(self, checkpoint_id: int) -> None:
-        """That checkpoint is given up: nothing waits for it, and barriers of it that still come are dropped."""
+        """Aborts a checkpoint: nothing waits for it, and its later barriers are dropped."""
         ...
 
 
 class _Alignment:
-    """A checkpoint some of whose barriers have come."""
+    """A checkpoint of which some barriers have arrived."""
 
     def __init__(self, barrier: CheckpointBarrier, now: float, delay: float, received: int) -> None:
         self.barrier = barrier
@@ -107,7 +111,7 @@ class _Alignment:
 
     @property
     def blocks(self) -> bool:
-        """True where a channel that has brought its barrier waits for the others."""
+        """True if a channel behind its barrier must wait for the others."""
         options = self.barrier.options
         return options is None or options.exactly_once
 
@@ -118,7 +122,7 @@ def overtakes(barrier: CheckpointBarrier) -> bool:
 
 
 def overtaking_time_ms(barrier: CheckpointBarrier) -> int:
-    """Epoch ms from which on a barrier overtakes; before it keeps its place."""
+    """Epoch ms from which on a barrier overtakes; before that it keeps its place."""
     assert barrier.options is not None
     return barrier.timestamp_ms + barrier.options.aligned_timeout_ms
 
@@ -126,13 +130,13 @@ def overtaking_time_ms(barrier: CheckpointBarrier) -> int:
 class AligningBarrierHandler:
     """Decides when a task cuts, by the mode of the checkpoint.
 
-    Exactly once: a channel stands still behind its barrier until all open channels have brought theirs. At
-    least once: barriers are counted and nothing stands still. Unaligned: as exactly once until the aligned
-    timeout. Then the task cuts as soon as all other channels have an origin, so that the checkpoint can hold
-    their records.
+    Exactly once: a channel blocks behind its barrier until all open channels have delivered theirs. At least
+    once: barriers are counted and no channel blocks. Unaligned: like exactly once until the aligned timeout.
+    Then the task cuts as soon as all other channels have an origin, so that the checkpoint can hold their
+    records.
 
-    A channel delivers barriers in the order of their checkpoints, so one that brings a later barrier will not bring
-    an earlier any more: the earlier checkpoint is given up.
+    A channel delivers barriers in the order of their checkpoints. A later barrier on a channel therefore
+    aborts an earlier checkpoint whose barrier the channel has not delivered.
     """
 
     def __init__(self, channels: Sequence[GateChannelView], clock: Clock) -> None:
@@ -143,7 +147,7 @@ class AligningBarrierHandler:
         self._pending: dict[int, _Alignment] = {}
         self._latest = -1
         self._aborted: set[int] = set()
-        #: The alignment that began last, and how long the last that ended had taken.
+        #: The last alignment that began, and the seconds of the last one that ended.
         self._begun: _Alignment | None = None
         self._aligned_for = 0.0
 
@@ -178,7 +182,7 @@ class AligningBarrierHandler:
             return None
         now = self._clock.epoch_ms()
         times = [overtaking_time_ms(a.barrier) for a in self._pending.values() if overtakes(a.barrier)]
-        # One that has passed waits for channels that cannot be overtaken.
+        # A timeout in the past waits for channels that cannot be overtaken.
         return min((time for time in times if time > now), default=None)
 
     @property
@@ -211,7 +215,7 @@ class AligningBarrierHandler:
             self._release(alignment.arrived)
 
     def _was_overtaken(self, barrier: CheckpointBarrier) -> bool:
-        """True, and noted, where another channel has brought a later barrier already and will not bring this one."""
+        """True, and noted, if another channel has delivered a later barrier and will not deliver this one."""
         later = [a for a in self._pending.values() if a.barrier.checkpoint_id > barrier.checkpoint_id]
         if not any(alignment.arrived for alignment in later):
             return False
@@ -266,7 +270,7 @@ class AligningBarrierHandler:
         return ready
 
     def _overtakes(self, alignment: _Alignment, left: Iterable[int]) -> bool:
-        """Whether the task may cut while the barriers of these channels have not been taken."""
+        """Whether the task may cut before the barriers of these channels have been taken."""
         barrier = alignment.barrier
         return (
             overtakes(barrier)

@@ -1,8 +1,8 @@
-"""Results of blocking edges: spooled to the worker's disk while the producer runs, served when it has finished.
+"""BlockingPartition: results of blocking edges, spooled to the worker's disk and served when the producer has finished.
 
-Owner: a producer's task thread writes its own files; one thread of the worker reads all of them. The frames are those
-of the wire, each with a checksum: what is read otherwise than written fails the consumer and names the producer, which
-runs again. Results stay until the worker ends or their producer starts anew.
+Owner: a producer's task thread writes its own files; one thread of the worker reads all files. Frames have
+the wire format, each with a checksum. A corrupt frame fails the consumer and names the producer, which runs
+again. Results stay until the worker ends or their producer starts anew.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from yarrow.runtime.data.elements import Batch, ControlElement
 
 _CHECKSUM = struct.Struct("<I")
 _BATCHES = (FrameType.ROWS, FrameType.ARROW)
-#: Bytes that a file gathers before they are written.
+#: Bytes of a file that are buffered before they are written.
 _WRITE_BUFFER = 256 * 1024
 
 
@@ -43,7 +43,7 @@ class SpoolError(YarrowError):
 
 
 class ResultKey(NamedTuple):
-    """What one consumer subtask reads of one producer over one edge."""
+    """Names a result: one producer's rows for one consumer subtask over one edge."""
 
     attempt: ExecutionAttemptID
     edge: int
@@ -56,11 +56,11 @@ class ResultKey(NamedTuple):
 
 
 class FrameOutput(Protocol):
-    """Where a result is sent: a channel to its consumer, in this worker or another."""
+    """The receiver of a result: a channel to its consumer, in this worker or another."""
 
     @property
     def failure(self) -> str | None:
-        """Why the consumer takes nothing any more; None while it does."""
+        """Why the consumer takes no data any more; None while it does."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class FrameOutput(Protocol):
     def send_frame(self, header: FrameHeader, payload: Buffer) -> None: ...
 
     def close(self, reason: str) -> None:
-        """Breaks the channel off; the consumer learns the reason."""
+        """Closes the channel; the consumer hears the reason."""
         ...
 
 
@@ -79,7 +79,7 @@ class ResultSpool:
     """All spooled results of one worker."""
 
     def __init__(self, folder: str, budget: int, max_payload: int) -> None:
-        """`budget` is in bytes, of all results together; the folder is made with the first of them."""
+        """`budget`: most bytes of all results together. The first result makes the folder."""
         self._folder = folder
         self._budget = budget
         self.max_payload = max_payload
@@ -88,9 +88,9 @@ class ResultSpool:
         self._sizes: dict[ResultKey, int] = {}
         self._complete: set[ResultKey] = set()
         self._discarded: set[ResultKey] = set()
-        #: Consumers in the producer's own region, which may come before it has finished.
+        #: Waiting consumers in the producer's own region, which may come before it has finished.
         self._waiting: dict[ResultKey, list[_Reader]] = {}
-        #: Readers that may have something to send; None = the worker ends.
+        #: Readers that may have data to send; None = the worker ends.
         self._readers: queue.SimpleQueue[_Reader | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -101,7 +101,7 @@ class ResultSpool:
     # ------------------------------------------------------------------ producers
 
     def begin(self, key: ResultKey) -> BinaryIO:
-        """Opens the file of a result; results of former attempts of the same subtask go."""
+        """Opens the file of a result; removes results of former attempts of the same subtask."""
         subtask = key.attempt.rpartition("_")[0]
         with self._lock:
             former = [
@@ -121,7 +121,7 @@ class ResultSpool:
         return file
 
     def wrote(self, key: ResultKey, size: int) -> None:
-        """So many bytes are about to be written; SpoolError past the budget."""
+        """Counts bytes that are about to be written. Raises SpoolError beyond the budget."""
         with self._lock:
             if self._used + size > self._budget:
                 raise SpoolError(
@@ -139,7 +139,7 @@ class ResultSpool:
         )
 
     def write(self, key: ResultKey, file: BinaryIO, header: bytes, parts: list[Buffer]) -> None:
-        """Appends a frame; SpoolError when budget or disk is full."""
+        """Appends a frame. Raises SpoolError when the budget or the disk is exhausted."""
         size = len(header) + _CHECKSUM.size + sum(map(len, parts))
         self.wrote(key, size)
         checksum = zlib.crc32(header)
@@ -155,7 +155,7 @@ class ResultSpool:
             raise self._failed(error) from error
 
     def complete(self, key: ResultKey, file: BinaryIO) -> None:
-        """The result is whole: consumers may read it."""
+        """Marks a result as complete: consumers may read it."""
         try:
             file.close()
         except OSError as error:
@@ -168,13 +168,13 @@ class ResultSpool:
             self._readers.put(reader)
 
     def discard(self, key: ResultKey) -> None:
-        """The result is not wanted, or was never whole."""
+        """Removes a result that nobody wants or that never was complete."""
         with self._lock:
             self._used -= self._sizes.pop(key, 0)
             self._complete.discard(key)
             self._discarded.add(key)
             waiting = self._waiting.pop(key, [])
-        # What cannot be removed goes with the worker's folder.
+        # Files that cannot be removed are removed with the worker's folder.
         with contextlib.suppress(OSError):
             os.unlink(self.path(key))
         for reader in waiting:
@@ -183,7 +183,7 @@ class ResultSpool:
     # ------------------------------------------------------------------ consumers
 
     def serve(self, key: ResultKey, output: FrameOutput) -> Callable[[], None]:
-        """Sends a result as credit allows; the function returned is to be called when there is more of it."""
+        """Sends a result as credit allows; call the returned function when credit has come."""
         reader = _Reader(self.path(key), output, self.max_payload)
         with self._lock:
             if self._thread is None:
@@ -199,7 +199,7 @@ class ResultSpool:
         return lambda: self._readers.put(reader)
 
     def stop(self) -> None:
-        """Serves nothing more; any thread."""
+        """Stops serving. Any thread."""
         self._readers.put(None)
 
     def _read(self) -> None:
@@ -208,7 +208,7 @@ class ResultSpool:
 
 
 class _Reader:
-    """One result on its way to one consumer; used by the spool's thread alone."""
+    """The transfer of one result to one consumer; used by the spool's thread alone."""
 
     def __init__(self, path: str, output: FrameOutput, max_payload: int) -> None:
         self._path = path
@@ -221,7 +221,7 @@ class _Reader:
         self._done = False
 
     def pump(self) -> None:
-        """Sends what credit allows; a result that cannot be read breaks the channel off."""
+        """Sends frames as credit allows; a result that cannot be read closes the channel."""
         if self._done or not self.is_complete:
             return
         try:
@@ -265,7 +265,7 @@ class _Reader:
 
 
 class SpoolChannel(OutputChannel):
-    """A producer's end of a blocking channel: takes everything at once and needs no credit."""
+    """A producer's end of a blocking channel: accepts everything at once and needs no credit."""
 
     def __init__(
         self, spool: ResultSpool, key: ResultKey, codec: ElementCodec, wake_producer: Callable[[], None]
@@ -315,7 +315,7 @@ class LocalFrames:
         self._granted = (0, 0)
         self._sent = (0, 0)
         self.failure: str | None = None
-        #: Set to what has the spool go on.
+        #: Called to make the spool continue.
         self.wake: Callable[[], None] = lambda: None
 
     @property
@@ -331,11 +331,11 @@ class LocalFrames:
         self.wake()
 
     def send_frame(self, header: FrameHeader, payload: Buffer) -> None:
-        """Hands a frame on."""
+        """Forwards a frame."""
         if header.type in _BATCHES:
             self._sent = (self._sent[0] + 1, self._sent[1] + header.length)
         self._target.append_frame(header, payload)
 
     def close(self, reason: str) -> None:
-        """Breaks the channel off."""
+        """Closes the channel."""
         self._target.fail(reason)

@@ -1,8 +1,8 @@
-"""Records of one channel that belong to an unaligned checkpoint: gathered while they are in flight, written as frames.
+"""ChannelRecording: one channel's records for an unaligned checkpoint, gathered in flight and written as frames.
 
-Owner: the task thread gathers; once it is complete, the snapshot thread takes the frames. Only batches are kept:
-watermarks and statuses are not, since after a restore event time begins anew at every channel, and an end of data is
-sent again by its producer. Must not know gates, tasks or where the bytes go.
+Owner: the task thread gathers; once it is complete, the snapshot thread takes the frames. Only batches are
+kept. Watermarks and statuses are not needed, since after a restore event time begins anew at every channel.
+An end of data is sent again by its producer. Must not know gates, tasks or the file.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from yarrow.runtime.data.elements import (
 )
 from yarrow.runtime.snapshot.handles import SerializerConfig
 
-#: As it waits at the consumer: (element, size) by reference, or (header, payload) as received.
+#: An entry of a consumer's queue: (element, size) by reference, or (header, payload) as received.
 Queued = tuple[StreamElement, int] | tuple[FrameHeader, Buffer]
 
 
 class ChannelOrigin(NamedTuple):
-    """A channel as checkpoints name it."""
+    """The identity of a channel in checkpoints."""
 
     #: See runtime.snapshot.channel_edges.
     edge: str
     producer: int
     consumer: int
     codec: ElementCodec
-    #: How rows are written; None for columns, which say it themselves.
+    #: How rows are written; None for columns, which describe themselves.
     rows: SerializerConfig | None
     #: Subtasks and key groups of the consuming vertex.
     consumers: int
     max_parallelism: int
-    #: True where whoever takes a row may change it: such rows are encoded when they are recorded, not later.
+    #: True if receivers may change a row: such rows are encoded when they are recorded, not later.
     changeable: bool
 
 
 class ChannelRecording:
-    """What lies in one channel before the barrier of one checkpoint, in order."""
+    """The records before the barrier of one checkpoint in one channel, in order."""
 
     def __init__(self, origin: ChannelOrigin, checkpoint_id: int, *, at_producer: bool = False) -> None:
         self.origin = origin
         self.checkpoint_id = checkpoint_id
         self.at_producer = at_producer
-        #: Nothing more belongs to it.
+        #: All records have been gathered.
         self.complete = at_producer
-        #: Bytes gathered, sampled where rows are not encoded yet.
+        #: Gathered bytes, sampled if rows are not encoded yet.
         self.size = 0
         self._entries: list[Batch | tuple[FrameHeader, Buffer]] = []
 
@@ -60,7 +60,7 @@ class ChannelRecording:
         return bool(self._entries)
 
     def add(self, batch: Batch) -> None:
-        """The next batch."""
+        """Adds the next batch."""
         if not len(batch):
             return
         if self.origin.changeable and isinstance(batch, RowBatch):
@@ -72,12 +72,12 @@ class ChannelRecording:
             self._entries.append(batch)
 
     def add_frame(self, header: FrameHeader, payload: Buffer) -> None:
-        """The next batch, encoded."""
+        """Adds the next batch in encoded form."""
         self.size += header.length
         self._entries.append((header, payload))
 
     def note(self, entry: Queued) -> bool:
-        """An entry that the consumer takes; True when the recording is complete with it."""
+        """Notes an entry that the consumer takes; True when the recording is complete with it."""
         if self._is_ended_by(entry):
             self.complete = True
             return True
@@ -91,7 +91,10 @@ class ChannelRecording:
         return False
 
     def note_until_barrier(self, waiting: Sequence[Queued]) -> bool:
-        """What waits before the barrier, if that is there: True. If not, entries are to be noted as they are taken."""
+        """Notes the waiting entries before the barrier; True if the barrier is among them.
+
+        If not, use `note` for later ones.
+        """
         if not any(map(self._is_ended_by, waiting)):
             return False
         return any(map(self.note, waiting))
@@ -108,7 +111,7 @@ class ChannelRecording:
         return isinstance(head, EndOfData)
 
     def frames(self) -> Iterator[bytes]:
-        """Header and payload of each batch, as on the wire; batches are let go of on the way."""
+        """Header and payload of each batch, as on the wire; releases the batches on the way."""
         entries, self._entries = self._entries[::-1], []
         while entries:
             entry = entries.pop()

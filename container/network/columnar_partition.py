@@ -1,7 +1,9 @@
-"""The output of a task for one columnar edge: record batches cut by channel, small fragments gathered.
+"""ColumnarResultPartition: a task's output for one columnar edge.
 
-Owner: the task thread. Routing is by whole columns: a batch is partitioned once, with one stable order by
-channel, and its parts travel as slices of it. Must not make a Python object of a row.
+Record batches are cut by channel, small parts gathered.
+
+Owner: the task thread. It routes whole columns: a batch is partitioned once, with one stable order by
+channel, and its parts are slices of it. Must not make a Python object for a row.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ from yarrow.runtime.data.key_groups import check_parallelism, operator_index_for
 from yarrow.runtime.graph.job_graph import JobEdge
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 
-#: Fragments of a channel are gathered until they have this many rows; the buffer timeout sends them earlier.
+#: Rows at which the gathered fragments of a channel are sent; the buffer timeout sends them earlier.
 COALESCE_ROWS = 16 * 1024
-#: Least rows of a slice when a batch is dealt out: smaller batches go whole, in turn.
+#: Least rows of a slice when a batch is divided: smaller batches are sent whole, in turn.
 MIN_SLICE_ROWS = 1024
 
-#: Waiting fragments are copied once the batches they were cut from have this size.
+#: Bytes of parent batches at which waiting fragments are copied, so that the batches can be freed.
 MAX_PINNED_BYTES = 16 * 1024 * 1024
-#: A slice that goes out at once and is smaller than this part of its batch is copied.
+#: A slice that is sent at once is copied if it is smaller than its batch divided by this number.
 _LEAST_PART: Final = 8
-#: Up to so many channels a scan for each is faster than one sort.
+#: Most channels for which one scan for each is faster than one sort.
 _SCANNED_CHANNELS: Final = 6
 
 Channels = npt.NDArray[Any]
@@ -45,7 +47,7 @@ class ColumnRoutingError(YarrowError):
 
 
 class ColumnarResultPartition(Partition):
-    """Record batches on their way to the subtasks of one consumer vertex."""
+    """The record batches for the subtasks of one consumer vertex."""
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class ColumnarResultPartition(Partition):
         self._coalesce_rows = coalesce_rows
         self._fragments: list[list[ArrowBatch]] = [[] for _ in self.channels]
         self._fragment_rows = [0] * len(self.channels)
-        #: Sizes of the batches from which waiting fragments were cut, since they were last copied.
+        #: Bytes of the batches from which waiting fragments were cut, since the last copy.
         self._pinned_bytes = 0
         self._turn = 0
         self._random = np.random.default_rng(new_generator().getrandbits(128))
@@ -102,7 +104,7 @@ class ColumnarResultPartition(Partition):
         return any(self._fragment_rows)
 
     def flush_full(self) -> None:
-        """Nothing to do: fragments are sent by `emit_batch` once they are large enough."""
+        """Does nothing: `emit_batch` sends fragments once they are large enough."""
 
     def flush_all(self) -> None:
         for index, rows in enumerate(self._fragment_rows):
@@ -115,7 +117,7 @@ class ColumnarResultPartition(Partition):
         """Routes a batch. Raises ColumnRoutingError where a key column cannot be one."""
         if not len(batch):
             return
-        # Counted when they come, as the rows in the buffers of a row partition are, and once for a broadcast.
+        # Counted on arrival, as in a row partition, and once for a broadcast.
         self._records_taken += len(batch)
         count = len(self.channels)
         kind = self._kind
@@ -137,7 +139,7 @@ class ColumnarResultPartition(Partition):
         except ColumnKeyError as error:
             raise ColumnRoutingError(f"edge {self.edge.index}: {error}") from error
         most = self._max_parallelism
-        # A power of two, as it is by default, needs no division.
+        # A power of two, which is the default, needs no division.
         groups = hashes & np.uint64(most - 1) if most & (most - 1) == 0 else hashes % np.uint64(most)
         channels: Channels = self._channel_of_group.take(groups.view(np.int64))
         return channels
@@ -149,7 +151,8 @@ class ColumnarResultPartition(Partition):
             order = np.concatenate(parts)
             ends = list(accumulate(map(len, parts)))
         else:
-            # A radix sort, since the numbers are small.
+            # A radix sort, because the numbers are small. `channels` holds one small unsigned integer for
+            # each row; `order` is an intp array of row positions.
             order = np.argsort(channels, kind="stable")
             ends = np.searchsorted(channels.take(order), np.arange(count), side="right").tolist()
         ordered = taken(batch, order)
@@ -166,7 +169,7 @@ class ColumnarResultPartition(Partition):
     def _deal(self, batch: ArrowBatch) -> None:
         """Sends nearly equal slices to as many channels as the batch is large enough for.
 
-        It goes on with the channel behind the last one.
+        It begins with the channel after the last one.
         """
         count, rows = len(self.channels), len(batch)
         parts = max(1, min(count, rows // MIN_SLICE_ROWS))
@@ -175,7 +178,7 @@ class ColumnarResultPartition(Partition):
             self._turn = (self._turn + 1) % count
 
     def _bound_pinned(self, parent: ArrowBatch) -> None:
-        """Copies waiting slices before the batches they were cut from hold too much memory."""
+        """Copies waiting slices before their parent batches hold too much memory."""
         self._pinned_bytes += parent.batch.nbytes
         if self._pinned_bytes <= MAX_PINNED_BYTES:
             return
@@ -210,7 +213,7 @@ class ColumnarResultPartition(Partition):
 
 
 def taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
-    """These rows in this order, in memory of their own."""
+    """The rows at the positions in `order` (integers, 1-d), in that order and in their own memory."""
     indices = pa.array(order)
     stamps, kinds = batch.timestamps, batch.kinds
     return ArrowBatch(
@@ -237,7 +240,7 @@ def _sliced(batch: ArrowBatch, start: int, end: int) -> ArrowBatch:
 
 
 def concatenated(batches: Sequence[ArrowBatch]) -> ArrowBatch:
-    """One batch of several of one schema; missing timestamps become null, missing kinds INSERT."""
+    """One batch of several with one schema; missing timestamps become null, missing kinds INSERT."""
     records = pa.concat_batches([item.batch for item in batches])
     stamps: pa.Array | None = None
     if any(item.timestamps is not None for item in batches):

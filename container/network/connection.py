@@ -1,8 +1,8 @@
-"""One data connection: handshake, frame parsing, the queue of outgoing frames.
+"""Connection: one data connection with its handshake, frame parsing, and queue of outgoing frames.
 
-Owner: the I/O thread, except `send`, which any thread may call. Unix sockets are written from the calling thread while
-the queue is empty, which saves a thread switch a frame. TLS sockets are written by the I/O thread alone, since one SSL
-object must not be read and written at once. Must not decode payloads or know tasks.
+Owner: the I/O thread, except `send`, which any thread may call. The calling thread writes to a Unix socket
+while the queue is empty, which saves a thread switch a frame. Only the I/O thread writes to TLS sockets,
+since one SSL object must not be read and written at once. Must not decode payloads or know tasks.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from yarrow.container.network.frames import (
 from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
 
 _RECEIVE_BYTES = 256 * 1024
-#: Payloads from this size on are received straight into a buffer of their own.
+#: Bytes from which on a payload is received into its own buffer.
 _LARGE_PAYLOAD = 64 * 1024
 _MAX_PARTS = 64
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class ConnectionListener(Protocol):
-    """Takes what arrives; called on the I/O thread."""
+    """Takes received frames; called on the I/O thread."""
 
     def on_authenticated(self, connection: Connection) -> None: ...
 
@@ -54,7 +54,7 @@ class Connection:
         peer_id: str = "",
         max_payload: int = 1 << 28,
     ) -> None:
-        #: Longest payload of a batch, in both directions.
+        #: Most payload bytes of a batch, in both directions.
         self.max_payload = max_payload
         self.socket = sock
         self.peer_id = peer_id
@@ -65,10 +65,10 @@ class Connection:
         self.tls_ready = not self._is_tls
         self.authenticated = False
         self.closed = False
-        #: What its channels are told that come too late to fail with it.
+        #: The reason for channels that come too late to fail with the connection.
         self.closed_because = ""
         self._lock = threading.Lock()
-        #: Frames sent before the proof was given wait here.
+        #: Frames that wait for the end of the handshake.
         self._held: list[Buffer] = []
         self._outgoing: deque[Buffer] = deque()
         self._view = memoryview(bytearray(_RECEIVE_BYTES))
@@ -78,7 +78,7 @@ class Connection:
         self._large_filled = 0
 
     def start(self) -> None:
-        """The transport is up: the client says hello."""
+        """Begins the handshake: the transport is up, and the client sends its hello."""
         self.tls_ready = True
         if isinstance(self._handshake, ClientHandshake):
             self._send_raw(FrameType.HELLO, self._handshake.hello())
@@ -86,7 +86,7 @@ class Connection:
     # ------------------------------------------------------------------ sending
 
     def send(self, parts: list[Buffer]) -> None:
-        """Queues a whole frame; any thread. Frames of a closed connection are dropped: its tasks are failing."""
+        """Queues a whole frame. Any thread. A closed connection drops frames: its tasks are failing."""
         with self._lock:
             if self.closed:
                 return
@@ -107,7 +107,7 @@ class Connection:
         self._request_write(self)
 
     def flush(self) -> bool:
-        """Writes what the socket takes; True when nothing is left. I/O thread."""
+        """Writes as much as the socket takes; True when nothing is left. I/O thread."""
         with self._lock:
             if not self.closed:
                 self._write_some()
@@ -125,7 +125,7 @@ class Connection:
         except _WOULD_BLOCK:
             return
         except OSError:
-            # The reading side sees the same end and closes the connection with its reason.
+            # The reading side sees the same end, and closes the connection with its reason.
             outgoing.clear()
 
     def _advance(self, sent: int) -> None:
@@ -142,9 +142,12 @@ class Connection:
     # ------------------------------------------------------------------ receiving
 
     def receive(self) -> None:
-        """Reads what is there and hands on whole frames; raises WireProtocolError or OSError at the end. I/O thread."""
+        """Reads available bytes and forwards whole frames.
+
+        Raises WireProtocolError or OSError at the end. I/O thread.
+        """
         while True:
-            # One buffer serves all: a new one for each reading costs more than the reading.
+            # One buffer serves all reads: a new one for each would cost more than the read.
             large = self._large
             target = self._view[self._filled :] if large is None else memoryview(large)[self._large_filled :]
             try:
@@ -185,7 +188,7 @@ class Connection:
                 break
             position = end
             self._dispatch(header, bytes(view[start:end]))
-        # The rest is less than a frame of `_LARGE_PAYLOAD`: there is always room behind it.
+        # The rest is less than a frame of `_LARGE_PAYLOAD`, so there is always room behind it.
         self._filled = available - position
         if position and self._filled:
             view[: self._filled] = bytes(view[position:available])
@@ -223,7 +226,7 @@ class Connection:
         self._request_write(self)
 
     def close(self) -> None:
-        """Closes the socket and drops what waits."""
+        """Closes the socket and drops queued frames."""
         with self._lock:
             self.closed = True
             self._outgoing.clear()

@@ -1,8 +1,8 @@
-"""DataPorts: the TCP ports on which the workers of a TaskExecutor take data, and those by which others reach them.
+"""DataPorts: the TCP ports on which workers of a TaskExecutor listen for data, and the ports that peers use.
 
-Owner: none (frozen values, pure checks); only `listen` touches the network. taskmanager.data.bind-port names the ports
-to listen on, taskmanager.bind-host the address. taskmanager.data.port names the ports that peers are told, which differ
-behind a forwarding of ports.
+Owner: none (frozen values, pure checks); only `listen` touches the network. taskmanager.data.bind-port names
+the ports to listen on, taskmanager.bind-host the address. taskmanager.data.port names the ports for peers,
+which differ if ports are forwarded.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ class NoFreeDataPortError(YarrowError):
 
 @dataclass(frozen=True, slots=True)
 class DataPorts:
-    """Ports in order; a worker takes the first that is free."""
+    """Ports in order; a worker takes the first free one."""
 
     bound: PortRange
-    #: As many as `bound`, one for each, unless it is any: then peers are told the port that is listened on.
+    #: One for each of `bound`, unless it is any port: peers then get the port that the worker listens on.
     told: PortRange
-    #: The local address to listen on; "" = the one that peers are told.
+    #: The local address to listen on; "" = the one that peers use.
     bind_host: str = ""
 
     @staticmethod
     def of(config: ReadableConfig) -> DataPorts:
-        """From the configuration."""
+        """Reads the configuration."""
         told, bound = config.get(taskmanager.DATA_PORT), config.get(taskmanager.DATA_BIND_PORT)
         host = config.get(taskmanager.BIND_HOST) or ""
         return DataPorts(told, PortRange.of(0), host) if bound is None else DataPorts(bound, told, host)
 
     def listen(self, told_host: str) -> tuple[socket.socket, int]:
-        """A listening socket and the port that peers are told beside `told_host`. Raises NoFreeDataPortError."""
+        """A listening socket, and the port that peers use with `told_host`. Raises NoFreeDataPortError."""
         told = list(self.told)
         host = self.bind_host or told_host
         for index, port in enumerate(self.bound):

@@ -1,7 +1,7 @@
-"""DataSockets: the sockets of a worker's data plane, listening and connected, over Unix sockets or TCP with mutual TLS.
+"""DataSockets: a worker's data sockets, listening and connected, over Unix sockets or TCP with mutual TLS.
 
-Owner: the I/O thread; only `connect` runs on task threads. Frames and channels are the business of Connection and of
-the listener: nothing here looks into them.
+Owner: the I/O thread; only `connect` runs on task threads. Connection and the listener handle frames and
+channels: this module never looks into them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from yarrow.runtime.rpc.messages import WorkerAddress
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that a connection which was accepted has to prove itself, and how many may be doing so at a time.
+#: Seconds in which an accepted connection must prove itself, and the most connections that may be doing so.
 HANDSHAKE_SECONDS = 10.0
 MAX_STRANGERS = 512
-#: A host that has gone without a word is noticed after so many silent seconds, asked that often at that distance:
-#: about as soon as by heartbeats, which see hosts that cannot reach the master and not those that cannot reach each
-#: other. A peer that is there answers by its kernel, however busy it is.
+#: Silent seconds before the first probe, number of probes, and seconds between them. A host that vanishes is
+#: noticed about as soon as by heartbeats. Heartbeats see hosts that cannot reach the master, but not those
+#: that cannot reach each other. A live peer answers by its kernel, however busy it is.
 KEEPALIVE_IDLE_SECONDS, KEEPALIVE_PROBES, KEEPALIVE_PAUSE_SECONDS = 20, 6, 5
 
 
@@ -41,12 +41,12 @@ class SocketListener(ConnectionListener, Protocol):
     """Hears of connections, on the I/O thread."""
 
     def on_accepted(self, connection: Connection) -> None:
-        """Another worker has connected; it has proved nothing yet."""
+        """Takes a connection of another worker, which has proved nothing yet."""
         ...
 
 
 class DataSockets:
-    """See the module's docstring."""
+    """The data sockets of one worker."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class DataSockets:
         self._transport = transport
         self._ports = ports
         self._tls = TlsContexts.of(settings)
-        #: Accepted, and not known to have proved anything yet.
+        #: Accepted connections that have proved nothing yet.
         self._strangers: set[Connection] = set()
         self._servers: list[socket.socket] = []
         self._unix_path = ""
@@ -74,7 +74,7 @@ class DataSockets:
     def start(self) -> WorkerAddress:
         """Opens the listening sockets; call before the I/O thread starts or on it."""
         settings = self._settings
-        # Without certificates nobody could be let in there.
+        # Without certificates no peer could be admitted there.
         if self._tls is not None and (settings.listen_tcp or self._transport is not DataTransport.AUTO):
             tcp, self._port = self._ports.listen(settings.host)
             self._listen(tcp)
@@ -102,7 +102,7 @@ class DataSockets:
         self._io.register(server, selectors.EVENT_READ, lambda _events: self._accept(server))
 
     def stop_listening(self) -> None:
-        """Takes no more connections; I/O thread."""
+        """Accepts no more connections. I/O thread."""
         for server in self._servers:
             self._io.unregister(server)
             server.close()
@@ -111,7 +111,7 @@ class DataSockets:
                 os.unlink(self._unix_path)
 
     def connect(self, consumer: WorkerAddress) -> Connection:
-        """A connection to another worker, to be watched; OSError where it does not answer."""
+        """Connects to another worker; `watch` the result. Raises OSError if the worker does not answer."""
         sock, tls_host = self._dial(consumer)
         handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
         how = "TCP with TLS" if tls_host else "a Unix socket"
@@ -121,7 +121,7 @@ class DataSockets:
         )
 
     def close(self, connection: Connection) -> None:
-        """Ends a connection; I/O thread."""
+        """Closes a connection. I/O thread."""
         self._io.unregister(connection.socket)
         connection.close()
 
@@ -158,7 +158,7 @@ class DataSockets:
             try:
                 _set_options(sock)
                 sock = self._tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            except OSError as error:  # gone already, or it spoke before TLS was set up
+            except OSError as error:  # gone already, or it sent data before TLS was set up
                 _log.debug("refused a data connection: %s", error)
                 sock.close()
                 return
@@ -177,7 +177,7 @@ class DataSockets:
             self._listener.on_closed(connection, f"no handshake within {HANDSHAKE_SECONDS:g} s")
 
     def watch(self, connection: Connection) -> None:
-        """Carries what comes and goes from now on; I/O thread."""
+        """Serves a connection from now on. I/O thread."""
         self._io.register(
             connection.socket, selectors.EVENT_READ, lambda events: self._ready(connection, events)
         )
@@ -231,7 +231,7 @@ class DataSockets:
 
 
 def _set_options(sock: socket.socket) -> None:
-    """Of a TCP connection, either end: frames go at once, and a peer that is not there any more ends it."""
+    """Sets options of either end of a TCP connection: frames are sent at once, and a vanished peer ends it."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
@@ -239,6 +239,6 @@ def _set_options(sock: socket.socket) -> None:
         ("TCP_KEEPINTVL", KEEPALIVE_PAUSE_SECONDS),
         ("TCP_KEEPCNT", KEEPALIVE_PROBES),
     ):
-        # Not every system has them; there its own times count.
+        # Not every system has these options; the system's own times count there.
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,8 +1,7 @@
-"""Encodes stream elements to frames and back.
+"""ElementCodec: encodes stream elements as frames, and decodes them.
 
-Owner: the task thread that sends or takes the element. One codec serves one edge: rows of a declared type go
-through its typed serializer, others as pickle protocol 5; record batches as Arrow IPC. Must not touch
-sockets.
+Owner: the task thread that sends or takes the element. One codec serves one edge. Rows of a declared type use
+its typed serializer, others pickle protocol 5, and record batches Arrow IPC. Must not touch sockets.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Buffer = bytes | bytearray | memoryview
 _I64 = struct.Struct("<q")
 _BARRIER = struct.Struct("<qqB")
 _LENGTH = struct.Struct("<I")
-#: Fields of a row that its size is estimated by, and the bytes of a value that does not tell.
+#: Fields of a row by which its size is estimated, and the assumed bytes of a value without a known size.
 _SAMPLED_FIELDS = slice(16)
 _UNKNOWN_SIZE = 64
 #: Header flag bits.
@@ -50,8 +49,9 @@ HAS_KINDS = 2
 class ElementCodec:
     """Frames for the elements of one edge.
 
-    `schema` is what every record batch of the edge `edge` has, None where its producer may change it from batch to
-    batch: a frame of columns says itself what it holds. `producer` is the operator that emits its rows.
+    `schema` is the schema of every record batch of the edge `edge`. It is None if the producer may change it
+    from batch to batch: each frame then describes its columns. `producer` is the operator that emits the
+    rows.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ElementCodec:
         return self._rows.pickles
 
     def check_rows(self, rows: list[Any]) -> None:
-        """Raises SerializationError for rows that could not be sent to another worker."""
+        """Raises SerializationError for rows that cannot be sent to another worker."""
         self._dump(rows)
 
     def _encode_arrow(self, batch: ArrowBatch) -> tuple[FrameType, list[Buffer], int]:
@@ -110,7 +110,7 @@ class ElementCodec:
         return FrameType.ARROW, [*prefix, *body], flags
 
     def decode(self, frame_type: FrameType, payload: Buffer, rows: int, flags: int) -> StreamElement:
-        """The element of a frame; raises WireProtocolError when payload and header disagree."""
+        """The element of a frame. Raises WireProtocolError if payload and header disagree."""
         if frame_type is FrameType.ROWS:
             stamps, kinds, body = _split_columns(memoryview(payload), flags)
             values = self._rows.load_rows(body)
@@ -126,7 +126,8 @@ class ElementCodec:
         try:
             with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
                 batch = reader.read_next_batch()
-            # Lengths and buffers, not each value: the peer has proved that it is a worker of this application.
+            # Checks lengths and buffers, not each value: the peer has proved that it is a worker of this
+            # application.
             batch.validate()
         except (pa.ArrowException, OSError, StopIteration) as error:
             raise WireProtocolError(f"data connection: malformed ARROW frame: {error}") from error
@@ -138,7 +139,7 @@ class ElementCodec:
         return ArrowBatch(batch, None if stamps is None else _load_stamps(stamps, rows), kinds)
 
     def _check_columns(self, found: pa.Schema, expected: pa.Schema) -> None:
-        """Names and types count; what else schemas say, of nulls for instance, misleads no reader."""
+        """Compares names and types; other parts of schemas, such as nullability, mislead no reader."""
         if found.names != expected.names or found.types != expected.types:
             raise WireProtocolError(
                 f"data connection: edge {self._edge}: expected the columns {_columns(expected)}, found "
@@ -151,7 +152,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _dump_stamps(stamps: pa.Array) -> bytes:
-    """Validity as a bitmap (empty when all are there), padded to 8 bytes, then the numbers."""
+    """Encodes timestamps: validity as a bitmap (empty if all are present), padded to 8 bytes, then the int64 values."""
     absent = stamps.is_null().to_numpy(zero_copy_only=False) if stamps.null_count else None
     numbers = (stamps if absent is None else stamps.fill_null(0)).to_numpy()
     bitmap = b"" if absent is None else np.packbits(~absent, bitorder="little").tobytes()
@@ -212,17 +213,17 @@ def encode_control(element: ControlElement) -> tuple[FrameType, bytes]:
 
 
 def barrier_overtakes(payload: Buffer) -> bool:
-    """Whether a barrier's payload says that it may overtake records; decodes no more than that."""
+    """Whether a barrier's payload says that it may overtake records; decodes nothing else."""
     return len(payload) >= _BARRIER.size and _BARRIER.unpack_from(payload)[2] == BarrierAlignment.UNALIGNED
 
 
 def barrier_id(payload: Buffer) -> int:
-    """The checkpoint of a barrier's payload; -1 where it is no whole one, which is told when it is taken."""
+    """The checkpoint id in a barrier's payload; -1 for an incomplete payload, which is reported when it is taken."""
     return int(_BARRIER.unpack_from(payload)[0]) if len(payload) >= _BARRIER.size else -1
 
 
 def decode_control(frame_type: FrameType, payload: Buffer) -> ControlElement:
-    """The control element of a frame; raises WireProtocolError for a payload of the wrong length."""
+    """The control element of a frame. Raises WireProtocolError for a payload of the wrong length."""
     try:
         if frame_type is FrameType.WATERMARK:
             return Watermark(_I64.unpack(payload)[0])
@@ -244,9 +245,10 @@ def decode_control(frame_type: FrameType, payload: Buffer) -> ControlElement:
 
 
 def estimated_bytes(rows: Sequence[Any]) -> int:
-    """A sampled size of rows handed on by reference: the size of one row, one level deep, times their number.
+    """A sampled size in bytes of rows passed by reference: the size of one row, one level deep, times their number.
 
-    Raises nothing, whatever the row's class makes of its size and items: a guess takes its place.
+    Never raises, even if the row's class fails on its size or items: a default value then replaces the
+    estimate.
     """
     if not rows:
         return 0

@@ -1,7 +1,7 @@
-"""The wire form of a data connection: fixed versioned header, length caps, element codecs.
+"""The wire format of a data connection: a fixed versioned header, length limits, element codecs.
 
-Used by the task thread (encoding and decoding of elements) and the I/O thread (headers only). Nothing is decoded
-before the header was checked; pickled rows are decoded only on connections whose handshake has proved the peer.
+The task thread encodes and decodes elements; the I/O thread handles headers only. Nothing is decoded before
+the header was checked. Pickled rows are decoded only on connections whose handshake has proved the peer.
 
     header (20 bytes, little endian): magic 'Yw', version u8, type u8, channel u32, length u32, rows u32, flags u32
 """
@@ -19,17 +19,17 @@ from yarrow.runtime.rpc.messages import WorkerAddress
 MAGIC = b"Yw"
 WIRE_VERSION = 2
 HEADER = struct.Struct("<2sBBIIII")
-#: Frames that come before the handshake is done may not be longer.
+#: Most bytes of a frame before the handshake is done.
 MAX_HANDSHAKE_BYTES = 4096
 MAX_CONTROL_BYTES = 1 << 20
 
 
 class WireProtocolError(YarrowError):
-    """The peer sent what the protocol does not allow; the connection is closed, its tasks fail over."""
+    """The peer broke the protocol; the connection is closed, and its tasks fail over."""
 
 
 class FrameType(IntEnum):
-    """What a frame carries."""
+    """The content of a frame."""
 
     HELLO = 1
     CHALLENGE = 2
@@ -70,7 +70,7 @@ def encode_header(frame_type: FrameType, channel: int, length: int, rows: int = 
 def decode_header(
     data: bytes | bytearray | memoryview, offset: int, *, authenticated: bool, max_payload: int
 ) -> FrameHeader:
-    """Checks magic, version, type and length cap; raises WireProtocolError naming what is wrong."""
+    """Checks magic, version, type and length limit. Raises WireProtocolError with the fault."""
     magic, version, type_number, channel, length, rows, flags = HEADER.unpack_from(data, offset)
     if magic != MAGIC:
         raise WireProtocolError(f"data connection: expected frame magic {MAGIC!r}, got {magic!r}")
@@ -97,7 +97,7 @@ def decode_header(
 
 
 class OpenChannel(msgspec.Struct, frozen=True):
-    """Payload of OPEN: which edge of which attempts this channel is. Attempt ids are sent here only."""
+    """Payload of OPEN: names the channel by its edge and attempts. Attempt ids are sent here only."""
 
     edge: int
     producer_attempt: str
@@ -106,7 +106,7 @@ class OpenChannel(msgspec.Struct, frozen=True):
 
 
 class FetchResult(msgspec.Struct, frozen=True):
-    """Payload of FETCH: a consumer asks the worker of a finished producer for its part of the result.
+    """Payload of FETCH: a consumer asks a finished producer's worker for its part of the result.
 
     The answer is a channel that the producer's worker opens.
     """
@@ -116,7 +116,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     producer_subtask: int
     consumer_attempt: str
     consumer_subtask: int
-    #: Where the consumer runs.
+    #: Worker of the consumer.
     consumer: WorkerAddress
 
 

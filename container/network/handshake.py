@@ -1,7 +1,7 @@
 """The mutual proof of a data connection: both ends show that they hold the application's data secret.
 
-Owner: the I/O thread. Challenge and response by HMAC-SHA-256 over both nonces and both names, so that nothing can be
-replayed and neither end sends anything but handshake frames before the other has proved itself. No pickle here.
+Owner: the I/O thread. Challenge and response are HMAC-SHA-256 over both nonces and both names, so that
+nothing can be replayed. Before the proof, an end sends only handshake frames. No pickle here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Client: who it is, whom it wants, a nonce."""
+    """The client's name, the name of the wanted server, and a nonce."""
 
     worker_id: str
     target_id: str
@@ -28,14 +28,14 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """Server: its nonce and its proof."""
+    """The server's nonce and proof."""
 
     nonce: bytes
     proof: bytes
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """Client: its proof."""
+    """The client's proof."""
 
     proof: bytes
 
@@ -47,7 +47,7 @@ def _proof(secret: bytes, role: str, hello: Hello, server_nonce: bytes) -> bytes
 
 
 class ClientHandshake:
-    """The connecting end."""
+    """The handshake of the connecting end."""
 
     def __init__(self, secret: bytes, worker_id: str, target_id: str) -> None:
         self._secret = secret
@@ -58,7 +58,7 @@ class ClientHandshake:
         return msgspec.msgpack.encode(self._hello)
 
     def answer(self, payload: bytes) -> bytes:
-        """Checks the server's proof and gives the payload of PROOF; raises WireProtocolError."""
+        """Checks the server's proof and returns the payload of PROOF. Raises WireProtocolError."""
         challenge = _decode(payload, Challenge)
         expected = _proof(self._secret, "server", self._hello, challenge.nonce)
         if not hmac.compare_digest(expected, challenge.proof):
@@ -67,7 +67,7 @@ class ClientHandshake:
 
 
 class ServerHandshake:
-    """The accepting end."""
+    """The handshake of the accepting end."""
 
     def __init__(self, secret: bytes, worker_id: str) -> None:
         self._secret = secret
@@ -76,7 +76,7 @@ class ServerHandshake:
         self._hello: Hello | None = None
 
     def challenge(self, payload: bytes) -> bytes:
-        """Payload of CHALLENGE for a HELLO; raises WireProtocolError when another worker was meant."""
+        """The payload of CHALLENGE for a HELLO. Raises WireProtocolError if the client wants another worker."""
         if self._hello is not None:
             raise WireProtocolError("data connection: a second HELLO")
         hello = _decode(payload, Hello)
@@ -90,7 +90,7 @@ class ServerHandshake:
         )
 
     def verify(self, payload: bytes) -> str:
-        """Checks the client's proof and gives its worker id; raises WireProtocolError."""
+        """Checks the client's proof and returns its worker id. Raises WireProtocolError."""
         if self._hello is None:
             raise WireProtocolError("data connection: PROOF before HELLO")
         proof = _decode(payload, Proof)

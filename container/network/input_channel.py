@@ -1,8 +1,8 @@
-"""The receiving end of one channel: a queue of elements and the credit granted for it.
+"""InputChannel: the receiving end of one channel, a queue of elements with the granted credit.
 
-The I/O thread (or the producer's task thread, by reference) appends; the consumer's task thread takes. Each counter is
-written by one side only, so no lock is needed. Decoding happens in `take`, on the task thread. A barrier that may
-overtake records is announced when it is appended, long before it is taken.
+The I/O thread (or the producer's task thread, by reference) appends, and the consumer's task thread takes.
+Only one side writes each counter, so no lock is needed. `take` decodes, on the task thread. A barrier that
+may overtake records is announced when it is appended, long before it is taken.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from yarrow.container.network.frames import FrameHeader, FrameType
 from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier, RowBatch, StreamElement
 
-#: Least byte window of a channel; a single larger batch still travels, alone.
+#: Least byte window of a channel; a single larger batch may still be sent alone.
 MIN_WINDOW_BYTES = 64 * 1024
 
 
 class CreditReceiver(Protocol):
-    """Tells the producer of a channel that there is room again."""
+    """Grants credit to the producer of a channel."""
 
     def grant(self, batches: int, size: int) -> None:
         """Totals since the channel was opened."""
@@ -42,21 +42,21 @@ class InputChannel:
     ) -> None:
         self._codec = codec
         self._wake_consumer = wake_consumer
-        #: Names its records in checkpoints; None = barriers never overtake them.
+        #: The name of its records in checkpoints; None = barriers never overtake them.
         self.origin = origin
-        #: Called by the producing side when a barrier that may overtake has been appended.
+        #: Called by the producing side after it has appended a barrier that may overtake.
         self.on_announced: Callable[[], None] = wake_consumer
-        #: Barriers that wait in the queue, or have waited there; the producing side appends.
+        #: Announced barriers; the producing side appends. A barrier may have been taken meanwhile.
         self._announced: deque[CheckpointBarrier | Buffer] = deque()
         self._recording: ChannelRecording | None = None
         self.window_batches = window_batches
         self.window_bytes = max(window_bytes, MIN_WINDOW_BYTES)
         #: (element, size) by reference, or (header, payload) as received.
         self._queue: deque[Queued] = deque()
-        #: Totals the producer may reach; written by the consumer's thread only.
+        #: Totals that the producer may reach; only the consumer's thread writes them.
         self.granted_batches = window_batches
         self.granted_bytes = self.window_bytes
-        #: Totals received; written by the producing side only.
+        #: Received totals; only the producing side writes them.
         self.received_bytes = 0
         self.received_buffers = 0
         self._consumed_batches = 0
@@ -68,7 +68,7 @@ class InputChannel:
         self.blocked = False
         #: The end of data was taken.
         self.ended = False
-        #: The consumer has gone: nothing is taken any more.
+        #: The consumer has ended: nothing is taken any more.
         self.closed = False
         self._failure: str | None = None
         #: The attempt whose complete result is read here; "" for a pipelined channel.
@@ -77,12 +77,12 @@ class InputChannel:
     # ------------------------------------------------------------- producing side
 
     def connect(self, credit: CreditReceiver) -> None:
-        """Names the producer's side and sends it the present credit."""
+        """Sets the producer's side and sends it the present credit."""
         self._credit = credit
         credit.grant(self.granted_batches, self.granted_bytes)
 
     def append(self, element: StreamElement, size: int) -> None:
-        """An element by reference; `size` 0 for control elements."""
+        """Appends an element by reference; `size` is 0 for control elements."""
         if self.closed:
             return
         self._queue.append((element, size))
@@ -94,7 +94,7 @@ class InputChannel:
         self._wake_consumer()
 
     def append_frame(self, header: FrameHeader, payload: Buffer) -> None:
-        """A frame as it came from the wire."""
+        """Appends a received frame."""
         if self.closed:
             return
         self._queue.append((header, payload))
@@ -111,7 +111,7 @@ class InputChannel:
             self.on_announced()
 
     def fail(self, reason: str) -> None:
-        """The producer is gone before the end of data; any thread."""
+        """Fails the channel: the producer is gone before the end of data. Any thread."""
         if not self.ended and self._failure is None:
             self._failure = reason
             self._wake_consumer()
@@ -135,21 +135,21 @@ class InputChannel:
 
     @property
     def queued(self) -> int:
-        """Elements waiting."""
+        """Number of waiting elements."""
         return len(self._queue)
 
     @property
     def waiting_batches(self) -> int:
-        """Batches received and not taken yet."""
+        """Number of received batches that were not taken."""
         return max(0, self.received_buffers - (self.granted_batches - self.window_batches))
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of batches received and not taken yet."""
+        """Bytes of received batches that were not taken."""
         return max(0, self.received_bytes - (self.granted_bytes - self.window_bytes))
 
     def take(self) -> StreamElement:
-        """The next element; raises ChannelFailedError when the producer is gone and nothing is left to read."""
+        """The next element. Raises ChannelFailedError if the producer is gone and nothing is left to read."""
         if not self._queue:
             raise ChannelFailedError(
                 self._failure or "no element waits on this channel", self.reads_result_of
@@ -172,7 +172,8 @@ class InputChannel:
         self._consumed_batches += 1
         self.granted_batches += 1
         self.granted_bytes += size
-        # Grants go out for every second batch or half a window of bytes: fewer messages, never a dry window.
+        # A grant is sent for every second batch or half a window of bytes: few messages, and never an
+        # exhausted window.
         if self._credit is not None and (
             self.granted_batches - self._announced_batches >= self._announce_every
             or 2 * (self.granted_bytes - self._announced_bytes) >= self.window_bytes
@@ -184,7 +185,7 @@ class InputChannel:
     # ------------------------------------------------------------- barriers that overtake, consuming side
 
     def next_announced(self) -> CheckpointBarrier | None:
-        """The next barrier that was announced; it is still in the queue unless it was taken meanwhile."""
+        """The next announced barrier; it is still in the queue unless it was taken meanwhile."""
         if not self._announced:
             return None
         found = self._announced.popleft()
@@ -195,7 +196,7 @@ class InputChannel:
         return barrier
 
     def record(self, recording: ChannelRecording) -> None:
-        """From now on what comes before a barrier belongs to its checkpoint, what waits in the queue included."""
+        """Records waiting and later entries before a barrier for its checkpoint."""
         if self.ended:
             recording.complete = True
             return
@@ -203,16 +204,16 @@ class InputChannel:
         self.look_for_barrier()
 
     def look_for_barrier(self) -> None:
-        """Ends the recording where its barrier, or the end of data, waits in the queue."""
+        """Ends the recording if its barrier, or the end of data, waits in the queue."""
         if self._recording is not None and self._recording.note_until_barrier(list(self._queue)):
             self._recording = None
 
     def stop_recording(self) -> None:
-        """What comes belongs to no checkpoint any more."""
+        """Stops recording."""
         self._recording = None
 
     def close(self) -> None:
-        """Drops what waits; further frames are dropped too."""
+        """Drops waiting elements; later frames are dropped too."""
         self.closed = True
         self._recording = None
         self._announced.clear()

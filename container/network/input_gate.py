@@ -1,7 +1,8 @@
-"""The inputs of a task: channels of all edges that lead to it, taken in turn.
+"""InputGate: the inputs of a task: the channels of all its incoming edges, taken in turn.
 
-Owner: the task thread. Combines watermarks per logical input (minimum over channels, idle ones left out), has its
-barriers gathered by a BarrierHandler, and knows when an input has ended. Must not decode or run operators.
+Owner: the task thread. For each logical input it combines watermarks (minimum over channels, without idle
+ones). A BarrierHandler gathers its barriers. It knows when an input has ended. Must not decode or run
+operators.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP, StreamElement
 
 
 class GateChannel:
-    """A channel with what the gate knows of it."""
+    """A channel with the gate's knowledge of it."""
 
     __slots__ = ("aligned", "channel", "idle", "input_index", "is_local", "watermark")
 
     def __init__(self, channel: InputChannel, input_index: int, *, is_local: bool = False) -> None:
         self.channel = channel
         self.input_index = input_index
-        #: Its producer is a task of the same TaskExecutor.
+        #: Its producer runs in the same TaskExecutor.
         self.is_local = is_local
         self.watermark = MIN_TIMESTAMP
         self.idle = False
@@ -33,8 +34,8 @@ class GateChannel:
 class WatermarkValve:
     """The watermark of one logical input: the minimum over its active channels, never going back.
 
-    As in Flink: a channel that was idle counts again once it has caught up with the watermark. When all channels are
-    idle, the watermark is the largest of theirs.
+    As in Flink: a channel that was idle counts again once it has caught up with the watermark. When all
+    channels are idle, the watermark is their largest.
     """
 
     def __init__(self, channels: Sequence[GateChannel]) -> None:
@@ -46,7 +47,7 @@ class WatermarkValve:
         self.ended = False
 
     def advance(self, channel: GateChannel, timestamp: int) -> None:
-        """A channel's watermark came; that of an idle channel is not looked at."""
+        """Takes a channel's watermark; ignores that of an idle channel."""
         if channel.idle or timestamp <= channel.watermark:
             return
         channel.watermark = timestamp
@@ -61,7 +62,7 @@ class WatermarkValve:
         self._recompute()
 
     def channel_ended(self) -> None:
-        """A channel has ended: the watermark may rise without it."""
+        """Takes the end of a channel: the watermark may rise without it."""
         self._recompute()
 
     def _recompute(self) -> None:
@@ -92,8 +93,8 @@ class InputGate:
     def combined_watermark(self) -> int:
         """The minimum over the inputs that are neither idle nor ended.
 
-        Without any, it is the largest of those that may still bring something: the end of one input does not
-        make late what an idle one brings when it goes on.
+        If there is none, it is the largest watermark of the inputs that have not ended. So the end of one
+        input does not make the later records of an idle one late.
         """
         opened = [valve for valve in self.valves if not valve.ended]
         active = [valve.watermark for valve in opened if not valve.idle]
@@ -101,7 +102,7 @@ class InputGate:
 
     @property
     def idle(self) -> bool:
-        """True when no open input is active, but one is open."""
+        """True if some inputs are open and none of them is active."""
         opened = [valve for valve in self.valves if not valve.ended]
         return bool(opened) and all(valve.idle for valve in opened)
 
@@ -111,7 +112,7 @@ class InputGate:
         return any(entry.channel.has_data for entry in self.channels)
 
     def poll(self) -> tuple[int, GateChannel, StreamElement] | None:
-        """The next element, channels in turn: (position, channel, element); None when nothing waits."""
+        """The next element, with channels in turn: (position, channel, element); None when nothing waits."""
         channels = self.channels
         count = len(channels)
         for step in range(count):
@@ -123,36 +124,36 @@ class InputGate:
         return None
 
     def poll_ended(self) -> tuple[int, GateChannel, StreamElement] | None:
-        """The next element behind the ends of data of all channels; a peer that broke off there is no failure."""
+        """The next element after the ends of data of all channels; a broken peer is no failure there."""
         for position, entry in enumerate(self.channels):
             if entry.channel.queued and not entry.channel.blocked:
                 return position, entry, entry.channel.take()
         return None
 
     def end_channel(self, entry: GateChannel) -> bool:
-        """The end of data came on a channel; True when its logical input has ended with it."""
+        """Takes the end of data of a channel; True if its logical input has ended with it."""
         entry.channel.ended = True
         return all(c.channel.ended for c in self.channels if c.input_index == entry.input_index)
 
     @property
     def all_ended(self) -> bool:
-        """True when no channel will bring anything more."""
+        """True when no channel will deliver anything more."""
         return all(entry.channel.ended for entry in self.channels)
 
     @property
     def queued(self) -> int:
-        """Elements waiting in all channels."""
+        """Number of waiting elements in all channels."""
         return sum(entry.channel.queued for entry in self.channels)
 
     @property
     def usage(self) -> float:
-        """Share of the credit that was granted to producers which waits here, 0 to 1, by batches or by bytes."""
+        """The waiting part of the credit granted to producers, 0 to 1, by batches or by bytes."""
         channels = [entry.channel for entry in self.channels]
         batches, size = sum(c.waiting_batches for c in channels), sum(c.waiting_bytes for c in channels)
         windows = sum(c.window_batches for c in channels), sum(c.window_bytes for c in channels)
         return min(1.0, max(batches / windows[0], size / windows[1])) if channels else 0.0
 
     def close(self) -> None:
-        """Drops what waits."""
+        """Drops waiting elements."""
         for entry in self.channels:
             entry.channel.close()

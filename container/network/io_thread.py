@@ -1,6 +1,6 @@
 """The I/O thread of a worker: one selector over the data sockets.
 
-Owner: itself; `post` and `stop` may be called from any thread. It moves bytes and headers only: decoding and user code
+Owner: itself; any thread may call `post` and `stop`. It moves bytes and headers only: decoding and user code
 belong to task threads. A handler or an action must not block.
 """
 
@@ -34,7 +34,7 @@ class IoThread(threading.Thread):
         os.set_blocking(self._write_end, False)
         self._selector.register(self._read_end, selectors.EVENT_READ, self._drain_wakeups)
         self._actions: deque[Callable[[], None]] = deque()
-        #: When, a number that tells equal times apart, and what.
+        #: The time, a number that orders equal times, and the action.
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._awake = False
@@ -70,19 +70,19 @@ class IoThread(threading.Thread):
         self._selector.register(sock, events, handler)
 
     def modify(self, sock: Any, events: int, handler: Handler) -> None:
-        """Changes what a socket is watched for; one that was closed meanwhile is left alone."""
+        """Changes the watched events of a socket; no effect on one that was closed meanwhile."""
         try:
             self._selector.modify(sock, events, handler)
         except (KeyError, ValueError):
             _log.debug("socket is no longer watched")
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Runs `action` after that time; it cannot be taken back."""
+        """Runs `action` after that time; it cannot be cancelled."""
         self._number += 1
         heapq.heappush(self._timers, (perf_counter() + seconds, self._number, action))
 
     def unregister(self, sock: Any) -> None:
-        """Watches a socket no more."""
+        """Stops watching a socket."""
         try:
             self._selector.unregister(sock)
         except (KeyError, ValueError):
@@ -95,7 +95,7 @@ class IoThread(threading.Thread):
             return
 
     def _run_timers(self) -> float | None:
-        """Runs those whose time has come; seconds to the next, None when there is none."""
+        """Runs due timers; returns the seconds to the next, None = there is none."""
         timers = self._timers
         while timers:
             left = timers[0][0] - perf_counter()

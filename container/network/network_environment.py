@@ -1,8 +1,8 @@
-"""The data plane of one worker: its connections to other workers, and the table of open channels.
+"""NetworkEnvironment: the data plane of one worker: its connections to other workers, and the table of open channels.
 
-Owner: the table is shared between task threads and the I/O thread under one lock; sockets (data_sockets.py) belong to
-the I/O thread.
-Whichever end of a channel comes first waits in the table for the other, so tasks may be deployed in any order.
+Owner: task threads and the I/O thread share the table under one lock; sockets (data_sockets.py) belong to the
+I/O thread. The first end of a channel waits in the table for the other, so tasks may be deployed in any
+order.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.rpc.messages import WorkerAddress
 
 _log = logging.getLogger(__name__)
-#: Results are sent as they were encoded.
+#: Results are sent in their stored encoding.
 _NO_CODEC = ElementCodec(serializer_for(None))
 
 
 class NetworkEnvironment:
-    """Makes the two ends of channels and carries their frames; see the module's docstring."""
+    """Makes both ends of channels and carries their frames."""
 
     def __init__(self, settings: WorkerSettings, io_thread: IoThread) -> None:
         self._settings = settings
@@ -62,7 +62,7 @@ class NetworkEnvironment:
         self._inputs: dict[ChannelKey, InputChannel] = {}
         self._waiting_local: dict[ChannelKey, LocalOutputChannel] = {}
         self._waiting_remote: dict[ChannelKey, IncomingChannel] = {}
-        #: Number of the last attempt that has ended, by subtask: what still comes for it or earlier ones is refused.
+        #: Number of the last ended attempt, by subtask: later data for it or earlier ones is refused.
         self._released: dict[str, int] = {}
         self._peers: dict[Connection, PeerChannels] = {}
         self._by_worker: dict[str, Connection] = {}
@@ -79,7 +79,7 @@ class NetworkEnvironment:
             max_payload,
         )
         self._address: WorkerAddress | None = None
-        #: Results asked for over a connection and not answered yet: they are lost with it.
+        #: Unanswered requests for results, by connection: they fail with it.
         self._fetching: dict[Connection, list[InputChannel]] = {}
 
     @property
@@ -95,7 +95,7 @@ class NetworkEnvironment:
         return self._address
 
     def stop(self) -> None:
-        """Closes everything; channels that were open fail. Any thread, while the I/O thread still runs."""
+        """Closes everything; open channels fail. Any thread, while the I/O thread still runs."""
         done = threading.Event()
         self.spool.stop()
 
@@ -141,7 +141,7 @@ class NetworkEnvironment:
         wake: Callable[[], None],
         copies_rows: bool,
     ) -> OutputChannel:
-        """The producer's end of a channel; connects to the consumer's worker where that is another one."""
+        """The producer's end of a channel; connects to the consumer's worker if that is another one."""
         if consumer.worker_id == self._settings.worker_id:
             local = LocalOutputChannel(wake, copies_rows, codec)
             with self._lock:
@@ -178,7 +178,7 @@ class NetworkEnvironment:
         return remote
 
     def _forget_former(self, attempt: ExecutionAttemptID) -> None:
-        """Ends of channels that wait for an earlier attempt of the same subtask wait in vain."""
+        """Drops channel ends that wait for an earlier attempt of the same subtask."""
         place, number = attempt_place(attempt)
 
         def is_former(key: ChannelKey) -> bool:
@@ -195,7 +195,7 @@ class NetworkEnvironment:
         return number <= self._released.get(place, -1)
 
     def open_result(self, channel: InputChannel, producer: WorkerAddress, request: FetchResult) -> None:
-        """Has the complete result of a finished producer sent into a channel that `open_input` made."""
+        """Requests the complete result of a finished producer for a channel that `open_input` made."""
         channel.reads_result_of = request.producer_attempt
         if producer.worker_id == self._settings.worker_id:
             frames = LocalFrames(channel)
@@ -247,7 +247,7 @@ class NetworkEnvironment:
         go_on.append(self.spool.serve(_result_key(request), output))
 
     def release(self, attempt: ExecutionAttemptID) -> None:
-        """An attempt has ended: its input channels are forgotten, their producers told; so are its outputs."""
+        """Ends an attempt: forgets its input channels, tells their producers, and forgets its outputs."""
         place, number_of_attempt = attempt_place(attempt)
         with self._lock:
             self._released[place] = max(number_of_attempt, self._released.get(place, -1))
@@ -273,7 +273,7 @@ class NetworkEnvironment:
             if incoming.target is None or not incoming.target.ended:
                 incoming.credit.close("the consuming task has ended")
         for output in outputs:
-            # Behind the end of data this tells the other side only that the channel's number is done with.
+            # After the end of data this only tells the other side that the channel's number is free.
             output.close("the producing task has ended")
 
     # ------------------------------------------------------------------ connections
@@ -293,17 +293,17 @@ class NetworkEnvironment:
     # ------------------------------------------------------------------ SocketListener, on the I/O thread
 
     def on_accepted(self, connection: Connection) -> None:
-        """A peer has connected; who it is, the handshake will show."""
+        """Takes a peer's connection; the handshake will show who it is."""
         with self._lock:
             self._peers[connection] = PeerChannels()
 
     def on_authenticated(self, connection: Connection) -> None:
-        """The peer has proved itself: later channels to it use this connection too."""
+        """Takes note of the peer's proof: later channels to it use this connection too."""
         with self._lock:
             self._by_worker.setdefault(connection.peer_id, connection)
 
     def on_frame(self, connection: Connection, header: FrameHeader, payload: Buffer) -> None:
-        """A whole frame of an authenticated peer."""
+        """Takes a whole frame of an authenticated peer."""
         peer = self._peers[connection]
         if header.type is FrameType.FETCH:
             self._serve_result(payload)
@@ -328,7 +328,7 @@ class NetworkEnvironment:
                     f"data connection: {header.type.name} for channel {header.channel}, never opened"
                 )
             if header.type is FrameType.CLOSE:
-                # Numbers are not used again: nothing more comes for this one.
+                # Numbers are not reused: nothing more comes for this one.
                 with self._lock:
                     peer.incoming.pop(header.channel, None)
                 incoming.fail(bytes(payload).decode(errors="replace"))
@@ -354,7 +354,7 @@ class NetworkEnvironment:
             incoming.credit.close("the consuming task has ended")
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """A connection has broken or is given up: all its channels fail."""
+        """Fails all channels of a broken or closed connection."""
         with self._lock:
             connection.closed_because = connection.closed_because or reason
             peer = self._peers.pop(connection, None)

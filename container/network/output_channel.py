@@ -1,7 +1,7 @@
-"""The sending end of one channel: credit accounting and the bounded overdraft, by reference or over a connection.
+"""OutputChannel: the sending end of one channel, with credit and a bounded overdraft, by reference or by connection.
 
-Owner: the producer's task thread, except `grant`, which the consumer's side calls from its own thread (it only raises
-two totals and wakes the producer). Must not block.
+Owner: the producer's task thread, except `grant`. The consumer's side calls `grant` from its own thread,
+which only raises two totals and wakes the producer. Must not block.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch, Batch, CheckpointBarrier, ControlElement, RowBatch
 from yarrow.runtime.data.immutability import freeze_or_copy
 
-#: How many rows of a local edge are pickled to see whether they can be, and about how many bytes at once.
+#: Rows of a local edge that are pickled as a test, and about how many bytes at once.
 _TRIED_ROWS = 16
 _TRIED_BYTES = 1 << 20
 
 
 class BatchTooLargeError(YarrowError):
-    """A batch, be it of one row, is longer than a frame may be."""
+    """A batch, possibly of one row, is longer than a frame may be."""
 
 
 class Credit(NamedTuple):
-    """Totals of a channel since it was opened: what was sent, and what the consumer allows."""
+    """Totals of a channel since it was opened: sent, and allowed by the consumer."""
 
     sent_batches: int
     granted_batches: int
@@ -55,11 +55,11 @@ class EncodedBatch:
 
 
 class FrameSender(Protocol):
-    """Where a remote channel puts frames: a connection, safe from any thread, never blocking."""
+    """Takes the frames of a remote channel: a connection, safe from any thread, never blocking."""
 
     @property
     def max_payload(self) -> int:
-        """Longest payload of a batch."""
+        """Most payload bytes of a batch."""
         ...
 
     def send(self, parts: list[Buffer]) -> None: ...
@@ -70,19 +70,19 @@ class OutputChannel(ABC):
 
     def __init__(self, wake_producer: Callable[[], None]) -> None:
         self._wake_producer = wake_producer
-        #: Names its records in checkpoints; None = barriers never overtake them.
+        #: The name of its records in checkpoints; None = barriers never overtake them.
         self.origin: ChannelOrigin | None = None
         self._overdraft: deque[Batch | ControlElement] = deque()
         self.sent_batches = 0
         self.sent_bytes = 0
         self._granted_batches = 0
         self._granted_bytes = 0
-        #: Batches and bytes of the first grant: how far the producer may be ahead. 0 = no grant yet.
+        #: Batches and bytes of the first grant, which is how far the producer may be ahead; 0 = no grant yet.
         self._window = (0, 0)
         self._failure: str | None = None
 
     def grant(self, batches: int, size: int) -> None:
-        """Totals the consumer allows; a smaller one than before is an old message and changes nothing."""
+        """Takes the consumer's allowed totals; ignores smaller ones, which are old messages."""
         if batches > self._granted_batches:
             if not self._granted_batches:
                 self._window = (batches, size)
@@ -92,13 +92,13 @@ class OutputChannel(ABC):
         self._wake_producer()
 
     def fail(self, reason: str) -> None:
-        """The consumer's side is gone; any thread."""
+        """Fails the channel: the consumer's side is gone. Any thread."""
         self._failure = reason
         self._wake_producer()
 
     @property
     def is_available(self) -> bool:
-        """True when a batch may be sent at once; raises ChannelFailedError when the consumer is gone."""
+        """True if a batch may be sent at once. Raises ChannelFailedError if the consumer is gone."""
         if self._failure is not None:
             raise ChannelFailedError(self._failure)
         return not self._overdraft and self._has_credit()
@@ -108,7 +108,7 @@ class OutputChannel(ABC):
 
     @property
     def credit(self) -> Credit:
-        """Totals sent and granted; any thread."""
+        """Sent and granted totals. Any thread."""
         return Credit(self.sent_batches, self._granted_batches, self.sent_bytes, self._granted_bytes)
 
     @property
@@ -118,12 +118,12 @@ class OutputChannel(ABC):
 
     @property
     def failure(self) -> str | None:
-        """Why the consumer takes nothing any more; None while it does."""
+        """Why the consumer takes no data any more; None while it does."""
         return self._failure
 
     @property
     def usage(self) -> float | None:
-        """Share of the credit that is used up, 0 to 1, by batches or by bytes; None where none was ever granted."""
+        """The used part of the credit, 0 to 1, by batches or by bytes; None if none was ever granted."""
         (batches, size), credit = self._window, self.credit
         if not batches or not size:
             return None
@@ -135,25 +135,25 @@ class OutputChannel(ABC):
 
     @property
     def overdraft(self) -> int:
-        """Elements waiting for credit."""
+        """Number of elements that wait for credit."""
         return len(self._overdraft)
 
     def send_batch(self, batch: Batch) -> None:
-        """Sends, or keeps in the overdraft when there is no credit."""
+        """Sends a batch, or keeps it in the overdraft without credit."""
         if self._overdraft or not self._has_credit():
             self._overdraft.append(batch)
         else:
             self._transmit(batch)
 
     def send_control(self, element: ControlElement) -> None:
-        """Control elements need no credit but never overtake a batch that waits for it."""
+        """Sends a control element. It needs no credit, but never overtakes a waiting batch."""
         if self._overdraft:
             self._overdraft.append(element)
         else:
             self._transmit_control(element)
 
     def send_ahead(self, barrier: CheckpointBarrier) -> list[Batch]:
-        """Sends a barrier ahead of what waits for credit; the batches that it has overtaken, in order."""
+        """Sends a barrier ahead of waiting batches; returns the overtaken batches in order."""
         waiting = list(self._overdraft)
         self._overdraft.clear()
         self.send_control(barrier)
@@ -161,11 +161,11 @@ class OutputChannel(ABC):
         return [element for element in waiting if isinstance(element, RowBatch | ArrowBatch)]
 
     def holds_barrier(self, checkpoint_id: int) -> bool:
-        """Whether the barrier of a checkpoint waits behind batches that lack credit."""
+        """Whether the barrier of a checkpoint waits behind batches without credit."""
         return self._position_of(checkpoint_id) is not None
 
     def pull_ahead(self, checkpoint_id: int) -> list[Batch]:
-        """Has a barrier that waits overtake what is before it; the batches that it has overtaken, in order."""
+        """Moves a waiting barrier ahead of the batches before it; returns these batches in order."""
         position = self._position_of(checkpoint_id)
         if position is None:
             return []
@@ -184,7 +184,7 @@ class OutputChannel(ABC):
         return None
 
     def drain_overdraft(self) -> bool:
-        """Sends what credit allows; True when nothing is left."""
+        """Sends waiting elements as credit allows; True when none is left."""
         while self._overdraft:
             head = self._overdraft[0]
             if isinstance(head, RowBatch | ArrowBatch):
@@ -205,14 +205,14 @@ class OutputChannel(ABC):
 
     @abstractmethod
     def close(self, reason: str) -> None:
-        """Ends the channel from this side; `reason` reaches the consumer when the end of data was not sent."""
+        """Closes the channel from this side; the consumer gets `reason` if no end of data was sent."""
 
 
 class LocalOutputChannel(OutputChannel):
-    """To a task of the same process: elements pass by reference.
+    """A channel to a task of the same process: elements pass by reference.
 
-    The first rows of an edge whose rows are pickled between workers are tried, so that a program does not fail only
-    when it runs in several workers.
+    If other workers would get pickled rows, the first rows are pickled as a test. Otherwise a program would
+    fail only when it runs in several workers.
     """
 
     def __init__(
@@ -220,14 +220,14 @@ class LocalOutputChannel(OutputChannel):
     ) -> None:
         super().__init__(wake_producer)
         self._codec = codec
-        #: Rows that are still to be tried.
+        #: Number of rows still to be tested.
         self._untried = _TRIED_ROWS if codec is not None and codec.pickles else 0
         self._target: InputChannel | None = None
         self._copies_rows = copies_rows
         self._closed: str | None = None
 
     def attach(self, target: InputChannel) -> None:
-        """The consumer is there: from now on there is credit."""
+        """Connects the consumer: from now on there is credit."""
         self._target = target
         if self._closed is not None:
             target.fail(self._closed)
@@ -242,7 +242,7 @@ class LocalOutputChannel(OutputChannel):
             if self._copies_rows:
                 batch = RowBatch([freeze_or_copy(row) for row in batch.rows], batch.timestamps, batch.kinds)
         else:
-            size = max(1, batch.batch.nbytes)  # of the rows of a slice, not of what it was cut from
+            size = max(1, batch.batch.nbytes)  # of the slice's rows, not of its parent
         self.sent_batches += 1
         self.sent_bytes += size
         self._target.append(batch, size)
@@ -274,7 +274,7 @@ class LocalOutputChannel(OutputChannel):
 
 
 class RemoteOutputChannel(OutputChannel):
-    """To a task of another worker, over the connection of the pair."""
+    """A channel to a task of another worker, over the connection of the two workers."""
 
     def __init__(
         self, number: int, codec: ElementCodec, sender: FrameSender, wake_producer: Callable[[], None]
@@ -289,7 +289,7 @@ class RemoteOutputChannel(OutputChannel):
         self.send_encoded(EncodedBatch(self._codec, batch))
 
     def send_encoded(self, encoded: EncodedBatch) -> None:
-        """Sends a batch that was encoded already; the caller has seen `is_available`."""
+        """Sends an encoded batch; the caller has checked `is_available`."""
         limit = self._sender.max_payload
         if encoded.size > limit:
             raise BatchTooLargeError(
@@ -303,7 +303,7 @@ class RemoteOutputChannel(OutputChannel):
         self._sender.send([header, *encoded.parts])
 
     def send_frame(self, header: FrameHeader, payload: Buffer) -> None:
-        """Sends a frame that was encoded for another channel; the caller has seen `has_credit` for a batch."""
+        """Sends a frame that was encoded for another channel; the caller has checked `has_credit` for a batch."""
         if header.type in (FrameType.ROWS, FrameType.ARROW):
             self.sent_batches += 1
             self.sent_bytes += header.length

@@ -1,7 +1,6 @@
-"""What the outputs of a task have in common, be they rows or columns: channels, credit, control elements, the end.
+"""Partition: the common part of a task's row and column outputs: channels, credit, control elements, the end.
 
-Owner: the task thread. How rows or batches are cut and routed is the business of the subclasses (result_partition,
-columnar_partition).
+Owner: the task thread. The subclasses cut and route rows or batches (result_partition, columnar_partition).
 """
 
 from __future__ import annotations
@@ -40,37 +39,37 @@ class Partition(ABC):
 
     @property
     def usages(self) -> list[float]:
-        """How much of its credit each channel has used up, 0 to 1; channels without credit are left out."""
+        """The used part of each channel's credit, 0 to 1; without channels that have none."""
         return [usage for channel in self.channels if (usage := channel.usage) is not None]
 
     @property
     @abstractmethod
     def records_taken(self) -> int:
-        """Rows that were handed to this output so far, once for a broadcast."""
+        """Rows that this output has received so far; a broadcast row counts once."""
 
     @property
     @abstractmethod
     def has_buffered(self) -> bool:
-        """True when something waits for the size or the timeout that sends it."""
+        """True if rows wait for the batch size or the timeout."""
 
     @abstractmethod
     def flush_full(self) -> None:
-        """Sends what has reached the size of a batch."""
+        """Sends buffers that have the size of a batch."""
 
     @abstractmethod
     def flush_all(self) -> None:
-        """Sends everything that waits for its size."""
+        """Sends all buffers."""
 
     def broadcast_control(self, element: ControlElement) -> None:
-        """Sends what is buffered, then the element, on every channel."""
+        """Sends buffered rows, then the element, on every channel."""
         self.flush_all()
         for channel in self.channels:
             channel.send_control(element)
 
     def broadcast_ahead(self, barrier: CheckpointBarrier) -> list[ChannelRecording]:
-        """Sends a barrier on every channel, ahead of what waits for credit there: that belongs to its checkpoint.
+        """Sends a barrier on every channel, ahead of waiting batches, which belong to its checkpoint.
 
-        On channels whose records no checkpoint can hold it keeps its place.
+        On channels whose records no checkpoint can hold, it keeps its place.
         """
         self.flush_all()
         overtaken: list[ChannelRecording] = []
@@ -82,7 +81,7 @@ class Partition(ABC):
         return overtaken
 
     def pull_ahead(self, checkpoint_id: int) -> list[ChannelRecording]:
-        """The same for a barrier that was sent in its place and still waits there."""
+        """Moves a waiting barrier ahead, as `broadcast_ahead` does."""
         overtaken: list[ChannelRecording] = []
         for channel in self.channels:
             if channel.origin is not None:
@@ -90,13 +89,13 @@ class Partition(ABC):
         return overtaken
 
     def holds_barrier(self, checkpoint_id: int) -> bool:
-        """Whether that barrier waits on a channel where it could overtake."""
+        """Whether that barrier waits on a channel on which it could overtake."""
         return any(
             channel.origin is not None and channel.holds_barrier(checkpoint_id) for channel in self.channels
         )
 
     def drain_overdraft(self) -> bool:
-        """Sends what new credit allows; True when nothing waits any more."""
+        """Sends waiting elements as new credit allows; True when none is left."""
         drained = True
         for channel in self.channels:
             if not channel.drain_overdraft():
@@ -104,7 +103,7 @@ class Partition(ABC):
         return drained
 
     def close(self, reason: str) -> None:
-        """Ends all channels; `reason` reaches consumers that had no end of data."""
+        """Closes all channels; consumers without an end of data get `reason`."""
         for channel in self.channels:
             channel.close(reason)
 
@@ -112,7 +111,7 @@ class Partition(ABC):
 def recorded_at_producer(
     channel: OutputChannel, checkpoint_id: int, batches: list[Batch]
 ) -> list[ChannelRecording]:
-    """The batches that a barrier has overtaken at an output; nothing where there are none."""
+    """Recordings of the batches that a barrier has overtaken at an output; empty without any."""
     if not batches:
         return []
     assert channel.origin is not None

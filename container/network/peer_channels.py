@@ -1,7 +1,7 @@
-"""The channels over one connection to another worker: what came in for a consumer, and who sends credit back.
+"""PeerChannels: the channels over one connection to another worker: received frames, and the return of credit.
 
-Owner: the I/O thread, which brings frames; `IncomingChannel.attach` is called by the task thread whose consumer is
-there. Must not decode payloads.
+Owner: the I/O thread, which brings frames. The consumer's task thread calls `IncomingChannel.attach`. Must
+not decode payloads.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from yarrow.runtime.common.ids import ExecutionAttemptID
 
 #: (consumer attempt, edge, producer subtask)
 ChannelKey = tuple[ExecutionAttemptID, int, int]
-#: CREDIT and CLOSE frames from the consumer's side carry this flag: their number is of the receiver's numbering.
+#: A flag of CREDIT and CLOSE frames from the consumer's side: the channel number is the receiver's.
 FROM_CONSUMER = 1
 
 
 class RemoteCredit:
-    """Sends grants back to the producer of a remote channel."""
+    """Returns grants to the producer of a remote channel."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self._connection = connection
@@ -45,21 +45,21 @@ class RemoteCredit:
 
 
 class IncomingChannel:
-    """A channel that a peer has opened: its input channel once the consumer is there, else the frames held for it."""
+    """A channel that a peer has opened: its input channel or, before the consumer comes, the frames held for it."""
 
     def __init__(self, key: ChannelKey, credit: RemoteCredit, *, dropped: bool = False) -> None:
         self.key = key
-        #: The consumer has ended: what still comes for it is dropped.
+        #: The consumer has ended: later frames are dropped.
         self._dropped = dropped
         self.credit = credit
         self.target: InputChannel | None = None
         self.held: list[tuple[FrameHeader, Buffer]] = []
         self.failure: str | None = None
-        #: The task thread attaches while the I/O thread may bring a frame.
+        #: The task thread may attach while the I/O thread brings a frame.
         self._lock = threading.Lock()
 
     def attach(self, target: InputChannel) -> None:
-        """The consumer is there: it gets what was held, then everything at once."""
+        """Connects the consumer: it gets the held frames, then all others at once."""
         with self._lock:
             for header, payload in self.held:
                 target.append_frame(header, payload)
@@ -71,7 +71,7 @@ class IncomingChannel:
             target.connect(self.credit)
 
     def frame(self, header: FrameHeader, payload: Buffer) -> None:
-        """A frame of the producer."""
+        """Takes a frame of the producer."""
         if self._dropped:
             return
         if self.target is None:
@@ -84,7 +84,7 @@ class IncomingChannel:
         target.append_frame(header, payload)
 
     def fail(self, reason: str) -> None:
-        """The producer's side broke off; a consumer that comes later learns it, too."""
+        """Fails the channel, because the producer's side broke off; a later consumer hears of it too."""
         self.failure = reason
         if self.target is not None:
             self.target.fail(reason)
@@ -96,13 +96,13 @@ class PeerChannels:
     def __init__(self) -> None:
         self.incoming: dict[int, IncomingChannel] = {}
         self.outgoing: dict[int, RemoteOutputChannel] = {}
-        #: Numbers in `outgoing` by the attempt that sends.
+        #: Channel numbers in `outgoing`, by producing attempt.
         self.producers: dict[ExecutionAttemptID, list[int]] = {}
         self.next_number = 1
 
 
 class _Nowhere:
-    """Takes the frames of a channel that has failed from the start."""
+    """A FrameSender that drops the frames of a channel which has failed from the start."""
 
     max_payload = 0
 
@@ -111,7 +111,7 @@ class _Nowhere:
 
 
 def failed_output(codec: ElementCodec, wake: Callable[[], None], reason: str) -> RemoteOutputChannel:
-    """A channel whose task learns of the failure as of any other: the peer's own end is the cause to report."""
+    """A failed channel, so that its task hears of the failure as usual: the peer's own end is the cause to report."""
     channel = RemoteOutputChannel(0, codec, _Nowhere(), wake)
     channel.fail(reason)
     return channel

@@ -1,7 +1,7 @@
-"""The output of a task for one edge: buffers per channel, the partitioner, flushing by size and by time.
+"""ResultPartition: a task's row output for one edge: buffers per channel, flushed by size and by time.
 
-Owner: the task thread. The chain compiler appends rows straight to `buffers` (and `timestamps`); this class turns them
-into batches. Must not choose channels: the generated code does.
+Owner: the task thread. The chain compiler appends rows straight to `buffers` (and `timestamps`), and this
+class turns them into batches. Must not choose channels: the generated code does.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from yarrow.runtime.graph.operator_spec import PartitionerKind
 
 
 class ResultPartition(Partition):
-    """Rows on their way to the subtasks of one consumer vertex.
+    """The rows for the subtasks of one consumer vertex.
 
-    BROADCAST has one buffer whose batches go to every channel; all other partitioners one buffer a channel.
+    BROADCAST has one buffer whose batches go to every channel; other partitioners have one buffer for each
+    channel.
     """
 
     def __init__(
@@ -29,11 +30,11 @@ class ResultPartition(Partition):
         super().__init__(edge, channels)
         self._max_rows = max_rows
         self._max_bytes = max_bytes
-        #: Rows at which a buffer becomes a batch: `max_rows`, or fewer where the last rows were large.
+        #: Rows at which a buffer becomes a batch: `max_rows`, or fewer if the last rows were large.
         self._batch_rows = max_rows
         self._is_broadcast = edge.partitioner.kind is PartitionerKind.BROADCAST
         number = 1 if self._is_broadcast else len(self.channels)
-        #: The chain appends here; the lists stay the same objects for the life of the task.
+        #: The generated loops append here; the lists stay the same objects for the life of the task.
         self.buffers: list[list[Any]] = [[] for _ in range(number)]
         self.timestamps: list[list[int | None]] = [[] for _ in range(number)]
         self._records_sent = 0
@@ -47,7 +48,7 @@ class ResultPartition(Partition):
         return self._records_sent + sum(map(len, self.buffers))
 
     def fill_timestamps(self) -> None:
-        """From now on rows come with timestamps: those that wait get None."""
+        """Begins with timestamps: rows that wait get None."""
         for rows, stamps in zip(self.buffers, self.timestamps, strict=True):
             stamps += [None] * (len(rows) - len(stamps))
 

@@ -1,8 +1,8 @@
-"""Watches the outputs of a task for channels that hold data and get no credit for long.
+"""StalledChannels: watches a task's outputs for channels that hold data and get no credit for long.
 
-Owner: the thread that reads the task's metrics, about once a second; it reads counters of the task thread and changes
-none. Whether the consumer is slow or its grant was lost cannot be told from the producer's end: the watch says what it
-sees, and must not fail anything.
+Owner: the thread that reads the task's metrics, about once a second; it reads counters of the task thread and
+changes none. The producer's end cannot tell a slow consumer from a lost grant. So the watch only reports, and
+must not fail anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Wait(NamedTuple):
-    """A channel that holds data without credit, as it has been since that monotonic time."""
+    """A channel that has held data without credit since that monotonic time."""
 
     credit: Credit
     since: float
@@ -28,9 +28,9 @@ class Wait(NamedTuple):
 
 
 def next_wait(former: Wait | None, credit: Credit, holds_data: bool, now: float) -> Wait | None:
-    """The wait of a channel by what is seen of it now; None while it does not wait.
+    """The channel's wait after a look at it; None while it does not wait.
 
-    It begins anew with each batch and each grant: a consumer that takes one now and then is slow, not stalled.
+    Each batch and each grant begins it anew: a consumer that takes a batch now and then is slow, not stalled.
     """
     if not holds_data or credit.is_left:
         return None
@@ -38,7 +38,7 @@ def next_wait(former: Wait | None, credit: Credit, holds_data: bool, now: float)
 
 
 class WatchedChannel:
-    """One channel with what a person calls its ends."""
+    """One channel, with readable names of its ends."""
 
     def __init__(self, channel: OutputChannel, edge: int, consumer: str) -> None:
         self.channel = channel
@@ -49,7 +49,7 @@ class WatchedChannel:
         self.is_told = False
 
     def look(self, task_is_blocked: bool, now: float) -> None:
-        """Takes in what the channel shows; `task_is_blocked`: the task has input that it may not work on."""
+        """Looks at the channel; `task_is_blocked`: the task has input that it may not process."""
         channel = self.channel
         holds_data = channel.failure is None and (channel.overdraft > 0 or task_is_blocked)
         former, self.wait = self.wait, next_wait(self.wait, channel.credit, holds_data, now)
@@ -74,7 +74,7 @@ class StalledChannels:
         self._monotonic = monotonic
 
     def look(self) -> int:
-        """How many channels are stalled; each is logged once a stall."""
+        """The number of stalled channels; each is logged once a stall."""
         if self._bound <= 0:
             return 0
         now, blocked, stalled = self._monotonic(), self._task_is_blocked(), 0

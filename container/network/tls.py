@@ -1,8 +1,9 @@
-"""TLS of the data plane: the contexts of a worker's two sides.
+"""TlsContexts: the TLS contexts of a worker's data plane, for both sides of a connection.
 
-Owner: the worker; the client's context is used by the task threads that dial, the server's by the I/O thread. Both ends
-of a connection must show a certificate of the application's own authority; nothing falls back to plain text. Workers of
-one host talk over Unix sockets: a context costs megabytes and is made for the first connection that needs it.
+Owner: the worker; dialling task threads use the client's context, the I/O thread the server's. Both ends of a
+connection must show a certificate of the application's own authority; nothing falls back to plain text.
+Workers of one host use Unix sockets. A context costs megabytes, so the first connection that needs it makes
+it.
 """
 
 from __future__ import annotations

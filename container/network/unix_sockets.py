@@ -1,6 +1,7 @@
-"""Unix sockets by paths of any length.
+"""Unix sockets with paths of any length.
 
-Owner: the calling thread. The system takes 107 bytes of a path: a longer one is named by the descriptor of its folder.
+Owner: the calling thread. The system takes at most 107 bytes of a path: a longer one is opened through the
+descriptor of its folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ContainerLife: the shell that YARN started a container with is gone, so the container is.
+"""ContainerLife: ends this process when the shell that YARN started for its container is gone.
 
-Owner: a thread of its own. YARN ends a container by signals to its session. A process that left the session, or whose
-shell alone was killed, would stay behind without this. A NodeManager that ends does not end its containers: it is not
-watched.
+Owner: a thread of its own. YARN ends a container by signals to its session. Without this watch, a process
+would stay behind if it left the session or if only its shell was killed. A NodeManager that ends does not end
+its containers, so it is not watched.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import NoReturn
 from yarrow.container.supervisor.task_executor import TaskExecutor
 from yarrow.runtime.common.process_exit import ProcessExitWatch
 
-#: Seconds workers have when the container is gone, and until this process ends by force.
+#: Seconds that workers have after the container's end, before this process ends by force.
 GRACE = 0.5
 LIMIT = 2.0
 
 
 class ContainerLife:
-    """A LifeWatch over the shell in front of this process; without one there is nothing to watch."""
+    """A LifeWatch on the shell in front of this process; without such a shell it watches nothing."""
 
     def __init__(self, remove_files: Callable[[], None]) -> None:
         """`remove_files` is called before the process ends by force."""
         self._remove_files = remove_files
         self._stopped = threading.Event()
         self._executor: TaskExecutor | None = None
-        #: Guards the moment in which there is a TaskExecutor to be asked.
+        #: Guards the creation of the TaskExecutor.
         self._lock = threading.Lock()
         parent = os.getppid()
-        # A shell in our session is the container's own; the leader of a session has none in front of it.
+        # A shell in our session is the container's own; a session leader has none in front of it.
         shells = [parent] if os.getsid(0) != os.getpid() and _session(parent) == os.getsid(0) else []
         self._watch = ProcessExitWatch(shells, self._gone) if shells else None
 
@@ -46,7 +46,7 @@ class ContainerLife:
             self._executor = executor
 
     def stop(self) -> None:
-        """The process ends by itself."""
+        """Stops watching: the process ends by itself."""
         self._stopped.set()
 
     def _gone(self, pid: int) -> None:

@@ -1,6 +1,6 @@
-"""Where a TaskExecutor process finds its ResourceManager: in its bootstrap, or by ZooKeeper when masters are elected.
+"""LeaderLookup: how a TaskExecutor process finds its ResourceManager: by its bootstrap, or by ZooKeeper.
 
-Owner: the process's event loop. ZooKeeper's client is loaded only where the configuration asks for it.
+Owner: the process's event loop. ZooKeeper's client is imported only if the configuration needs it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation, Leader
 async def resource_manager_leader(
     bootstrap: TaskExecutorBootstrap, config: Settings
 ) -> AsyncIterator[LeaderRetrieval]:
-    """Who leads, now and at each change: the one in the bootstrap for ever, unless high-availability.type is zookeeper.
+    """The present and later leaders: always the one in the bootstrap, unless high-availability.type is zookeeper.
 
     Raises ConfigError and ZooKeeperUnreachableError.
     """

@@ -28,23 +28,23 @@ from yarrow.container.supervisor.task_executor import TaskExecutor
 from yarrow.runtime.fs.client_folder import remove_orphaned
 from yarrow.runtime.rpc.bootstrap import BootstrapError, read_bootstrap
 
-#: Seconds from the parent's end to ours, whatever hangs.
+#: Seconds between the parent's end and the forced end of this process.
 ORPHAN_LIMIT = 1.8
-#: Seconds workers have then.
+#: Seconds that workers have within that time.
 ORPHAN_GRACE = 0.5
 _log = logging.getLogger(__name__)
 
 
 class ParentWatch:
-    """A thread that reads standard input: its end means that the parent is gone, or wants ours."""
+    """A thread that reads standard input: its end means that the parent is gone, or wants this process to end."""
 
     def __init__(self, working_directory: Path) -> None:
         self._working_directory = working_directory
         self._stopped = threading.Event()
         self._executor: TaskExecutor | None = None
-        #: Guards the moment in which there is a TaskExecutor to be asked.
+        #: Guards the creation of the TaskExecutor.
         self._lock = threading.Lock()
-        #: True once the parent is gone: nobody else will remove our folder then.
+        #: True once the parent is gone: nobody else will then remove our folder.
         self.orphaned = False
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class ParentWatch:
             self._executor = executor
 
     def stop(self) -> None:
-        """The process ends by itself: it is not ended by force any more."""
+        """Stops watching: the process ends by itself."""
         self._stopped.set()
 
     def _watch(self) -> None:
@@ -65,7 +65,7 @@ class ParentWatch:
             while os.read(0, 4096):
                 pass
         except OSError:
-            pass  # As good as its end.
+            pass  # Treated like the end of the input.
         with self._lock:
             executor = self._executor
             self.orphaned = True
@@ -84,12 +84,12 @@ class ParentWatch:
 
     def _end_by_force(self) -> NoReturn:
         remove_orphaned(self._working_directory)
-        # The template sees the end of its socket, and the kernel ends what does not look.
+        # The template sees the end of its socket, and the kernel ends processes that do not look.
         os._exit(1)
 
 
 def main(worker_entry: str = DEFAULT_ENTRY) -> int:
-    """The process; its exit status is 0 when it was released, 1 when it failed."""
+    """Runs the process; its exit status is 0 when it was released, 1 when it failed."""
     set_process_name("yarrow-taskexec")
     try:
         asyncio.run(_main(worker_entry))
@@ -106,7 +106,7 @@ def main(worker_entry: str = DEFAULT_ENTRY) -> int:
 async def _main(worker_entry: str) -> None:
     early = EarlyTemplate(worker_entry)
     await early.start()
-    # Costs a moment; better now, while the bootstrap is on its way.
+    # The import takes a moment, which is free while the bootstrap is on its way.
     importlib.import_module("grpc.aio")
     try:
         bootstrap = await asyncio.to_thread(read_bootstrap, sys.stdin.buffer)

@@ -1,8 +1,8 @@
-"""What every TaskExecutor process does once it has its bootstrap, however it was started: RPC, template, endpoint, end.
+"""The work of every TaskExecutor process after its bootstrap: RPC, template, endpoint, end.
 
-Owner: the main thread, which runs the event loop. Must not import pyarrow, numpy, pandas or user code, nor log secrets.
-Where the bootstrap comes from, and who watches over the process, is the business of the modules that are run:
-task_executor_main (a child with a pipe) and yarn_task_executor (a container).
+Owner: the main thread, which runs the event loop. Must not import pyarrow, numpy, pandas or user code, nor
+log secrets. The executed modules bring the bootstrap and watch over the process: task_executor_main (a child
+with a pipe) and yarn_task_executor (a container).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ports_of(ports: PortRange) -> Iterator[int]:
 
 
 async def start_rpc(bootstrap: TaskExecutorBootstrap, config: Settings) -> RpcService:
-    """A started service on the first free port of taskmanager.rpc.port; AddressError when there is none."""
+    """A started service on the first free port of taskmanager.rpc.port. Raises AddressError if there is none."""
     failure: AddressError | None = None
     for port in ports_of(config.get(taskmanager.RPC_PORT)):
         service = RpcService(
@@ -80,9 +80,9 @@ async def start_rpc(bootstrap: TaskExecutorBootstrap, config: Settings) -> RpcSe
 
 
 class EarlyTemplate:
-    """A template started before the bootstrap has come, on the guess of one core a slot and start by fork.
+    """A template that starts before the bootstrap has come, assuming one core a slot and start by fork.
 
-    A process that is started ahead of its use has imported everything by then.
+    A process that starts ahead of its use has imported everything by then.
     """
 
     def __init__(self, worker_entry: str, jobs_hear_of_unfit: bool = False) -> None:
@@ -93,7 +93,7 @@ class EarlyTemplate:
         """
         self._jobs_hear = jobs_hear_of_unfit
         self._guess = LaunchSettings(cpu_cores=1.0, entry=worker_entry)
-        # What a template prints goes where this process's own errors go.
+        # The template's output goes where this process's own errors go.
         self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2)
 
     async def start(self) -> None:
@@ -102,9 +102,9 @@ class EarlyTemplate:
             await self._launcher.start()
 
     async def launcher_for(self, config: Settings, cores_per_slot: float) -> WorkerLauncher:
-        """A started launcher as taskmanager.worker.start says: the early one when the guess was right.
+        """A started launcher according to taskmanager.worker.start: the early one if the assumptions were right.
 
-        InvalidOptionValue for an interpreter that will not do, where jobs do not hear of it.
+        Raises InvalidOptionValue for an unsuitable interpreter, unless jobs hear of it.
         """
         try:
             executable = await asyncio.to_thread(worker_interpreter, config)
@@ -128,26 +128,27 @@ class EarlyTemplate:
         return other
 
     async def close(self) -> None:
-        """Ends the template, unless it was handed out."""
+        """Ends the template, unless `launcher_for` returned it."""
         launcher, self._launcher = self._launcher, None
         if launcher is not None:
             await launcher.close()
 
 
 class LifeWatch(Protocol):
-    """Notices that whoever this process belongs to is gone.
+    """Notices when the owner of this process is gone.
 
-    It watches from the time when the process knows what to remove: before there is a TaskExecutor it ends the
-    process at once, for nothing waits for an orderly end, and what the start waits for may be away for long.
+    It watches from the time when the process knows what to remove. Before there is a TaskExecutor it ends the
+    process at once. Nothing needs an orderly end then, and the start may wait long for something that is
+    away.
     """
 
     def follow(self, executor: TaskExecutor) -> None:
-        """Asks `executor` to finish, on its own loop, and ends the process by force when that takes too long."""
+        """Asks `executor` to finish on its own loop, and ends the process by force if that takes too long."""
         ...
 
 
 async def run_task_executor(bootstrap: TaskExecutorBootstrap, early: EarlyTemplate, watch: LifeWatch) -> None:
-    """Runs a TaskExecutor until it has finished; RegistrationRefusedError when it ended against its will."""
+    """Runs a TaskExecutor until it has finished. Raises RegistrationRefusedError if it was refused."""
     config = Settings(bootstrap.configuration, "the bootstrap of the TaskExecutor")
     use_hdfs_settings(HdfsSettings.of(config))
     async with resource_manager_leader(bootstrap, config) as leader:
@@ -166,7 +167,7 @@ async def _run_with(
     sink = None
     if bootstrap.forward_output:
         output = OutputForwarder(lambda congested: executor.workers.pause_reading(congested))
-        # Frames have the pipe for themselves: a stray print goes where errors go.
+        # The pipe carries only frames: stray output goes where errors go.
         pipe = os.dup(1)
         os.dup2(2, 1)
         await output.open(pipe)
@@ -208,7 +209,7 @@ def output_files(bootstrap: TaskExecutorBootstrap, sink: OutputSink | None = Non
 
 
 def configure_logging(path: Path) -> None:
-    """Everything of this process goes to its log file."""
+    """Sends all log records of this process to its log file."""
     logging.basicConfig(
         handlers=[PrivateFileHandler(path, encoding="utf-8")],
         level=logging.INFO,

@@ -1,8 +1,9 @@
 """The TaskExecutor process of a YARN container: `python -m yarrow.container.process.yarn_task_executor`.
 
-Owner: its main thread, which runs the event loop. The application's description and the secrets of TaskExecutors lie in
-the container's folder, the ResourceManager's address in the environment. Must not import pyarrow, numpy, pandas or user
-code, nor put a secret into its arguments, environment or logs. It removes its own folder and nothing that YARN brought.
+Owner: its main thread, which runs the event loop. The application's description and the secrets of
+TaskExecutors lie in the container's folder, the ResourceManager's address in the environment. Must not import
+pyarrow, numpy, pandas or user code, nor put a secret into its arguments, environment or logs. It removes its
+own folder, and no file that YARN brought.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from yarrow.runtime.yarn.layout import (
     TASK_EXECUTOR_SECRETS_FILE,
 )
 
-#: How the names of its logs begin: YARN shows them, and people look for Flink's.
+#: Prefix of its log names, which are Flink's: YARN shows them.
 LOG_NAME = "taskmanager"
 _WORKING_DIRECTORY = "yarrow-te-"
 _log = logging.getLogger("yarrow.container.process.yarn_task_executor")
@@ -52,7 +53,7 @@ _log = logging.getLogger("yarrow.container.process.yarn_task_executor")
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagerRequest:
-    """What the ResourceManager that asked for this container says in its environment."""
+    """The environment variables that the requesting ResourceManager set for this container."""
 
     resource_id: ResourceID
     address: str
@@ -60,7 +61,7 @@ class ResourceManagerRequest:
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> ResourceManagerRequest:
-        """Raises ContainerFolderError naming the variable that is not there."""
+        """Reads them. Raises ContainerFolderError with the missing variable."""
         values = {
             name: environment.get(name, "")
             for name in (RESOURCE_ID, RESOURCE_MANAGER_ADDRESS, RESOURCE_MANAGER_ID)
@@ -85,7 +86,7 @@ def bootstrap_of(
     folder: ContainerFolder,
     working_directory: str,
 ) -> TaskExecutorBootstrap:
-    """What the TaskExecutor needs to register; raises ConfigError."""
+    """The bootstrap of the TaskExecutor. Raises ConfigError."""
     host = config.get(taskmanager.HOST) or folder.host
     return TaskExecutorBootstrap(
         application_id=secrets.application_secret_id,
@@ -106,10 +107,10 @@ def bootstrap_of(
 
 
 def main(worker_entry: str = DEFAULT_ENTRY) -> int:
-    """The process; its exit status is 0 when it was released, 1 when it failed."""
+    """Runs the process; its exit status is 0 when it was released, 1 when it failed."""
     set_process_name("yarrow-taskexec")
     working_directory = tempfile.mkdtemp(prefix=_WORKING_DIRECTORY, dir=os.getcwd())
-    # Whatever asks for temporary files, in C and in user code too, gets them inside the container.
+    # Temporary files, also of C and user code, stay inside the container.
     os.environ["TMPDIR"] = tempfile.tempdir = working_directory
 
     def remove_files() -> None:

@@ -18,7 +18,7 @@ class WorkerStartError(YarrowError):
 
 
 class UnfitInterpreterError(WorkerStartError):
-    """Workers cannot run in the interpreter that the job brings: no other slot or start would mend it."""
+    """Workers cannot run in the interpreter that the job brings: no other slot or start would help."""
 
 
 class WorkerLostError(YarrowError):
@@ -30,7 +30,7 @@ class TemplateLostError(WorkerStartError):
 
 
 class SlotNotAvailableError(YarrowError):
-    """A slot was asked for that is taken, or that does not exist."""
+    """A requested slot is taken, or does not exist."""
 
 
 class SlotNotFoundError(YarrowError):
@@ -38,7 +38,7 @@ class SlotNotFoundError(YarrowError):
 
 
 class TaskSubmissionError(YarrowError):
-    """Tasks could not be handed to a worker; none of the deployment was started on it."""
+    """Tasks could not be handed to a worker; it started none of the deployment."""
 
 
 class TaskNotFoundError(YarrowError):
@@ -50,7 +50,7 @@ class BlobTransferError(YarrowError):
 
 
 class UnknownLogFileError(YarrowError):
-    """A log file was asked for that the log folder does not list."""
+    """The log folder does not list the requested file."""
 
 
 class RegistrationRefusedError(YarrowError):
@@ -58,7 +58,7 @@ class RegistrationRefusedError(YarrowError):
 
 
 class TimerError(YarrowError):
-    """A timer was registered for something that is no timestamp."""
+    """A timer was registered for a value that is no timestamp."""
 
 
 class TimestampError(YarrowError):
@@ -66,11 +66,11 @@ class TimestampError(YarrowError):
 
 
 class CheckpointRefusedError(YarrowError):
-    """A task that cannot take part in a checkpoint, or cannot go on after one."""
+    """A task cannot take part in a checkpoint, or cannot go on after one."""
 
 
 class NotReadyForCheckpointError(CheckpointRefusedError):
-    """Who was to take part has just ended or does not run yet: nothing is wrong, and the next checkpoint comes."""
+    """A participant has just ended or does not run yet: this is no fault, and the next checkpoint follows."""
 
 
 class ChannelFailedError(YarrowError):

@@ -1,8 +1,9 @@
-"""Turns an exception of a task into a FailureCause as Python users read it: the user's own frames first.
+"""FailureCauses: turns a task's exception into a FailureCause for Python users: the user's own frames come first.
 
-Owner: the task thread that caught it. Frames of this engine and of generated chain code are left out where a user frame
-remains. A failure that is ours alone keeps all frames. Text of any length becomes one that every message can carry:
-each exception keeps its type and both ends of its message. Must not raise, whatever a record's repr does.
+Owner: the task thread that caught it. Frames of this engine and of generated chain code are left out if a
+user frame remains. A failure of the engine alone keeps all frames. Long text is cut to a length that every
+message can carry: each exception keeps its type and both ends of its message. Must not raise, whatever a
+record's repr does.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _record_repr.maxlist = _record_repr.maxdict = 8
 _record_repr.maxtuple = 12
 
 
-#: Characters of one part of a traceback: a frame, or an exception with its message.
+#: Most characters of one part of a traceback: a frame, or an exception with its message.
 _LONGEST_PART = 5_000
-#: Characters of a traceback; its last part is within the half that is kept of its end.
+#: Most characters of a traceback; its last part lies in the kept end.
 _LONGEST_TRACE = 12_000
-#: Characters of the message where it is told without its traceback.
+#: Most characters of a message without its traceback.
 _LONGEST_MESSAGE = 1_000
 
 _MISSING_MODULE = (
@@ -48,7 +49,7 @@ _MISSING_MODULE = (
 
 
 class OperatorFailure(Exception):
-    """Carries a user function's exception with the operator it belongs to and the record at hand."""
+    """Carries a user function's exception, with its operator and the present record."""
 
     def __init__(self, operator_name: str, record: str, cause: BaseException) -> None:
         super().__init__(operator_name)
@@ -63,13 +64,13 @@ def short_record(value: object) -> str:
     """A short form of a record that never raises and never spans many lines."""
     try:
         text = _record_repr.repr(value)
-    except BaseException as error:  # also SystemExit: the failure that is being told matters more
+    except BaseException as error:  # also SystemExit: the reported failure matters more
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text.replace("\n", "\\n")[:300]
 
 
 def failure_cause(error: BaseException, where: str = "") -> FailureCause:
-    """The cause to report; `where` says task and subtask."""
+    """The cause to report; `where` names task and subtask."""
     operator, record = "", ""
     if isinstance(error, OperatorFailure):
         operator, record, error = error.operator_name, error.record, error.cause
@@ -100,7 +101,7 @@ def failure_cause(error: BaseException, where: str = "") -> FailureCause:
 
 
 def format_user_first(error: BaseException) -> str:
-    """The traceback without frames of the engine, where any frame of the user's remains."""
+    """The traceback without frames of the engine, if any user frame remains."""
     described = traceback.TracebackException.from_exception(error)
     if isinstance(error, YarrowError) and not _has_user_frame(described):
         # Our own typed errors say everything in their message; frames of the engine would only hide it.
@@ -116,7 +117,7 @@ def format_user_first(error: BaseException) -> str:
         if kept:
             part.stack = traceback.StackSummary.from_list(kept)
         if part.__context__ is not None and part.__cause__ is None and not _has_user_frame(part.__context__):
-            # What the engine caught on its way here (a miss in a table) says nothing to the user.
+            # Exceptions that the engine caught on the way (such as a table miss) mean nothing to the user.
             part.__context__ = None
         pending += [part.__cause__, part.__context__]
     return _joined(described.format())

@@ -1,7 +1,7 @@
-"""The side of a control connection that has an event loop: the supervisor's; see framing for the frames.
+"""FrameChannel: the asyncio side of a control connection, which is the supervisor's; see framing for the frames.
 
-Owner: its event loop. It decodes nothing but the message type it was given, and refuses a length above
-`MAX_FRAME_BYTES` before it reads on. Workers must not import it: asyncio would cost each of them megabytes.
+Owner: its event loop. It decodes only the given message type, and refuses a length above `MAX_FRAME_BYTES`
+before it reads on. Workers must not import it: asyncio would cost each of them megabytes.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class FrameChannel(asyncio.Protocol, Generic[M]):
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=sock)
 
     def send(self, message: msgspec.Struct) -> None:
-        """Queues a frame; drops it after the channel has closed.
+        """Queues a frame; a closed channel drops it.
 
-        `on_closed` tells about the rest.
+        `on_closed` reports the rest.
         """
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(encode_frame(message))
@@ -62,7 +62,7 @@ class FrameChannel(asyncio.Protocol, Generic[M]):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Ends the connection; what was not read is lost."""
+        """Ends the connection; unread data are lost."""
         if self._transport is not None:
             self._transport.abort()
 

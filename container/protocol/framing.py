@@ -1,8 +1,8 @@
 """Frames on a stream socket: a 4-byte little-endian length, then one msgpack struct.
 
-Owner: FramedSocket belongs to one reading thread, any thread may send. It decodes nothing but the message type it was
-given, and refuses a length above `MAX_FRAME_BYTES` before it reads on. The side with an event loop is in frame_channel:
-workers do without asyncio.
+Owner: FramedSocket belongs to one reading thread; any thread may send. It decodes only the given message
+type, and refuses a length above `MAX_FRAME_BYTES` before it reads on. The side with an event loop is in
+frame_channel, because workers do without asyncio.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def encode_frame(message: msgspec.Struct) -> bytes:
-    """The message as one frame; FrameError when it is above the limit."""
+    """The message as one frame. Raises FrameError if it is above the limit."""
     frame = bytearray(HEADER.size)
     _ENCODER.encode_into(message, frame, HEADER.size)
     length = len(frame) - HEADER.size
@@ -33,7 +33,7 @@ def encode_frame(message: msgspec.Struct) -> bytes:
 
 
 def check_length(length: int, what: str) -> None:
-    """FrameError when a frame is above the limit."""
+    """Raises FrameError if a frame is above the limit."""
     if length > MAX_FRAME_BYTES:
         raise FrameError(
             f"{what} takes {length} bytes, above the limit of {MAX_FRAME_BYTES} bytes of a control frame: "
@@ -51,13 +51,13 @@ class FramedSocket(Generic[M]):
         self._send_lock = threading.Lock()
 
     def send(self, message: msgspec.Struct) -> None:
-        """Writes the whole frame; OSError when the other side is gone."""
+        """Writes the whole frame. Raises OSError if the other side is gone."""
         frame = encode_frame(message)
         with self._send_lock:
             self._socket.sendall(frame)
 
     def receive(self) -> M | None:
-        """The next message; None when the other side has closed, FrameError when it did so in a frame."""
+        """The next message; None when the other side has closed. Raises FrameError if it closed within a frame."""
         header = self._read(HEADER.size, at_start=True)
         if header is None:
             return None
@@ -89,7 +89,7 @@ class FramedSocket(Generic[M]):
 
 
 def decode_frame(decoder: msgspec.msgpack.Decoder[M], body: bytes | bytearray | memoryview) -> M:
-    """The struct of a frame's body; FrameError when it is none that the decoder knows."""
+    """The struct in a frame's body. Raises FrameError if the decoder does not know it."""
     try:
         return decoder.decode(body)
     except msgspec.MsgspecError as error:

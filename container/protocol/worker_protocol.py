@@ -32,12 +32,12 @@ from yarrow.runtime.rpc.messages import (
 from yarrow.runtime.rpc.output_stream import LoggedRecord
 from yarrow.runtime.rpc.roles import SERVER_NAME
 
-#: Frames above this length close the connection.
+#: Most bytes of a frame; a longer one closes the connection.
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker needs to know at birth."""
+    """The settings of a worker at its start."""
 
     worker_id: WorkerID
     resource_id: str
@@ -85,7 +85,7 @@ class SubmitTasks(ToWorker, frozen=True, kw_only=True):
 
 
 class CancelTasks(ToWorker, frozen=True, kw_only=True):
-    """Cancel; each ends with a TaskStateChanged (CANCELED, or what it was when cancel came too late)."""
+    """Cancel tasks; each ends with a TaskStateChanged (CANCELED, or its own end if the cancel came too late)."""
 
     attempts: tuple[ExecutionAttemptID, ...]
 
@@ -103,22 +103,22 @@ class BeginCheckpoint(ToWorker, frozen=True, kw_only=True):
 
 
 class CheckpointNotification(ToWorker, frozen=True, kw_only=True):
-    """What became of a checkpoint, for all tasks and enumerators of the job in this worker."""
+    """Whether a checkpoint was completed or aborted, for all tasks and enumerators of the job in this worker."""
 
     notification: NotifyCheckpoint
 
 
 class ResetReader(ToWorker, frozen=True, kw_only=True):
-    """A reader will start again from a checkpoint: its enumerator, which lives in this worker, goes back with it."""
+    """A reader will restart from a checkpoint: its enumerator in this worker takes its later splits back."""
 
     reset: ResetSubtask
 
 
 class CollectCredit(ToWorker, frozen=True, kw_only=True):
-    """The JobMaster has taken a CollectRows: the operator may send the next, and let go of what the client has."""
+    """The JobMaster has taken a CollectRows: the operator may send the next, and drop the client's confirmed rows."""
 
     job_id: JobID
-    #: That sent it: its next attempt counts anew, and is not to take an answer for its own.
+    #: The attempt that sent it: its next attempt counts anew, and must not take the answer for its own.
     attempt_id: ExecutionAttemptID
     collect_id: str
     sequence: int
@@ -155,7 +155,7 @@ class WorkerFailed(FromWorker, frozen=True, kw_only=True):
 
 
 class TaskStateChanged(FromWorker, frozen=True, kw_only=True):
-    """A task entered a state; `tasks_left` = live tasks in the worker after it."""
+    """A task entered a state; `tasks_left` = live tasks in the worker after that."""
 
     attempt_id: ExecutionAttemptID
     state: ExecutionState
@@ -166,10 +166,10 @@ class TaskStateChanged(FromWorker, frozen=True, kw_only=True):
     tasks_left: int = 0
     #: Threads of user code that the ended task has left behind.
     threads_left: tuple[str, ...] = ()
-    #: Of the ended subtask 0 of a source: its split enumerator lives on here.
+    #: For the ended subtask 0 of a source: its split enumerator lives on here.
     enumerator_lives: bool = False
-    #: Of subtask 0 of a source that has FINISHED with its split enumerator: the attempts of the readers that were done
-    #: then; None where it ended otherwise.
+    #: For subtask 0 of a source that FINISHED together with its split enumerator: the reader attempts that
+    #: were done then; else None.
     finished_readers: tuple[ExecutionAttemptID, ...] | None = None
 
 
@@ -212,14 +212,14 @@ class CheckpointDeclined(FromWorker, frozen=True, kw_only=True):
 
 
 class EndOfDataReached(FromWorker, frozen=True, kw_only=True):
-    """A task has put out all its records and waits for the checkpoint that covers them."""
+    """A task has emitted all its records and waits for the checkpoint that covers them."""
 
     job_id: JobID
     attempt_id: ExecutionAttemptID
 
 
 class OutputLines(FromWorker, frozen=True, kw_only=True):
-    """Whole lines that user code and print sinks wrote.
+    """Whole lines of output of user code and print sinks.
 
     The supervisor appends them to its .out (stdout) or .err file.
     """
@@ -235,7 +235,7 @@ class LogLines(FromWorker, frozen=True, kw_only=True):
 
 
 class UserLogRecord(FromWorker, frozen=True, kw_only=True):
-    """A record that user code logged, for the client's `logging`; `text` is the form in which it stands in .log."""
+    """A log record of user code for the client's `logging`; `text` is its form in .log."""
 
     record: LoggedRecord
     text: str
@@ -248,7 +248,7 @@ class ThreadDump(FromWorker, frozen=True, kw_only=True):
 
 
 class CurrentUserCall(FromWorker, frozen=True, kw_only=True):
-    """What the task thread was doing when it was asked, or when the worker died with a handler.
+    """The operator that the task thread was running when it was asked, or when the worker died with a handler.
 
     It names the operator at fault.
     """
@@ -298,12 +298,12 @@ class ForkWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """
 
     worker_id: WorkerID
-    #: What `ps` shows, at most 15 bytes.
+    #: The name in `ps`, at most 15 bytes.
     process_name: str
 
 
 class TemplateReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Template -> supervisor: everything is imported, forks are quick from now on."""
+    """Template -> supervisor: everything is imported, and forks are quick from now on."""
 
     pid: int
 

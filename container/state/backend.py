@@ -1,7 +1,8 @@
-"""KeyedStateBackend and what it exchanges with operators and snapshots: the small interface of every state backend.
+"""KeyedStateBackend: the interface of every state backend, for operators and snapshots.
 
-Owner: the task thread, apart from `PendingKeyedSnapshot.write`, which runs on the worker's snapshot thread. Keys are
-given raw; backends make them canonical (runtime.data.keys). A backend must not know barriers, RPC or storage.
+Owner: the task thread, except `PendingKeyedSnapshot.write`, which runs on the worker's snapshot thread.
+Callers pass raw keys; backends make them canonical (runtime.data.keys). A backend must not know barriers, RPC
+or storage.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 
 @dataclass(frozen=True, slots=True)
 class KeyedBackendContext:
-    """What a backend is made from."""
+    """The settings and services from which a backend is made."""
 
     operator_name: str
     operator_id: str
@@ -47,27 +48,28 @@ class KeyedBackendContext:
     clock: Clock
     #: The worker's settings under the job's.
     settings: Settings
-    #: A folder of this worker for files that end with it; made on demand.
+    #: A folder of this worker for files that end with the backend; made on demand.
     local_directory: str
     metrics: OperatorMetricGroup
-    #: Any thread: run an action on the task thread between slices.
+    #: Runs an action on the task thread between slices. Any thread.
     post: Callable[[Callable[[], None]], None]
-    #: What the subtask restores: parts of other subtasks' snapshots too; only key groups of its own range count.
+    #: The restored snapshots, also parts of other subtasks; only key groups of the subtask's own range count.
     restored: Sequence[KeyedStateHandle] = ()
-    #: The checkpoint that they are of, -1 = not known.
+    #: Their checkpoint, -1 = unknown.
     restored_checkpoint_id: int = -1
-    #: Reads and verifies the bytes of a handle; raises CorruptSnapshotError naming the file.
+    #: Reads and verifies the bytes of a handle. Raises CorruptSnapshotError with the file.
     read: Callable[[StateHandle], bytes] = lambda handle: b""
-    #: Pickled values of `restored` may be read. What a JobMaster deploys is of its own job; whoever named a savepoint
-    #: vouched for it. Tools that read a savepoint of somebody else say False.
+    #: True if pickled values of `restored` may be read. A JobMaster deploys state of its own job, and a user
+    #: who names a savepoint vouches for it. Tools that read a savepoint of somebody else say False.
     trusted: bool = True
-    #: Declared type of the keys, to be written beside the state; None = not declared. `restored` was compared with it.
+    #: Declared type of the keys, which is stored beside the state; None = not declared. `restored` was
+    #: compared with it.
     key_type: TypeInformation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A registered timer: `key` canonical, `namespace` None outside of windows."""
+    """A registered timer: `key` is canonical, `namespace` is None outside of windows."""
 
     timestamp: int
     key: Any
@@ -75,42 +77,45 @@ class Timer:
 
 
 class TimerSection(Protocol):
-    """Timers of one time domain of an operator, kept by its timer service and snapshotted with the keyed state."""
+    """The timers of one time domain of an operator.
+
+    Its timer service keeps them, and they are snapshotted with the keyed state.
+    """
 
     def snapshot_timers(self) -> Collection[Timer]:
-        """All timers at this moment, whatever is registered later; order does not matter.
+        """All present timers in any order, whatever is registered later.
 
-        The call is short; the Timer objects are made while it is iterated, which the snapshot thread may do.
+        The call is short; iterating makes the Timer objects, which the snapshot thread may do.
         """
         ...
 
     def restore_timers(self, timers: Iterable[Timer]) -> None:
-        """Timers of the subtask's key groups; called once, before the first record."""
+        """Restores timers of the subtask's key groups; called once, before the first record."""
         ...
 
 
 class KeyedSection(Protocol):
-    """Values by key that an operator keeps in a form of its own (arrays), snapshotted with the keyed state."""
+    """Values by key in an operator's own form (arrays), snapshotted with the keyed state."""
 
     @property
     def value_type(self) -> TypeInformation | None:
-        """The declared type of the values given; None: plain values."""
+        """The declared type of the values; None = plain values."""
         ...
 
     @property
     def entry_count(self) -> int:
-        """Keys that have a value."""
+        """Number of keys with a value."""
         ...
 
     def freeze_entries(self) -> Iterable[tuple[list[Any], list[Any]]]:
-        """Canonical keys and values of this moment, some ten thousand at a time.
+        """Present canonical keys and values, some ten thousand at a time.
 
-        The call is short; the lists are made while it is iterated, once, which the snapshot thread may do.
+        The call is short; iterating, once, makes the lists, which the snapshot thread may do.
         """
         ...
 
     def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Canonical keys of the subtask's key groups, with their values; called once, before the first record."""
+        """Restores canonical keys of the subtask's key groups with their values; called once, before the first record."""
         ...
 
 
@@ -118,32 +123,32 @@ class PendingKeyedSnapshot(Protocol):
     """The asynchronous part of a snapshot."""
 
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
-        """Writes what was frozen at the cut; snapshot thread. Empty when there is no state."""
+        """Writes the frozen state; empty without state. Snapshot thread."""
         ...
 
     def discard(self) -> None:
-        """Lets go of what was frozen without writing it; also after a failed `write`. Any thread."""
+        """Drops the frozen state, also after a failed `write`. Any thread."""
         ...
 
 
 class KeyedStateBackend(ABC):
     """The keyed state of one operator's subtask."""
 
-    #: The key of the record or timer at hand, raw or canonical: set by the operator before each call.
+    #: The key of the present record or timer, raw or canonical; the operator sets it before each call.
     current_key: Any
-    #: True where the operator is to call `prefetch` with the keys of a chunk before it runs over it.
+    #: True if the operator must call `prefetch` with the keys of a chunk before it processes the chunk.
     wants_keys: bool = False
-    #: True where a state of it is read for a chunk at once, by `prefetch` of the backend or of a value table.
+    #: True if `prefetch`, of the backend or of a value table, reads a state for a whole chunk at once.
     reads_ahead: bool = False
 
     @property
     def read_ahead_rows(self) -> int:
-        """Rows that it may be told of at once, in advance of their chunks; 0 = those of a chunk only."""
+        """Most rows that `prefetch` takes in advance of their chunks; 0 = only those of the next chunk."""
         return 0
 
     @abstractmethod
     def value_state(self, descriptor: ValueStateDescriptor[Any]) -> ValueState[Any]:
-        """The handle of a state; the same name with another kind or type is refused, as in all the following."""
+        """The handle of a state. As in all such methods, the same name with another kind or type is refused."""
 
     @abstractmethod
     def list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]: ...
@@ -165,53 +170,53 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def register_timers(self, name: str, section: TimerSection) -> None:
-        """Has the timers snapshotted as state `name`, and hands over the restored ones at once."""
+        """Snapshots the timers as state `name`, and restores the restored ones at once."""
 
     @abstractmethod
     def register_section(self, name: str, section: KeyedSection) -> None:
-        """The same for values that the operator keeps itself, as a value state `name`."""
+        """Snapshots an operator's own values as value state `name`, and restores the restored ones at once."""
 
     @abstractmethod
     def state_keys(self, name: str) -> Iterable[Any]:
-        """The canonical keys that have content of a registered state, fixed at the call; in any order."""
+        """The canonical keys with content in a registered state, fixed at the call, in any order."""
 
     def prefetch(self, keys: Sequence[Any]) -> None:
-        """The raw keys of the chunk that comes: backends on disk read them in one call."""
+        """Takes the raw keys of the next chunk: backends on disk read them in one call."""
         return None
 
     def end_of_chunk(self) -> None:
-        """A chunk is done: backends with a write-back cache bound it here."""
+        """Ends a chunk: backends with a write-back cache trim it here."""
         return None
 
     def announce_checkpoint(self, checkpoint_id: int) -> None:
-        """A checkpoint is on its way: what makes its cut short may be prepared."""
+        """Announces a checkpoint, so that the backend can shorten its cut by preparing it."""
         return None
 
     @abstractmethod
     def snapshot(self, checkpoint_id: int, options: CheckpointOptions) -> PendingKeyedSnapshot:
-        """The cut: later changes are not part of it. Must be short, whatever the size of the state."""
+        """Cuts: later changes are not part of the snapshot. Must be short, whatever the size of the state."""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Files of that checkpoint may be referred to by the next."""
+        """Allows the next checkpoint to refer to files of that checkpoint."""
         return None
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """That checkpoint will never be restored."""
+        """Says that the checkpoint will never be restored."""
         return None
 
     @property
     @abstractmethod
     def entries(self) -> int:
-        """Values held, or an estimate where counting is dear."""
+        """Number of values, or an estimate if counting is expensive."""
 
     @abstractmethod
     def dispose(self) -> None:
-        """Closes and removes local files; called once."""
+        """Closes the backend and removes local files; called once."""
 
 
 class StateBackendFactory(Protocol):
-    """What `state.backend.type: module:name` names: custom backends."""
+    """A custom backend's factory, which `state.backend.type: module:name` names."""
 
     def __call__(self, context: KeyedBackendContext) -> KeyedStateBackend:
-        """The backend of one operator's subtask, restored."""
+        """The restored backend of one operator's subtask."""
         ...

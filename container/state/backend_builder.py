@@ -1,7 +1,7 @@
-"""Chooses the state backend of an operator's subtask from `state.backend.type`.
+"""BackendBuilder: chooses the state backend of an operator's subtask by `state.backend.type`.
 
-Owner: the task thread that sets up operators. RocksDB is imported only where a job names it: it costs memory, and must
-not be loaded in a process that forks workers.
+Owner: the task thread that sets up operators. RocksDB is imported only for a job that names it: it costs
+memory, and must not be loaded in a process that forks workers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.config.storage_names import HEAP_BACKENDS, ROCKSDB_BACKEND
 from yarrow.runtime.snapshot.key_types import check_key_type
 
-#: Backends that a job loads only where it names them, in the form in which users name their own.
+#: Backends that are loaded only when a job names them, in the same form as custom backends.
 _NAMED = {ROCKSDB_BACKEND: "yarrow.container.state.rocksdb.backend:rocksdb_state_backend"}
 
 
 def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
-    """The backend of one operator's subtask, with what it restores.
+    """The restored backend of one operator's subtask.
 
-    Raises SavepointMismatchError for keys of another type than the program's, StateBackendError for a backend that does
-    not exist or cannot be loaded.
+    Raises SavepointMismatchError if the keys have another type than the program's. Raises StateBackendError
+    for a backend that does not exist or cannot be loaded.
     """
     check_key_type(context.operator_name, context.restored, context.key_type)
     name = context.settings.get(checkpointing.STATE_BACKEND).strip()

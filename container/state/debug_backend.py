@@ -1,7 +1,8 @@
 """DebugBackend: finds values that a program got from state and changed without writing them back.
 
-Owner: the task thread. It lies over any backend where `state.backend.debug` is true, at the price of a pickle of each
-value read that could be changed. It must not change what a program sees, apart from the error it raises.
+Owner: the task thread. It wraps any backend if `state.backend.debug` is true, at the price of a pickle of
+each mutable value that is read. It must not change the program's behaviour, except by the error that it
+raises.
 """
 
 from __future__ import annotations
@@ -39,33 +40,33 @@ H = TypeVar("H")
 
 
 class _Watch:
-    """Values that were got since the key was set, each with what it looked like."""
+    """The values that the program got for the present key, with their pickled form."""
 
     def __init__(self, operator_name: str) -> None:
         self._operator_name = operator_name
-        #: (state, key of the map or None) -> (value, its bytes when it was got).
+        #: (state, key of the map or None) -> (value, its bytes at that time).
         self._seen: dict[tuple[str, Any], tuple[Any, bytes]] = {}
         self.key: Any = None
 
     def got(self, state: str, value: Any, part: Any = None) -> None:
-        """A value was handed to the program."""
+        """Notes a value that the program got."""
         try:
             if value is None or freeze_or_copy(value) is value:
                 return
             self._seen.setdefault((state, part), (value, pickle.dumps(value, 5)))
         except (pickle.PicklingError, TypeError, AttributeError, UncopyableValueError):
-            return  # what cannot be written cannot be compared; a snapshot will name it
+            return  # a value that cannot be pickled cannot be compared; a snapshot will name it
 
     def wrote(self, state: str, part: Any = None) -> None:
-        """The program has written that place: what it had got before may have been changed for it."""
+        """Notes a write of the program: it may have changed the value that it had got."""
         self._seen.pop((state, part), None)
 
     def wrote_all(self, state: str) -> None:
-        """The same for all places of a state."""
+        """Notes a write of all places of a state."""
         self._seen = {place: seen for place, seen in self._seen.items() if place[0] != state}
 
     def check(self) -> None:
-        """Raises StateMutationError for a value that does not look as it did."""
+        """Raises StateMutationError for a changed value."""
         if not self._seen:
             return
         seen, self._seen = self._seen, {}
@@ -84,7 +85,10 @@ def _short(value: Any) -> str:
 
 
 class DebugBackend(KeyedStateBackend):
-    """A backend whose handles watch what they hand out; checks when the key, the chunk or a checkpoint ends it."""
+    """A backend whose handles watch the values that they return.
+
+    It checks at the next key, and at the end of a chunk or checkpoint.
+    """
 
     def __init__(self, backend: KeyedStateBackend, context: KeyedBackendContext) -> None:
         self._backend = backend
@@ -108,7 +112,7 @@ class DebugBackend(KeyedStateBackend):
 
     @property
     def current_key(self) -> Any:
-        """See KeyedStateBackend; setting it ends the record before."""
+        """See KeyedStateBackend; setting it ends the former record."""
         return self._backend.current_key
 
     @current_key.setter
@@ -135,7 +139,7 @@ class DebugBackend(KeyedStateBackend):
     def aggregating_state(
         self, descriptor: AggregatingStateDescriptor[Any, Any, Any]
     ) -> AggregatingState[Any, Any]:
-        # What get() gives is a result, which is the program's.
+        # The result of get() belongs to the program.
         return self._backend.aggregating_state(descriptor)
 
     def _wrapped(self, name: str, make: Callable[[str], H]) -> H:
@@ -224,7 +228,7 @@ class _WatchedReducing(ReducingState[Any]):
 
 
 class _WatchedList(ListState[Any]):
-    """The list that get() gives is the program's; its elements are the state's."""
+    """The list of get() is the program's; its elements are the state's."""
 
     def __init__(self, handle: ListState[Any], watch: _Watch, name: str) -> None:
         self._handle = handle
@@ -298,5 +302,5 @@ class _WatchedMap(MapState[Any, Any]):
 
 
 def _part(key: Any) -> str:
-    # A text: None means the whole value, and a Row cannot be hashed.
+    # As text: None means the whole value, and a Row cannot be hashed.
     return repr(key)

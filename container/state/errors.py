@@ -1,6 +1,7 @@
-"""Typed errors of keyed state: what a program may not do with a state, or a backend cannot keep.
+"""Typed errors of keyed state: forbidden uses of a state, and values that a backend cannot keep.
 
-Owner: none (raised on the task thread). Each message names operator and state, says what was expected and what to do.
+Owner: none (raised on the task thread). Each message names operator and state, says what was expected and
+what to do.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 
 
 class StateConflictError(InvalidProgramError):
-    """Two states of one operator bear the same name."""
+    """Two states of one operator have the same name."""
 
 
 class StateBackendError(InvalidProgramError):
-    """A state backend that does not exist, cannot be loaded or cannot restore what it is given."""
+    """A state backend does not exist, cannot be loaded, or cannot restore its snapshot."""
 
 
 class NoneInStateError(YarrowError, TypeError):
-    """None was to be added to a state that keeps values only."""
+    """The program added None to a state that keeps values only."""
 
 
 class StateMutationError(YarrowError):
-    """A value got from state was changed and not written back; found in debug mode only."""
+    """A value from state was changed and not written back; found in debug mode only."""

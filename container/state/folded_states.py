@@ -1,6 +1,7 @@
-"""ReducingState and AggregatingState over a value state: for any backend, with or without time to live.
+"""ReducingState and AggregatingState on top of a value state: for any backend, with or without time to live.
 
-Owner: the task thread. What is added must not be None; a function's accumulator is written back after each change.
+Owner: the task thread. Added values must not be None; a function's accumulator is written back after each
+change.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def refuse_none(operator_name: str, state_name: str) -> NoneInStateError:
 
 
 class FoldedReducingState(ReducingState[T], Generic[T]):
-    """The reduced value in a value state."""
+    """A reducing state that keeps the reduced value in a value state."""
 
     def __init__(
         self, stored: ValueState[T], function: ReduceFunction[T], operator_name: str, name: str
@@ -48,7 +49,7 @@ class FoldedReducingState(ReducingState[T], Generic[T]):
 
 
 class FoldedAggregatingState(AggregatingState[IN, OUT], Generic[IN, OUT]):
-    """The accumulator in a value state."""
+    """An aggregating state that keeps the accumulator in a value state."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""FrozenShard: the dicts of one shard of a HeapTable as a cut found them, read by the snapshot thread.
+"""FrozenShard: the dicts of one shard of a HeapTable at a cut, for the snapshot thread.
 
-Owner: the snapshot thread, but for `copy_unless_read` of the task thread. What a cut has frozen does not change until
-the task thread has the shard back. No call here holds the interpreter for longer than a piece, `copy_unless_read`
-apart.
+Owner: the snapshot thread, except `copy_unless_read`, which is for the task thread. Frozen dicts do not
+change until the task thread has the shard back. Except `copy_unless_read`, no call holds the interpreter for
+longer than a piece.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, Final
 
 from yarrow.runtime.snapshot.key_columns import Objects, objects_of
 
-#: Marks a key that was removed while a dict below still holds it.
+#: Marks a removed key that a lower dict still holds.
 REMOVED: Final[Any] = object()
-#: Entries that are handled in one go where others wait for the interpreter.
+#: Entries that are processed at once while other threads wait for the interpreter.
 PIECE: Final = 4_000
 
 #: The dicts of one shard, the newest first.
 Layers = tuple[dict[Any, Any], ...]
-#: How long the snapshot thread waits for a copy that the task thread is making.
+#: Seconds that the snapshot thread waits for a copy by the task thread.
 _COPYING_SECONDS: Final = 0.0005
 
 
 class FrozenShard:
     """One shard as it was at a cut, for the snapshot thread.
 
-    Whoever comes first has it: the snapshot thread, for which the dicts stay as they are until the release, or the task
-    thread, which copies their entries in two calls and goes on with the dict itself. A large shard whose content cannot
-    change is copied by the snapshot thread, piece by piece, before it writes anything: the task thread would stop for
-    as long as two calls take.
+    The first thread that asks gets the shard. For the snapshot thread, the dicts then stay unchanged until
+    the release. The task thread instead copies their entries in two calls, and continues to use the dict
+    itself. Two calls on a large shard would stop the task thread for too long. If its content cannot change,
+    the snapshot thread therefore copies it piece by piece before it writes anything.
     """
 
     __slots__ = ("_copied", "_free", "_is_read", "is_copied_ahead", "layers")
@@ -40,13 +40,13 @@ class FrozenShard:
         self.layers = layers
         #: Whether the snapshot thread should call `copy_ahead` and release the shard.
         self.is_copied_ahead = is_copied_ahead
-        #: One entry until somebody takes it: `pop` of a list is atomic.
+        #: One entry until a thread takes it: `pop` of a list is atomic.
         self._free = [True]
         self._is_read = False
         self._copied: list[tuple[Objects, Objects]] | None = None
 
     def pieces(self, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
-        """Keys and contents, `size` at a time at most. Snapshot thread."""
+        """Keys and contents, at most `size` at a time. Snapshot thread."""
         if not self._is_read:
             self._is_read = self._take()
         if self._is_read:
@@ -59,7 +59,7 @@ class FrozenShard:
                 yield list(keys[start : start + size]), list(contents[start : start + size])
 
     def copy_ahead(self) -> None:
-        """Copies the entries, unless the task thread did, so that the shard may be released. Snapshot thread."""
+        """Copies the entries, unless the task thread did, so that the shard can be released. Snapshot thread."""
         if self._take():
             self._copied = [
                 (objects_of(keys), objects_of(contents)) for keys, contents in pieces_of(self.layers, PIECE)
@@ -67,7 +67,10 @@ class FrozenShard:
             self.layers = ()
 
     def copy_unless_read(self) -> bool:
-        """Whether the single dict is free for changes now. Task thread."""
+        """Copies the entries unless the snapshot thread reads them; True if the dict may be changed now.
+
+        Task thread.
+        """
         if not self._take():
             return False
         (entries,) = self.layers
@@ -84,9 +87,9 @@ class FrozenShard:
 
 
 def pieces_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Keys and contents of what a shard's dicts, the newest first, hold together, `size` at a time at most.
+    """Keys and contents of a shard's dicts, newest first, merged, at most `size` at a time.
 
-    No call into the interpreter is longer than a piece, so that another thread may run in between.
+    No call into the interpreter is longer than a piece, so that other threads can run in between.
     """
     for position, layer in enumerate(layers):
         newer = layers[:position]

@@ -1,8 +1,8 @@
 """HeapKeyedStateBackend: keyed state in plain dicts of the worker process (`state.backend.type: hashmap`).
 
-Owner: the task thread. One HeapTable a state; handles and generated code work on the dicts of the tables. A snapshot
-is a cut of each table, written by the snapshot thread shard by shard (heap_snapshot), which gives each shard back
-through a mail to the task thread.
+Owner: the task thread. Each state has one HeapTable; handles and generated code work on its dicts. A snapshot
+is a cut of each table. The snapshot thread writes it shard by shard (heap_snapshot), and returns each shard
+by a mail to the task thread.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Copier = Callable[[Any], Any]
 
 
 class HeapKeyedStateBackend(RegisteringBackend):
-    """The keyed state of one operator's subtask."""
+    """The keyed state of one operator's subtask on the heap."""
 
     def __init__(self, context: KeyedBackendContext) -> None:
         restored = restored_state(context)
@@ -84,7 +84,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
     ) -> AggregatingState[Any, Any]:
         if state.ttl is not None:
             return super().open_aggregating(state, descriptor)
-        # What is added is of another type than the accumulator, whose type says nothing of it.
+        # Added values have another type than the accumulator, whose type says nothing about them.
         fix = None if self.context.object_reuse else freeze_or_copy
         return HeapAggregatingState(self, self._table(state), state.name, fix, descriptor.get_agg_function())
 
@@ -150,9 +150,9 @@ class HeapKeyedStateBackend(RegisteringBackend):
 
 
 def protector_for(type_info: TypeInformation | None) -> Copier | None:
-    """What copies content that a snapshot holds; None where the declared type proves that it cannot change.
+    """Copies content that a snapshot holds; None if the declared type proves that it cannot change.
 
-    A list whose declared elements cannot change needs no look at each of them.
+    A list of immutable declared elements is copied without a look at each.
     """
     if isinstance(type_info, ListTypeInfo) and type_info.element_type.is_immutable:
         return _copy_of_list
@@ -164,7 +164,7 @@ def _copy_of_list(content: Any) -> Any:
 
 
 def restored_state(context: KeyedBackendContext) -> RestoredKeyedState:
-    """What the subtask restores, where the heap can; raises StateBackendError for files of RocksDB."""
+    """The restored state. Raises StateBackendError for files of RocksDB."""
     for handle in context.restored:
         if (
             isinstance(handle, RocksDBSnapshot)

@@ -1,8 +1,8 @@
-"""The handles of operator state on the heap: lists and broadcast maps, and what a cut freezes of them.
+"""HeapOperatorStates: handles of operator state on the heap, lists and broadcast maps, and their frozen form.
 
-Owner: the task thread; a FrozenOperatorState is read by the snapshot thread. Values are fixed when they are added, and
-once more at a cut where the program has them: it may change what it got and write it back while the snapshot is being
-written. They must not know names of other states, snapshots or who gets which element.
+Owner: the task thread; the snapshot thread reads a FrozenOperatorState. Values are copied when they are
+added. Values that the program got are copied once more at a cut: it may change them and write them back
+during the snapshot. They must not know other states, snapshots or the receivers of elements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from yarrow.runtime.snapshot.value_serializers import ValueSerializer, declared_
 
 
 class FrozenOperatorState(NamedTuple):
-    """What a state held at the cut; `elements` encodes it."""
+    """The content of a state at the cut; `elements` encodes it."""
 
     name: str
     mode: OperatorStateMode
@@ -31,7 +31,7 @@ class FrozenOperatorState(NamedTuple):
 
 
 class HeapOperatorListState(ListState[Any]):
-    """A list of one subtask."""
+    """A list state of one subtask."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class HeapOperatorListState(ListState[Any]):
         self._handed_out = False
 
     def check(self, operator: str, declared: TypeInformation | None) -> None:
-        """Raises InvalidProgramError when the state was declared with another type before."""
+        """Raises InvalidProgramError if the state was declared with another type before."""
         if declared != self._declared:
             raise _declared_twice(operator, self._name, self._declared, declared)
 
@@ -66,7 +66,7 @@ class HeapOperatorListState(ListState[Any]):
         self._values += self._fixed(values)
 
     def update(self, values: list[Any]) -> None:
-        # A new list: a snapshot under way keeps the old one.
+        # A new list: a running snapshot keeps the old one.
         self._values = self._fixed(values)
         self._handed_out = False
 
@@ -81,14 +81,14 @@ class HeapOperatorListState(ListState[Any]):
         return found if self._fix is None else [self._fix(value) for value in found]
 
     def freeze(self) -> FrozenOperatorState:
-        """The state as it is now."""
+        """The present content, frozen."""
         fix, dump = self._fix, self._serializer.dump_value
         values = self._values.copy() if fix is None or not self._handed_out else list(map(fix, self._values))
         return FrozenOperatorState(self._name, self.mode, self._serializer, None, lambda: map(dump, values))
 
 
 class HeapBroadcastState(BroadcastState[Any, Any]):
-    """A map of one subtask, alike in all."""
+    """A broadcast state of one subtask; it is equal in all subtasks."""
 
     mode = OperatorStateMode.BROADCAST
 
@@ -101,7 +101,7 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
         values: ValueSerializer,
         entries: dict[Any, Any],
     ) -> None:
-        """`entries` as `load_entries` gives them."""
+        """`entries` is a result of `load_entries`."""
         self._name = name
         self._types = (key_type, value_type)
         self._key_serializer = keys
@@ -114,7 +114,7 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
     def check(
         self, operator: str, key_type: TypeInformation | None, value_type: TypeInformation | None
     ) -> None:
-        """Raises InvalidProgramError when the state was declared with other types before."""
+        """Raises InvalidProgramError if the state was declared with other types before."""
         for was, now in zip(self._types, (key_type, value_type), strict=True):
             if was != now:
                 raise _declared_twice(operator, self._name, was, now)
@@ -153,7 +153,7 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
         self._entries = {}
 
     def freeze(self) -> FrozenOperatorState:
-        """The state as it is now."""
+        """The present content, frozen."""
         fix, keys, values = self._fix_value, self._key_serializer, self._value_serializer
         entries = (
             self._entries.copy() if fix is None else {key: fix(value) for key, value in self._entries.items()}
@@ -165,7 +165,7 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
-    """A broadcast state without its writing half."""
+    """The reading half of a broadcast state."""
 
     _state: HeapBroadcastState
 
@@ -194,13 +194,13 @@ class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
 
 
 def dump_entries(entries: Mapping[Any, Any], keys: ValueSerializer, values: ValueSerializer) -> bytes:
-    """A map as one element: 4 bytes length of the keys' bytes, keys, values."""
+    """Encodes a map as one element: 4 bytes with the length of the keys' bytes, keys, values."""
     data = keys.dump_values(shown_map_keys(list(entries), declared_type(keys.config())))
     return len(data).to_bytes(4, "big") + data + values.dump_values(list(entries.values()))
 
 
 def load_entries(element: bytes, keys: ValueSerializer, values: ValueSerializer) -> dict[Any, Any]:
-    """The map of `dump_entries`; a Row among the keys in its form for dicts."""
+    """The map of `dump_entries`; Rows among the keys are in their hashable form."""
     end = 4 + int.from_bytes(element[:4], "big")
     found = map_keys(keys.load_values(element[4:end]))
     return dict(zip(found, values.load_values(element[end:]), strict=True))

@@ -1,7 +1,8 @@
-"""HeapSections: keyed state that lives outside of a backend's tables and is snapshotted and restored with them.
+"""HeapSections: keyed state outside of a backend's tables that is snapshotted and restored with them.
 
-Owner: the task thread; what `freeze` gives is read by the snapshot thread. Timers are such a section, and the arrays
-of columnar aggregates. Backends on disk embed one of these too: sections always travel in the canonical form.
+Owner: the task thread; the snapshot thread reads the results of `freeze`. Timers are such a section, and so
+are the arrays of columnar aggregates. Backends on disk embed a HeapSections too: sections are always stored
+in the canonical form.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
 @dataclass(frozen=True, slots=True)
 class FrozenSection:
-    """A section as it was at a cut."""
+    """The content of a section at a cut."""
 
     registration: StateRegistration
     #: Keys and values, a bounded number at a time; iterated once.
@@ -38,7 +39,7 @@ class HeapSections:
         self._sections: dict[str, KeyedSection] = {}
 
     def refuse_name(self, name: str) -> None:
-        """Raises StateConflictError where a section bears the name."""
+        """Raises StateConflictError if a section has the name."""
         if name in self._timers or name in self._sections:
             raise StateConflictError(
                 f"operator '{self._context.operator_name}': the state name '{name}' is taken by the operator itself; "
@@ -59,7 +60,7 @@ class HeapSections:
         section.restore_entries(entry for run in runs for entry in zip(run.keys, run.values, strict=True))
 
     def freeze(self) -> list[FrozenSection]:
-        """All sections as they are now; short."""
+        """Freezes all sections; short."""
         frozen = [
             FrozenSection(_timer_registration(name), _timer_pieces(section.snapshot_timers()))
             for name, section in self._timers.items()
@@ -71,7 +72,7 @@ class HeapSections:
 
     @property
     def entries(self) -> int:
-        """Keys of the sections that count them; timers have a metric of their own."""
+        """Number of keys in the sections that count them; timers have a metric of their own."""
         return sum(section.entry_count for section in self._sections.values())
 
 

@@ -1,8 +1,8 @@
-"""The asynchronous part of a heap snapshot: frozen tables are written shard by shard in the canonical form.
+"""HeapSnapshot: writes the frozen tables of a heap snapshot shard by shard in the canonical form.
 
-Owner: the snapshot thread in `write`; everything else any thread. No step of it holds the interpreter for longer than
-a piece of some ten thousand entries. As soon as a shard is written, or copied, the task thread is asked to take it
-back.
+Owner: the snapshot thread in `write`; any thread elsewhere. No step holds the interpreter for longer than a
+piece of some ten thousand entries. As soon as a shard is written or copied, the task thread is asked to take
+it back.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from yarrow.runtime.snapshot.value_serializers import value_serializer
 
 #: Keys and contents.
 Piece = tuple[list[Any], list[Any]]
-#: Entries of small shards that are divided by key group together: the fewer runs, the less is written, but more than
-#: this lie in no near cache when they come to be written.
+#: Entries of small shards that are divided by key group together. Fewer runs write less, but more entries
+#: than this fit into no near cache.
 GATHERED = 2 * PIECE
-#: Bytes that are handed over at once. Each piece that is hashed or written lets go of the interpreter, and a thread
-#: that shares it waits for its turn again.
+#: Bytes that are written at once. Each write or hash releases the interpreter, and in a shared one the thread
+#: then waits for its turn.
 BLOCK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenTable:
-    """A table as it was at a cut."""
+    """A table at a cut."""
 
     registration: StateRegistration
     table: HeapTable
@@ -51,7 +51,10 @@ class FrozenTable:
 
 
 class HeapPendingSnapshot:
-    """See PendingKeyedSnapshot. `carried` are states that nobody asked for, numbered behind tables and sections."""
+    """See PendingKeyedSnapshot.
+
+    `carried` are states without a user in this program, numbered behind tables and sections.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class HeapPendingSnapshot:
         self._tables = tables
         self._sections = sections
         self._carried = carried
-        #: Shards that are written and go back to their tables.
+        #: Written shards that must return to their tables.
         self._due: deque[tuple[HeapTable, int]] = deque()
 
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
@@ -102,7 +105,7 @@ class HeapPendingSnapshot:
                 self._give_back(frozen.table, index)
 
     def _copy_ahead(self) -> None:
-        """Gives large dicts back before anything is written: each key changed meanwhile must be merged later."""
+        """Returns large dicts before anything is written: each key that changes meanwhile must be merged later."""
         for frozen in self._tables:
             for index, shard in frozen.shards:
                 if shard.is_copied_ahead:
@@ -110,7 +113,7 @@ class HeapPendingSnapshot:
                     self._give_back(frozen.table, index)
 
     def _runs(self) -> Iterator[Run]:
-        """All runs; what a piece holds is let go only when the consumer asks for what follows it."""
+        """All runs; the content of a piece is released only when the consumer asks for the next."""
         parts: list[Iterable[Piece]] = [self._table_pieces(frozen) for frozen in self._tables]
         parts += [section.pieces for section in self._sections]
         pacing = Pacing()
@@ -127,10 +130,10 @@ class HeapPendingSnapshot:
             self._give_back(*self._due.popleft())
 
     def _give_back_some(self) -> None:
-        """Groups shards into pieces of `entries` entries, with one shard at least.
+        """Returns shards in pieces of `entries` entries, with at least one shard.
 
-        Merging a piece takes the task thread milliseconds, and one piece is one gap. The next follows after a
-        rest; a quarter of them goes where they come faster.
+        Merging a piece takes the task thread milliseconds, which is one gap for the task. The next piece
+        follows after a rest. If pieces come faster, each has a quarter of the entries.
         """
         entries, kept = 0, len(self._due) * 3 // 4
         while self._due and (entries < PIECE or len(self._due) > kept):
@@ -139,7 +142,7 @@ class HeapPendingSnapshot:
             self._give_back(table, index)
 
     def _table_pieces(self, frozen: FrozenTable) -> Iterator[Piece]:
-        """Keys and contents of a table; shards go back to it once they are written."""
+        """Keys and contents of a table; its shards return once they are written."""
         keep = _keeper(frozen.registration)
         keys: list[Any] = []
         contents: list[Any] = []
@@ -150,7 +153,7 @@ class HeapPendingSnapshot:
                 contents += piece[1]
                 if len(keys) >= GATHERED:
                     gathered = [keep(keys, contents)]
-                    # Nothing here refers to the lists any more while the piece is written.
+                    # No reference here keeps the lists alive while the piece is written.
                     keys, contents, piece = [], [], ([], [])
                     yield gathered.pop()
                     self._due += taken
@@ -165,12 +168,12 @@ class HeapPendingSnapshot:
 
 
 def _untracked(piece: Piece) -> tuple[Objects, Objects]:
-    """The same as arrays, which the garbage collections of the task thread meanwhile do not walk."""
+    """The piece as arrays, which the task thread's garbage collections do not walk."""
     return objects_of(piece[0]), objects_of(piece[1])
 
 
 def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes, many small chunks at a time."""
+    """The same bytes with many small chunks joined."""
     block: list[bytes] = []
     size = 0
     for chunk in chunks:
@@ -184,7 +187,7 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def state_form(state: StateRegistration, operator_name: str) -> StateForm:
-    """How a state is written; for one snapshot, since serializers note what they wrote."""
+    """The stored form of a state, for one snapshot, because serializers note what they wrote."""
     return StateForm(
         name=state.name,
         kind=state.kind,
@@ -197,7 +200,7 @@ def state_form(state: StateRegistration, operator_name: str) -> StateForm:
 
 
 def _keeper(state: StateRegistration) -> Callable[[list[Any], list[Any]], Piece]:
-    """What leaves out of a piece what has expired by now."""
+    """Returns a function that removes expired content from a piece; None without time to live."""
     ttl, kind = state.ttl, state.kind
     if ttl is None:
         return lambda keys, contents: (keys, contents)

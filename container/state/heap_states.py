@@ -1,8 +1,8 @@
-"""Handles of keyed state on the heap: value, list, map, reducing and aggregating state over a HeapTable.
+"""HeapStates: handles of value, list, map, reducing and aggregating state over a HeapTable.
 
-Owner: the task thread. The dicts of the table are looked into with the raw key first; only a miss makes the canonical
-one. What is written is fixed (copied where it could change); what a running snapshot holds is copied before it can
-be changed.
+Owner: the task thread. Dicts are searched by the raw key first; only a miss makes the canonical key. Written
+values are copied if they could change. Values that a running snapshot holds are copied before they can be
+changed.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ Copier = Callable[[Any], Any]
 
 
 class HeapState:
-    """What the handles have in common: the table, and how to come to the content of the current key."""
+    """The base of all handles: the table, and the access to the content of the current key."""
 
     def __init__(self, backend: RegisteringBackend, table: HeapTable, name: str, fix: Copier | None) -> None:
         self._backend = backend
         self._table = table
         self._name = name
-        #: Copies what is written where it could change; None where it need not.
+        #: Copies a written value that could change; None if no value can.
         self._fix = fix
 
     def _found(self) -> Any:
-        """The content, or MISSING; a copy where a snapshot holds it and it could be changed."""
+        """The content, or MISSING; a copy if a snapshot holds the content and it could be changed."""
         table = self._table
         key = self._backend.current_key
         try:
-            # No KeyError: while a snapshot holds the table each key misses once, and an error costs as much as a copy.
+            # Without a KeyError: while a snapshot holds the table each key misses once, and an exception
+            # costs as much as a copy.
             content = table.shard_of(key).get(key, MISSING)
         except TypeError:
             content = MISSING
@@ -55,7 +56,7 @@ class HeapState:
         key, table = self._backend.current_key, self._table
         try:
             shard = table.shard_of(key)
-            # Integers and texts are canonical as they come; while the table is dividing they may be elsewhere.
+            # Integers and texts are canonical; while the table is dividing they may be elsewhere.
             known = key in shard or (not table.dividing and (type(key) is int or type(key) is str))
         except TypeError:
             known = False
@@ -64,7 +65,7 @@ class HeapState:
         shard[key] = content
 
     def _keep(self, folded: Any) -> None:
-        """What a function has made of what was there; None is nothing, as in every backend."""
+        """Keeps the result of a function; None removes the content, as in every backend."""
         if folded is None:
             self.clear()
         else:
@@ -76,7 +77,7 @@ class HeapState:
 
 
 class HeapValueState(HeapState, ValueState[T], Generic[T]):
-    """One value a key."""
+    """The handle of a value state: one value for each key."""
 
     def value(self) -> T | None:
         found: Any = self._found()
@@ -91,7 +92,10 @@ class HeapValueState(HeapState, ValueState[T], Generic[T]):
 
 
 class HeapReducingState(HeapState, ReducingState[T], Generic[T]):
-    """One value a key, which the function may change in place: what is added is fixed, not the result."""
+    """The handle of a reducing state.
+
+    The function may change the value in place, so added values are copied, not the result.
+    """
 
     def __init__(
         self,
@@ -119,7 +123,7 @@ class HeapReducingState(HeapState, ReducingState[T], Generic[T]):
 
 
 class HeapAggregatingState(HeapState, AggregatingState[IN, OUT], Generic[IN, OUT]):
-    """One accumulator a key, which the function may change in place."""
+    """The handle of an aggregating state, whose function may change the accumulator in place."""
 
     def __init__(
         self,
@@ -147,7 +151,10 @@ class HeapAggregatingState(HeapState, AggregatingState[IN, OUT], Generic[IN, OUT
 
 
 class HeapListState(HeapState, ListState[T], Generic[T]):
-    """One list a key, appended to in place; the first change after a cut copies it (its elements are shared)."""
+    """The handle of a list state, which appends in place.
+
+    The first change after a cut copies the list, not its elements.
+    """
 
     def get(self) -> Iterable[T]:
         table = self._table
@@ -210,7 +217,10 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
 
 
 class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
-    """One dict a key; the first change after a cut copies it (its values are shared)."""
+    """The handle of a map state: a dict for each key.
+
+    The first change after a cut copies the dict, not its values.
+    """
 
     def __init__(
         self,
@@ -220,7 +230,7 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
         fix: Copier | None,
         shown_key: Callable[[Any], Any],
     ) -> None:
-        """`shown_key` makes of a key of the dict what the program sees of it."""
+        """`shown_key` converts a key of the dict to the program's form."""
         super().__init__(backend, table, name, fix)
         self._shown_key = shown_key
 
@@ -235,7 +245,7 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
         return found
 
     def _own(self, make: bool) -> dict[K, V] | None:
-        """The dict for a change: no snapshot holds it. None where there is none and `make` is false."""
+        """The dict for a change, which no snapshot holds; None if there is none and `make` is false."""
         backend, table = self._backend, self._table
         try:
             content: Any = table.shard_of(backend.current_key)[backend.current_key]
@@ -268,7 +278,7 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
             return None if value is None else self._shown(value)
 
     def put(self, key: K, value: V) -> None:
-        # A key that cannot be one, a value that cannot be copied, must not leave an empty map behind.
+        # An invalid key, or a value that cannot be copied, must not leave an empty map behind.
         key, value = map_key(key), value if self._fix is None else self._fix(value)
         entries = self._own(make=True)
         assert entries is not None

@@ -1,11 +1,11 @@
-"""HeapTable: the content of one state by key, in plain dicts, with a cut that costs nothing a key.
+"""HeapTable: the content of one state by key, in plain dicts, with a cut whose cost does not depend on keys.
 
-Owner: the task thread; what a cut has frozen may be read by the snapshot thread until it is released. A table is one
-dict while it is small and many shards once it is large, so that no growth, cut or merge of a single dict stops the
-task for long. The entries of the first dict move to the shards a few at a time; each key is in one place only. A cut
-puts the present dict of each shard below an empty one: from then on it is immutable, reads that miss look through the
-layers below, writes go to the new dict, removed keys are marked. When the snapshot lets go of a shard, its layers
-become one dict again. See docs/design/0010-heap-state.md.
+Owner: the task thread; the snapshot thread may read frozen content until it is released. A small table is one
+dict, a large one many shards. So no growth, cut or merge of a single dict stops the task for long. The
+entries of the first dict move to the shards a few at a time; each key is in one place only. A cut puts the
+present dict of each shard below an empty one. The lower dict is then immutable, and reads that miss look
+through the lower layers. Writes go to the new dict, and removed keys are marked. When the snapshot releases a
+shard, its layers become one dict again. See docs/design/0010-heap-state.md.
 """
 
 from __future__ import annotations
@@ -18,37 +18,41 @@ from yarrow.container.state.frozen_shard import PIECE, REMOVED, FrozenShard, Lay
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.runtime.data.keys import canonicalize
 
-#: Entries of the first dict above which new keys go to shards, where content may change in place: a snapshot holds
-#: such a dict until it is written, and merging what came since must not take long.
+#: Entries of the first dict above which new keys go to shards, for content that may change in place. A
+#: snapshot holds such a dict until it is written, and merging the later changes must not take long.
 FLAT_LIMIT: Final = 170_000
-#: The same where content cannot change, so that a snapshot holds the dict no longer than copying takes: well below the
-#: 1 398 101 entries at which it would be rehashed, and few enough to be copied in one go within 100 ms.
+#: The same limit for content that cannot change, whose dict a snapshot holds only while it is copied. It is
+#: well below the 1 398 101 entries at which the dict would be rehashed. It is small enough for a copy within
+#: 100 ms.
 LARGE_FLAT_LIMIT: Final = 1_100_000
 #: The same where a sweep lists the keys of one dict after the other: as many as a shard has with 7 million keys.
 SWEPT_FLAT_LIMIT: Final = 10_000
-#: Length of `live` once the table is divided. A prime, so that keys with a common factor (multiples of 1000, aligned
-#: times) spread over all of it.
+#: Length of `live` once the table is divided. It is prime, so that keys with a common factor (multiples of
+#: 1000, aligned times) spread over all of it.
 SLOTS: Final = 8191
-#: Neighbouring slots that share a dict, in turn. As they differ, dicts filled evenly (consecutive numbers) are rehashed
-#: one eighth at a time and not all at once.
+#: Neighbouring slots that share a dict, in turn. Because they differ, evenly filled dicts (consecutive
+#: numbers) are rehashed an eighth at a time and not all at once.
 WEIGHTS: Final = (8, 9, 10, 11, 12, 13, 14, 15)
 
 #: The index of the first dict, also once the table is divided.
 FIRST: Final = 0
-#: Keys changed since a cut after which the task thread no longer waits for the snapshot thread to copy a large dict.
+#: Keys changed since a cut after which the task thread stops waiting for the snapshot thread's copy of a
+#: large dict.
 PATIENCE: Final = 100_000
 
 
 class HeapTable(ValueTable):
     """Content by canonical key.
 
-    `protect` copies a value that a snapshot still holds before it is handed out, since a program may change what it
-    gets and write it back; None where the declared type proves that it cannot change. Where a key's content is a list
-    or a map, it copies one of its values, and `find` is the way to the content.
+    A program may change a value that it gets and write it back. So `protect` copies a returned value that a
+    snapshot still holds; it is None if the declared type proves that values cannot change. If a key's content
+    is a list or a map, `protect` copies one of its values, and `find` gives access to the content.
 
-    `is_immutable` says that nobody changes content in place: a value, and no list or map, with `protect` None.
+    `is_immutable` says that content never changes in place: it is a value, no list or map, and `protect` is
+    None.
 
-    While `dividing`, a key that no shard has may still be in the first dict: only `find` and `miss` know where it is.
+    While `dividing`, a key that no shard has may still be in the first dict: only `find` and `miss` know
+    where.
     """
 
     def __init__(
@@ -67,42 +71,45 @@ class HeapTable(ValueTable):
         self._flat_limit = flat_limit
         self._slots = slots
         self._weights = weights
-        #: Entries of a shard above which the snapshot thread copies it, and changes that the task thread waits for.
+        #: Entries of a shard above which the snapshot thread copies it, and changes for which the task thread
+        #: waits.
         self._large = FLAT_LIMIT
         self._patience = PATIENCE
-        #: Entries of the first dict that move to the shards after a chunk.
+        #: Entries of the first dict that move to the shards after each chunk.
         self._moved_at_once = PIECE
-        #: Per shard: the slots of `live` that show its dict. Per slot: its shard.
+        #: Per shard: the slots of `live` with its dict. Per slot: its shard.
         self._slots_of: list[slice] = [slice(0, 1)]
         self._shard_at: list[int] = [0]
-        #: Per shard: immutable dicts, the newest first, and the cut that froze each.
+        #: Per shard: immutable dicts, newest first, with the cut that froze each.
         self._below: list[Layers] = [()]
         self._cuts: list[tuple[int, ...]] = [()]
         #: True while there is one dict.
         self.flat = True
-        #: True from then on until the first dict, which `live` no longer shows, is empty.
+        #: True from then on until the first dict, which is not in `live` any more, is empty.
         self.dividing = False
         self._first: dict[Any, Any] = {}
-        #: Per shard: what the last cut made of it, while its entries may still be copied instead of being held.
+        #: Per shard: its FrozenShard of the last cut, while entries may still be copied instead of being
+        #: held.
         self._frozen: dict[int, FrozenShard] = {}
-        #: The same of a large first dict, which is left to the snapshot thread for a while.
+        #: The FrozenShard of a large first dict, which is left to the snapshot thread for a while.
         self._waited_for: FrozenShard | None = None
-        #: Shards that cuts hold.
+        #: Number of shards that cuts hold.
         self._held = 0
-        #: Whether a mark may stand in a dict.
+        #: Whether a dict may contain a mark.
         self._marked = False
 
     # ------------------------------------------------------------------ access
 
     def shard_of(self, key: Any) -> dict[Any, Any]:
-        """The dict that a raw key belongs to; TypeError where it cannot be hashed."""
+        """The dict for a raw key. Raises TypeError if the key cannot be hashed."""
         return self.live[0] if self.flat else self.live[hash(key) % self._slots]
 
     def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
-        """See ValueTable. Content of a layer below is given as a copy where it could be changed."""
+        """See ValueTable. Mutable content of a lower layer is returned as a copy."""
         kind = type(key)
         if self._held and not self.dividing and (kind is int or kind is str):
-            # Canonical already: `find` written out, since each key comes here once between a cut and its release.
+            # Canonical already. `find` is inlined, because each key comes here once between a cut and its
+            # release.
             slot = 0 if self.flat else hash(key) % self._slots
             shard = self.live[slot]
             value = shard.get(key, MISSING)
@@ -124,7 +131,7 @@ class HeapTable(ValueTable):
         return key, shard, value
 
     def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
-        """The same without the copy: content that is not in the dict given must not be changed."""
+        """Like `miss` without the copy: content that is not in the returned dict must not be changed."""
         key = canonicalize(key)
         slot = 0 if self.flat else hash(key) % self._slots
         shard = self.live[slot]
@@ -139,7 +146,10 @@ class HeapTable(ValueTable):
         return key, shard, MISSING if value is REMOVED else value
 
     def _find_in_first(self, key: Any, shard: dict[Any, Any]) -> tuple[Any, dict[Any, Any], Any]:
-        """Of a key that its shard does not have: see `find`. What no snapshot holds moves to the shard."""
+        """Finds a key that its shard does not have: see `find`.
+
+        Content that no snapshot holds moves to the shard.
+        """
         first, below = self._first, self._below[FIRST]
         value = first.pop(key, MISSING)
         if value is MISSING:
@@ -147,7 +157,7 @@ class HeapTable(ValueTable):
                 value = layer.get(key, MISSING)
                 if value is not MISSING:
                     break
-            # Held content stays with the first dict: what is written for it comes above it.
+            # Held content stays with the first dict, and a write goes above it.
             return (key, shard, MISSING) if value is MISSING or value is REMOVED else (key, first, value)
         if any(key in layer for layer in below):
             first[key] = REMOVED
@@ -158,10 +168,10 @@ class HeapTable(ValueTable):
         return key, shard, value
 
     def _take_back(self, index: int) -> bool:
-        """A shard that was not touched since the only cut that holds it: its entries are copied for the snapshot.
+        """Takes an untouched shard back from the only cut that holds it: its entries are copied for the snapshot.
 
-        A key's way through the layers costs as much as the copies of some thirty entries, and most shards see more keys
-        than that. Only for content that never changes by itself.
+        A key's search through the layers costs as much as copying some thirty entries, and most shards see
+        more keys than that. Only for content that never changes in place.
         """
         if not self._frozen.pop(index).copy_unless_read():
             return False
@@ -172,7 +182,7 @@ class HeapTable(ValueTable):
         return True
 
     def _take_back_if_late(self) -> None:
-        """Copies a large first dict where the snapshot thread has not begun to, before merging takes long."""
+        """Copies a large first dict if the snapshot thread has not begun to, before merging takes long."""
         shard = self._waited_for
         if shard is not None and len(self._live_of(FIRST)) > self._patience:
             self._waited_for = None
@@ -180,7 +190,7 @@ class HeapTable(ValueTable):
                 self.release(self._cuts[FIRST][0], FIRST)
 
     def remove(self, key: Any) -> None:
-        """Removes a raw key; one that is not there is no error."""
+        """Removes a raw key; no effect if it is missing."""
         key = canonicalize(key)
         slot = 0 if self.flat else hash(key) % self._slots
         shard, index = self.live[slot], self._shard_at[slot]
@@ -196,7 +206,7 @@ class HeapTable(ValueTable):
 
     @property
     def entries(self) -> int:
-        """Keys with content; while a snapshot is written, those changed since may count twice."""
+        """Number of keys with content; during a snapshot, changed ones may count twice."""
         live = sum(len(self._live_of(index)) for index in range(self.shard_count))
         return live + sum(len(layer) for layers in self._below for layer in layers)
 
@@ -206,7 +216,7 @@ class HeapTable(ValueTable):
 
     @property
     def shard_count(self) -> int:
-        """Dicts that the content is divided into, layers apart; the first one counts though it may be empty."""
+        """Number of dicts without layers; the first one counts even if it is empty."""
         return len(self._below)
 
     def _live_of(self, index: int) -> dict[Any, Any]:
@@ -223,11 +233,11 @@ class HeapTable(ValueTable):
         self.live[slots] = [entries] * (slots.stop - slots.start)
 
     def keys(self) -> list[Any]:
-        """The canonical keys that have content."""
+        """The canonical keys with content."""
         return [key for index in range(self.shard_count) for key in self.keys_of_shard(index)]
 
     def keys_of_shard(self, index: int) -> list[Any]:
-        """Those of one shard; an index that does not exist has none."""
+        """The keys of one shard; none for an index that does not exist."""
         if index >= self.shard_count:
             return []
         layers = (self._live_of(index), *self._below[index])
@@ -236,15 +246,15 @@ class HeapTable(ValueTable):
     # ------------------------------------------------------------------ growth
 
     def end_of_chunk(self) -> None:
-        """What is due between two calls of generated code: a bounded piece of work."""
+        """Does a bounded piece of due work between two calls of generated code."""
         self._take_back_if_late()
         self.divide_if_large()
 
     def divide_if_large(self) -> None:
-        """Opens shards once the single dict is large, then moves some of its entries each time."""
+        """Opens shards once the single dict is large, then moves some of its entries at each call."""
         if self.flat and len(self.live[0]) + sum(map(len, self._below[FIRST])) > self._flat_limit:
             self._divide()
-        # What a snapshot holds is about to become the first dict again.
+        # The dict that a snapshot holds is about to become the first dict again.
         if self.dividing and not self._below[FIRST]:
             self._move()
 
@@ -268,7 +278,7 @@ class HeapTable(ValueTable):
             key, value = first.popitem()
             live[hash(key) % slots][key] = value
         if not first:
-            # A dict keeps the memory of what was removed.
+            # A dict keeps the memory of removed entries.
             self._first = {}
             self.dividing = False
 
@@ -276,11 +286,11 @@ class HeapTable(ValueTable):
 
     @property
     def is_held(self) -> bool:
-        """True while a snapshot holds content: what is read must not be changed without `protect`."""
+        """True while a snapshot holds content: read values must not be changed without `protect`."""
         return self._held > 0
 
     def cut(self, cut: int) -> list[tuple[int, FrozenShard]]:
-        """Freezes the present content; gives (index for `release`, content) of each shard that has any.
+        """Freezes the present content; returns (index for `release`, content) of each non-empty shard.
 
         The numbers of cuts rise.
         """
@@ -306,7 +316,7 @@ class HeapTable(ValueTable):
         return frozen
 
     def release(self, cut: int, index: int) -> None:
-        """The snapshot of that cut needs the shard no more; for what was released before, nothing happens."""
+        """Releases a shard that the snapshot of that cut does not need any more; no effect if it was released before."""
         self._release(cut, index)
         if not self._held:
             self._marked = False
@@ -322,11 +332,11 @@ class HeapTable(ValueTable):
         layers = self._below[index]
         is_lowest = at == len(layers) - 1
         if at == 0:
-            # Only this cut saw the topmost layer: what came since goes into it, in place.
+            # Only this cut saw the topmost layer: later changes are merged into it in place.
             self._set_live(index, self._merged(layers[0], self._live_of(index), is_lowest))
             layers = layers[1:]
         else:
-            # A newer cut sees the layer too, and must go on seeing it as it was.
+            # A newer cut sees this layer too, and must see it unchanged.
             merged = self._merged(layers[at].copy(), layers[at - 1], is_lowest)
             layers = (*layers[: at - 1], merged, *layers[at + 1 :])
         self._below[index] = layers
@@ -334,7 +344,7 @@ class HeapTable(ValueTable):
         self._held -= 1
 
     def _merged(self, lower: dict[Any, Any], upper: dict[Any, Any], is_lowest: bool) -> dict[Any, Any]:
-        """`lower` with `upper` written over it; marks have done their service where nothing lies below."""
+        """`lower` with `upper` written over it; marks are dropped if nothing lies below."""
         if not (is_lowest and self._marked):
             lower.update(upper)
             return lower
@@ -347,7 +357,7 @@ class HeapTable(ValueTable):
 
 
 def _neighbours(slots: int, weights: tuple[int, ...]) -> Iterator[slice]:
-    """Runs of neighbouring slots, as long as the weights say in turn."""
+    """Runs of neighbouring slots, with lengths by the weights in turn."""
     start = 0
     for weight in cycle(weights):
         yield slice(start, min(start + weight, slots))

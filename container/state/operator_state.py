@@ -1,8 +1,9 @@
-"""OperatorStateBackend: state that belongs to an operator's subtask and not to a key, on the heap.
+"""OperatorStateBackend: operator state of one subtask, which belongs to no key, on the heap.
 
-Lists whose elements are dealt out anew at another parallelism, lists of which every subtask gets all elements, and
-broadcast maps. Owner: the task thread, apart from PendingOperatorSnapshot.write, which runs on the snapshot thread.
-Values are fixed when they are added. It must not know barriers, RPC or storage, nor who gets which element.
+It holds lists whose elements are divided anew at another parallelism, lists of which every subtask gets all
+elements, and broadcast maps. Owner: the task thread, except PendingOperatorSnapshot.write, which runs on the
+snapshot thread. Values are copied when they are added. It must not know barriers, RPC or storage, nor the
+receivers of elements.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Read = Callable[[StateHandle], bytes]
 
 
 class _Restored:
-    """One restored state as it came; its bytes are read when somebody asks for them, once a handle."""
+    """One restored state; its bytes are read when needed, once for each handle."""
 
     def __init__(self, state: NamedOperatorState, piece: _Piece) -> None:
         self.state = state
@@ -65,7 +66,7 @@ class _Piece:
 
 
 class OperatorStateBackend(OperatorStateStore):
-    """The operator state of one subtask; `read` gives the verified bytes of a handle of `restored`.
+    """The operator state of one subtask; `read` returns the verified bytes of a handle of `restored`.
 
     `trusted`: pickled values of `restored` may be read.
     """
@@ -91,15 +92,15 @@ class OperatorStateBackend(OperatorStateStore):
     # ------------------------------------------------------------------ states
 
     def list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
-        """A list whose elements are dealt out among the subtasks at restore."""
+        """A list whose elements are divided among the subtasks at a restore."""
         return self._list(descriptor, OperatorStateMode.SPLIT)
 
     def union_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
-        """A list of which every subtask is given all elements of all at restore."""
+        """A list of which every subtask gets all elements of all subtasks at a restore."""
         return self._list(descriptor, OperatorStateMode.UNION)
 
     def broadcast_state(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
-        """A map that each subtask keeps alike."""
+        """A map that is equal in all subtasks."""
         known = self._known(descriptor.get_name(), OperatorStateMode.BROADCAST)
         if known is None:
             known = self._restore_broadcast(descriptor)
@@ -194,7 +195,10 @@ class OperatorStateBackend(OperatorStateStore):
     # ------------------------------------------------------------------ snapshot
 
     def snapshot(self, checkpoint_id: int) -> PendingOperatorSnapshot:
-        """The cut: later changes are not part of it. States that nobody asked for are carried on as they came."""
+        """Cuts: later changes are not part of it.
+
+        States without a user in this program are carried on unchanged.
+        """
         return PendingOperatorSnapshot(
             [state.freeze() for state in self._states.values()],
             [restored for pieces in self._restored.values() for restored in pieces],
@@ -209,7 +213,7 @@ class PendingOperatorSnapshot:
         self._carried = list(carried)
 
     def write(self, output: SnapshotOutput) -> tuple[OperatorStateHandle, ...]:
-        """Writes what was frozen at the cut; snapshot thread. Empty when there is no state."""
+        """Writes the frozen state; empty without state. Snapshot thread."""
         if not self._states and not self._carried:
             return ()
         named: list[NamedOperatorState] = []
@@ -254,6 +258,6 @@ class PendingOperatorSnapshot:
             )
 
     def discard(self) -> None:
-        """Lets go of what was frozen; also after a failed `write`. Any thread."""
+        """Drops the frozen state, also after a failed `write`. Any thread."""
         self._states.clear()
         self._carried.clear()

@@ -1,7 +1,7 @@
-"""Pacing: keeps a thread that makes snapshots to a small share of the interpreter, whatever else the machine does.
+"""Pacing: limits a thread that makes snapshots to a small share of the interpreter.
 
-Owner: the snapshot thread. Two busy threads share the interpreter half and half; a snapshot is in no such hurry. A
-thread that finds itself waiting for its turns rests after each stretch of work; one that is alone works on.
+Owner: the snapshot thread. Two busy threads get half of the interpreter each, but a snapshot is less urgent.
+A thread that waits for its turns rests after each stretch of work; a thread that is alone works on.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 
 from yarrow.runtime.common.clock import perf_counter
 
-#: Seconds of work after which the thread looks at how it was let work.
+#: Seconds of work after which the thread looks whether it had to wait.
 _STRETCH: Final = 0.005
-#: Elapsed over worked time from which on somebody else wants the interpreter, or the core.
+#: Ratio of elapsed to worked time above which another thread wants the interpreter or the core.
 _CONTENDED: Final = 1.25
-#: Share of the process's work that is the thread's where it is contended. A longer snapshot costs the task no more:
-#: each key is copied at its first change since the cut at most once, however long that was ago, so the smaller the
-#: share, the nearer the rate comes to that without a snapshot.
+#: The thread's share of the process's work under contention. A longer snapshot costs the task no more: each
+#: key is copied at most once, at its first change since the cut. So the smaller the share, the closer is the
+#: rate to that without a snapshot.
 _SHARE: Final = 1 / 6
 _LONGEST_REST: Final = 0.1
 
 
 class Pacing:
-    """Rests between pieces of work. Times in seconds; the functions are for tests."""
+    """Rests between pieces of work. Times are seconds; tests replace the functions."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Pacing:
         self._elapsed_at = self._elapsed()
 
     def step(self) -> bool:
-        """A piece of work is done; True once a stretch of them is, the rest behind it included."""
+        """Ends a piece of work; True if that ended a stretch, after its rest."""
         work = self._worked() - self._worked_at
         if work < _STRETCH:
             return False
         elapsed = self._elapsed() - self._elapsed_at
         if elapsed > _CONTENDED * work:
-            # Work and not time: on a machine that is too busy all threads wait, and none has gained by it.
+            # Work instead of time: on an overloaded machine all threads wait.
             of_all = max(self._all_worked() - self._all_worked_at, work)
             missing = (work / _SHARE - of_all) * elapsed / of_all
             if missing > 0:

@@ -1,7 +1,7 @@
-"""RegisteringBackend: what state backends have in common: names, kinds, time to live, folded states.
+"""RegisteringBackend: the common part of state backends: names, kinds, time to live, folded states.
 
-Owner: the task thread. A backend below opens three handles only (value, list, map) for a StateRegistration. With time
-to live it stores pairs (access time in epoch ms, value) where it would store values. This class must not know how.
+Owner: the task thread. A subclass opens only three handles (value, list, map) for a StateRegistration. With
+time to live it stores pairs (access time in epoch ms, value) instead of values. This class must not know how.
 """
 
 from __future__ import annotations
@@ -47,38 +47,38 @@ NO_KEY: Final[Any] = object()
 
 
 class RegisteringBackend(KeyedStateBackend):
-    """Checks registrations and makes handles of what a backend opens."""
+    """Checks registrations, and wraps the handles that a subclass opens."""
 
     def __init__(
         self, context: KeyedBackendContext, restored: RestoredKeyedState, sections: HeapSections
     ) -> None:
-        """`restored` is what the subtask restores in the canonical form."""
+        """`restored`: the restored snapshots in canonical form."""
         self.context = context
         self._restored = restored
         self._sections = sections
         self.current_key: Any = NO_KEY
-        #: By name, in the order in which the program asked for them.
+        #: By name, in the order of the program's requests.
         self.registrations: dict[str, StateRegistration] = {}
         self._handles: dict[str, State] = {}
 
-    # What a backend below provides; called once for each name.
+    # Methods of subclasses, called once for each name.
 
     @abstractmethod
     def open_value(self, state: StateRegistration) -> ValueState[Any]:
-        """One value a key: of value, reducing and aggregating states."""
+        """Opens one value a key: for value, reducing and aggregating states."""
 
     @abstractmethod
     def open_list(self, state: StateRegistration) -> ListState[Any]:
-        """A list a key; None as an element is refused with `folded_states.refuse_none`."""
+        """Opens a list a key; `folded_states.refuse_none` refuses None as an element."""
 
     @abstractmethod
     def open_map(self, state: StateRegistration) -> MapState[Any, Any]:
-        """A map a key."""
+        """Opens a map a key."""
 
     def open_reducing(
         self, state: StateRegistration, descriptor: ReducingStateDescriptor[Any]
     ) -> ReducingState[Any]:
-        """A reduced value a key; may be overridden by what is faster where `state.ttl` is None."""
+        """Opens a reduced value a key; a subclass may override it with a faster form if `state.ttl` is None."""
         return FoldedReducingState(
             self._value(state), descriptor.get_reduce_function(), self.context.operator_name, state.name
         )
@@ -86,7 +86,7 @@ class RegisteringBackend(KeyedStateBackend):
     def open_aggregating(
         self, state: StateRegistration, descriptor: AggregatingStateDescriptor[Any, Any, Any]
     ) -> AggregatingState[Any, Any]:
-        """An accumulator a key; may be overridden in the same way."""
+        """Opens an accumulator a key; may be overridden in the same way."""
         return FoldedAggregatingState(
             self._value(state), descriptor.get_agg_function(), self.context.operator_name, state.name
         )
@@ -145,7 +145,7 @@ class RegisteringBackend(KeyedStateBackend):
         return self.register(StateRegistration(descriptor.get_name(), kind, value_type, map_key_type, ttl))
 
     def register(self, state: StateRegistration) -> StateRegistration:
-        """The registration of that name; raises StateConflictError where it is another one."""
+        """The registration of that name. Raises StateConflictError if another state has the name."""
         if not self.registrations:
             self.context.metrics.gauge("keyedStateEntries", lambda: self.entries)
         known = self.registrations.setdefault(state.name, state)
@@ -169,7 +169,7 @@ class RegisteringBackend(KeyedStateBackend):
         return handle
 
     def restored_runs(self, state: StateRegistration) -> Iterator[RestoredRun]:
-        """What a canonical snapshot holds of a state, in its present form; once."""
+        """The content of a state in canonical snapshots, in its present form; readable once."""
         return self._restored.take(
             state.name,
             state.kind,
@@ -195,7 +195,7 @@ class RegisteringBackend(KeyedStateBackend):
             )
 
     def require_key(self, name: str) -> Any:
-        """The current key; raises where there is none."""
+        """The current key; raises if there is none."""
         if self.current_key is NO_KEY:
             raise UnsupportedFeatureError(
                 f"operator '{self.context.operator_name}': keyed state '{name}' was used outside of a record or timer; "

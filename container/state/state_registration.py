@@ -18,7 +18,7 @@ class StateRegistration:
 
     name: str
     kind: StateKind
-    #: Of the value, the element or the map's values; None: not declared.
+    #: Type of the value, the element or the map's values; None = not declared.
     value_type: TypeInformation | None
     map_key_type: TypeInformation | None = None
     ttl: TimeToLive | None = field(default=None, compare=False)

@@ -1,8 +1,8 @@
-"""Timers of a keyed operator, one queue a time domain, and the TimerService that functions see.
+"""TimerQueue: timers of a keyed operator, one queue for each time domain, and the TimerService of functions.
 
-Owner: the task thread; what `snapshot_timers` gives may be read by the snapshot thread. Order: by timestamp, among
-equal ones by the encoding of the key (docs/design/0003), then by the namespace. So a restored queue fires as the lost
-one would have, at any parallelism. Must not know operators or state backends.
+Owner: the task thread; the snapshot thread may read the result of `snapshot_timers`. Timers are ordered by
+timestamp, then by the encoding of the key (docs/design/0003), then by the namespace. So a restored queue
+fires in the same order as the lost one, at any parallelism. Must not know operators or state backends.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from yarrow.runtime.data.keys import canonicalize, encode_key
 
 #: (canonical key, namespace)
 _Entry = tuple[Any, Any]
-#: The timers of one timestamp: the entry itself where there is one, a set of several, None where all were deleted.
+#: The timers of one timestamp: a single entry, a set of several, or None if all were deleted.
 _Bucket = _Entry | set[_Entry] | None
 
-#: Timestamps without timers are swept out once there are more of them than this and than others.
+#: Timestamps without timers are removed once there are more of them than this and than others.
 _LEAST_SWEEP = 1024
 
 
@@ -36,13 +36,14 @@ class TimerQueue:
         #: Heap of the timestamps in `_buckets`.
         self._times: list[int] = []
         self._count = 0
-        #: Timestamps whose bucket is a set, and those of them whose set a snapshot holds: it is copied when it changes.
+        #: Timestamps whose bucket is a set, and those of them whose set a snapshot holds: it is copied before
+        #: a change.
         self._several: set[int] = set()
         self._frozen: set[int] = set()
-        #: Timestamps whose bucket is None.
+        #: Number of timestamps whose bucket is None.
         self._emptied = 0
-        #: The timestamp that is being fired, with its timers as a heap of (encoded key, order of namespace, entry);
-        #: deleted ones are still in it. None while no timestamp with several timers is being fired.
+        #: The timestamp that is firing, with its timers as a heap of (encoded key, order of namespace,
+        #: entry), including deleted ones. None unless a timestamp with several timers is firing.
         self._front_time: int | None = None
         self._front: list[tuple[bytes, Any, _Entry]] = []
 
@@ -50,7 +51,7 @@ class TimerQueue:
         return self._count
 
     def register(self, timestamp: int, key: Any, namespace: Any = None) -> None:
-        """Adds a timer of a canonical key; one that is registered already stays one."""
+        """Adds a timer of a canonical key; no effect if it is registered already."""
         entry = (key, namespace)
         buckets = self._buckets
         if timestamp not in buckets:
@@ -75,7 +76,7 @@ class TimerQueue:
             heappush(self._front, _ordered(entry))
 
     def delete(self, timestamp: int, key: Any, namespace: Any = None) -> None:
-        """Removes a timer if it is there."""
+        """Removes a timer; no effect if it is missing."""
         if self._discard(timestamp, (key, namespace)):
             self._count -= 1
             if self._emptied > _LEAST_SWEEP and self._emptied * 2 > len(self._times):
@@ -122,7 +123,7 @@ class TimerQueue:
         return times[0] if times else None
 
     def pop(self, limit: int) -> tuple[int, Any, Any] | None:
-        """Takes out the first timer with a timestamp <= limit: (timestamp, key, namespace); None where none is."""
+        """Removes and returns the first timer with a timestamp <= limit: (timestamp, key, namespace); None if there is none."""
         timestamp = self.next_timestamp
         if timestamp is None or timestamp > limit:
             return None
@@ -134,7 +135,8 @@ class TimerQueue:
                 self._front_time = timestamp
                 self._front = [_ordered(each) for each in bucket]
                 heapify(self._front)
-            # Deleted ones are passed over; one deleted and registered again is there twice and fires once.
+            # Deleted ones are skipped; one that was deleted and registered again is there twice and fires
+            # once.
             entry = heappop(self._front)[2]
             while entry not in bucket:
                 entry = heappop(self._front)[2]
@@ -148,12 +150,12 @@ class TimerQueue:
     # ------------------------------------------------------------------ TimerSection
 
     def snapshot_timers(self) -> Collection[Timer]:
-        """The timers of this moment; see TimerSection."""
+        """The present timers; see TimerSection."""
         self._frozen = self._several.copy()
         return _FrozenTimers(self._buckets.copy(), self._count)
 
     def restore_timers(self, timers: Iterable[Timer]) -> None:
-        """Registers what a snapshot held."""
+        """Registers the timers of a snapshot."""
         for timer in timers:
             self.register(timer.timestamp, timer.key, timer.namespace)
 
@@ -186,7 +188,7 @@ def _ordered(entry: _Entry) -> tuple[bytes, Any, _Entry]:
 
 
 class OperatorTimerService(TimerService):
-    """What functions see; `current_key` None = the stream is not keyed, timers are refused."""
+    """The TimerService of functions; `current_key` None = the stream is not keyed, timers are refused."""
 
     def __init__(self, clock: Clock, operator_name: str, current_key: Callable[[], Any] | None) -> None:
         self._clock = clock
@@ -194,7 +196,7 @@ class OperatorTimerService(TimerService):
         self._current_key = current_key
         self.event_timers = TimerQueue()
         self.processing_timers = TimerQueue()
-        #: The event time reached.
+        #: The present event time.
         self.watermark = MIN_TIMESTAMP
 
     def current_processing_time(self) -> int:

@@ -1,8 +1,9 @@
-"""Time to live of state: handles that keep the time of the last access with each value and hide what has expired.
+"""Time to live of state: handles that store the last access time with each value, and hide expired values.
 
-Owner: the task thread, apart from `TimeToLive.living`, which a snapshot thread may call. A wrapper lies over the
-handle of any backend, which then stores pairs (access time in epoch ms, value) in place of values: one for a value
-state, one for each element of a list and for each entry of a map. It must not know how a backend stores them.
+Owner: the task thread, except `TimeToLive.living`, which a snapshot thread may call. A wrapper lies over the
+handle of any backend. The backend then stores pairs (access time in epoch ms, value) instead of values. There
+is one pair for a value state, one for each element of a list, and one for each entry of a map. It must not
+know how a backend stores them.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ V = TypeVar("V")
 #: (epoch ms of the last access, value)
 Stamped = tuple[int, Any]
 
-#: Entries that one look of the incremental sweep may cover for each access, as Flink's default.
+#: Most entries that the incremental sweep checks for each access, as Flink's default.
 _SWEPT_AN_ACCESS = 5
-#: Bounds of the entries that the sweep looks at after a chunk, so that it neither stops nor stops the task.
+#: Limits of the entries that the sweep checks after a chunk, so that it neither stops nor delays the task.
 _LEAST_SWEPT = 100
 _MOST_SWEPT = 5000
 
 
 class TimeToLive:
-    """The settings of one state, with the clock that its values age by."""
+    """The settings of one state, and the clock by which its values age."""
 
     def __init__(self, config: StateTtlConfig, clock: Clock) -> None:
         self.config = config
@@ -45,7 +46,7 @@ class TimeToLive:
         self.accesses = 0
 
     def deadline(self) -> int:
-        """What was accessed at this time or before has expired."""
+        """Content that was last accessed at or before this time (epoch ms) has expired."""
         return self.now() - self.lifetime_ms
 
     def is_swept(self, *, on_disk: bool = False) -> bool:
@@ -70,7 +71,7 @@ class TimeToLive:
 
     @staticmethod
     def living(kind: StateKind, stored: Any, deadline: int) -> Any:
-        """What is left of a key's stored content: itself where nothing has expired, MISSING where all has."""
+        """The unexpired part of a key's stored content; MISSING if all has expired."""
         if kind is StateKind.LIST:
             kept: Any = [pair for pair in stored if pair[0] > deadline]
         elif kind is StateKind.MAP:

@@ -1,7 +1,7 @@
-"""TtlSweep: removes expired content of a heap table a little at a time, so that what nobody reads goes too.
+"""TtlSweep: removes expired content of a heap table step by step, so that unread content is removed too.
 
-Owner: the task thread, between chunks. Each look covers a bounded number of keys; it must not keep content alive or
-hold up a chunk.
+Owner: the task thread, between chunks. Each step checks a bounded number of keys; it must not keep content
+alive or delay a chunk.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from yarrow.runtime.snapshot.handles import StateKind
 
 
 class TtlSweep:
-    """Goes round all keys of a table, shard by shard."""
+    """Walks round all keys of a table, shard by shard."""
 
     def __init__(self, table: HeapTable, kind: StateKind, ttl: TimeToLive) -> None:
         self._table = table
         self._kind = kind
         self._ttl = ttl
         self._shard = 0
-        #: Keys of the shard that are still to be looked at.
+        #: Unchecked keys of the present shard.
         self._keys: list[object] = []
 
     def advance(self) -> None:
-        """Looks at as many keys as are due. While a snapshot is written nothing is removed: it would only be copied."""
+        """Checks as many keys as are due.
+
+        During a snapshot it removes nothing, because removing would copy content.
+        """
         budget = self._ttl.take_sweep_budget()
         table = self._table
         if not budget or table.is_held:
@@ -34,7 +37,7 @@ class TtlSweep:
             if not self._keys:
                 self._shard = (self._shard + 1) % table.shard_count
                 self._keys = table.keys_of_shard(self._shard)
-            # From the end: what is left is not copied.
+            # From the end, so that the rest is not copied.
             looked_at = self._keys[-budget:]
             del self._keys[-budget:]
             for key in looked_at:

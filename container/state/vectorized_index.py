@@ -1,9 +1,8 @@
-"""From the keys of a whole column to small dense numbers (slots), which index numpy arrays of state.
+"""KeyIndex: numbers the keys of a column densely (slots); the slots index numpy arrays of state.
 
-Keys of one machine word (integers, bool, floats, dates, times, timestamps) are looked up by an open-
-addressing hash table in numpy, without a Python object a key; other types through the canonical form of each
-distinct value of a batch. Null is a key. Owner: the task thread. It must not know what the slots are used
-for.
+Keys of one machine word (integers, bool, floats, dates, times, timestamps) are looked up in a numpy hash
+table with open addressing, without a Python object for each key. Other types use the canonical form of each
+distinct value of a batch. Null is a key. Owner: the task thread. It must not know the use of the slots.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLD: Final = np.uint64(32)
 _NAN_WORD: Final = np.array([np.nan]).view(np.int64)[0]
 _LEAST_CAPACITY: Final = 1024
-#: Keys up to which the table, with 4 bytes a place, should fit a core's cache even when sparse.
+#: Keys up to which the table, with 4 bytes for each place, should fit a core's cache even when sparse.
 _SMALL: Final = 16 * 1024
 
 
@@ -36,10 +35,10 @@ def key_index(key_type: pa.DataType) -> ColumnIndex:
 
 
 class KeyIndex(ABC):
-    """Numbers keys in the order in which they first appear."""
+    """Numbers keys in the order of their first appearance."""
 
     def __init__(self) -> None:
-        #: Slots given so far.
+        #: Number of slots so far.
         self.size = 0
 
     @abstractmethod
@@ -48,14 +47,14 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def frozen_keys(self) -> Callable[[int, int], list[Any]]:
-        """A function from (first slot, slot behind the last) to canonical keys, which another thread may call.
+        """A function from (first slot, slot behind the last) to canonical keys; another thread may call it.
 
-        It knows the slots given so far, whatever comes later.
+        It knows the present slots only.
         """
 
     @abstractmethod
     def restore(self, keys: list[Any]) -> Slots:
-        """Takes in these canonical keys, all different; the index must be empty. Gives the slot of each.
+        """Adds these canonical keys, all different, to the empty index; returns the slot of each as an int array.
 
         Raises ValueError for keys that the columns' types cannot hold.
         """
@@ -83,14 +82,14 @@ class ColumnIndex(KeyIndex):
 class WordIndex(ColumnIndex):
     """Open addressing with linear probing, at most half full after each batch.
 
-    Its steps run over all rows at once.
+    Each of its steps processes all rows at once.
     """
 
     def __init__(self, key_type: pa.DataType | None = None) -> None:
         super().__init__()
         self._key_type = pa.int64() if key_type is None else key_type
         self._null_slot = -1
-        #: Key of each slot; the table holds slots alone, so that it stays small.
+        #: Key of each slot, int64; the table holds slots alone, so that it stays small.
         self._keys: Words = np.zeros(_LEAST_CAPACITY, np.int64)
         self._resize(_LEAST_CAPACITY)
 
@@ -149,9 +148,9 @@ class WordIndex(ColumnIndex):
         return match
 
     def _resolve(self, keys: Words, places: Slots, rows: Slots, slots: Slots) -> None:
-        """Probes on for the rows whose home holds no match, and adds the keys that are nowhere.
+        """Continues probing for the rows without a match at their home place, and adds missing keys.
 
-        Rows of one key always stand at one place, so a key is added once: of all rows that reach an empty
+        Rows of one key always stand at one place, so a key is added once. Of all rows that reach an empty
         place, the last one claims it, and the others look again.
         """
         while len(rows):
@@ -163,7 +162,7 @@ class WordIndex(ColumnIndex):
             keys, rows = keys.take(left), rows.take(left)
             places = (places.take(left) + 1) & self._mask
             if self.size * self._places_a_key() > self._mask + 1:
-                # Twice what is needed: a table that grows meets most of its keys while it is sparse.
+                # Twice the need: a growing table meets most of its keys while it is sparse.
                 self._resize(1 << (self.size * self._places_a_key() * 2 - 1).bit_length())
                 places = self._home(keys)
 
@@ -186,11 +185,11 @@ class WordIndex(ColumnIndex):
         return first
 
     def _places_a_key(self) -> int:
-        """At least so many places a key: a small table is kept sparse, so that nearly every key is at home."""
+        """Least number of places for each key: a small table is kept sparse, so that nearly every key is at its home place."""
         return 8 if self.size <= _SMALL else 2
 
     def _resize(self, capacity: int) -> None:
-        """Makes the table anew from the keys of the slots."""
+        """Builds the table anew from the keys of the slots."""
         self._mask = capacity - 1
         self._shift = np.uint64(64 - (capacity.bit_length() - 1))
         self._slot_at: npt.NDArray[np.int32] = np.full(capacity, -1, np.int32)
@@ -206,7 +205,7 @@ class WordIndex(ColumnIndex):
             places = (places.take(left) + 1) & self._mask
 
     def _home(self, keys: Words) -> Slots:
-        """The place where the search for a key begins: the upper bits of a product mix all lower bits."""
+        """The place where the search for each key begins (int array): the upper bits of a product mix all lower bits."""
         bits = keys.view(np.uint64)
         mixed = bits >> _FOLD
         mixed ^= bits
@@ -221,14 +220,14 @@ class ObjectIndex(ColumnIndex):
     def __init__(self) -> None:
         super().__init__()
         self._slot_of: dict[Any, int] = {}
-        #: Keys by slot, as far as a snapshot has wanted them; only added to.
+        #: Keys by slot, as far as a snapshot has needed them; only added to.
         self._listed: list[Any] = []
 
     def slots(self, column: pa.Array) -> Slots:
         codes, keys = distinct_keys(column)
         known = self._slot_of
         slot_of_code = np.fromiter(map(known.get, keys, repeat(-1)), np.int64, len(keys))
-        # A dictionary may hold values that no row uses: only keys that occur get a slot.
+        # A dictionary may hold values that no row uses: only used keys get a slot.
         for code in np.unique(codes[slot_of_code[codes] < 0]).tolist():
             slot_of_code[code] = known.setdefault(keys[code], len(known))
         self.size = len(known)
@@ -259,7 +258,7 @@ def _is_word(kind: pa.DataType) -> bool:
 
 
 def words_of(column: pa.Array) -> Words:
-    """A column without nulls of a one-word type as int64: equal keys have equal words (one NaN, one zero)."""
+    """A column without nulls of a one-word type as an int64 array of its length: equal keys have equal words (one NaN, one zero)."""
     kind = column.type
     if pa.types.is_floating(kind):
         values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
@@ -280,7 +279,7 @@ def words_of(column: pa.Array) -> Words:
 
 
 def column_of(words: Words, kind: pa.DataType) -> pa.Array:
-    """A column whose values are the keys that `words_of` made these words of; bools as integers, floats as 64 bits."""
+    """The column of the keys with these int64 words, inverse to `words_of`; bools as integers, floats as 64 bits."""
     if pa.types.is_floating(kind):
         return pa.array(words.view(np.float64))
     if pa.types.is_boolean(kind):
@@ -302,7 +301,7 @@ def _key_column(keys: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]:
-    """The array, or a copy at least twice as long whose new part holds `fill`, so that `size` entries fit."""
+    """The array, or a copy at least twice as long with `fill` in its new part, so that `size` entries fit."""
     if size <= len(array):
         return array
     larger = np.full(max(size, 2 * len(array)), fill, array.dtype)

@@ -1,7 +1,7 @@
-"""Checkpoint messages of JobMasters on their way to the workers that they concern.
+"""JobCheckpoints: forwards checkpoint messages of JobMasters to the workers concerned.
 
-Owner: the TaskExecutor's event loop. Remembers where split enumerators began; must not know what a checkpoint is made
-of.
+Owner: the TaskExecutor's event loop. Remembers where split enumerators began; must not know the parts of a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from yarrow.runtime.rpc.messages import (
 
 
 class JobCheckpoints:
-    """Forwards; a message for what does not run here is declined where an answer is waited for, else dropped."""
+    """Forwards messages.
+
+    A message for a task that does not run here is declined if an answer is expected, else dropped.
+    """
 
     def __init__(self, table: SlotTable) -> None:
         self._table = table
@@ -37,19 +40,19 @@ class JobCheckpoints:
         self._coordinators: dict[tuple[JobID, OperatorID], ExecutionAttemptID] = {}
 
     def tasks_started(self, graph: JobGraph, tasks: tuple[TaskDeploymentDescriptor, ...]) -> None:
-        """Tasks were handed to a worker: with subtask 0 of a source an enumerator begins there."""
+        """Notes started tasks: with subtask 0 of a source an enumerator begins in the same worker."""
         for task in tasks:
             vertex = graph.vertex(task.vertex_id)
             if task.subtask == 0 and vertex.has_enumerator:
                 self._coordinators[(graph.job_id, vertex.head.id)] = task.attempt_id
 
     def job_closed(self, job_id: JobID) -> None:
-        """Nothing of the job runs here any more."""
+        """Forgets a job that does not run here any more."""
         for key in [key for key in self._coordinators if key[0] == job_id]:
             del self._coordinators[key]
 
     def trigger(self, job: JobConnection, workers: SlotWorkers, trigger: TriggerCheckpoint) -> None:
-        """To each worker its own tasks and enumerators."""
+        """Sends each worker its own tasks and enumerators."""
         attempts: dict[int, list[ExecutionAttemptID]] = defaultdict(list)
         operators: dict[int, list[OperatorID]] = defaultdict(list)
         by_index = dict(self._workers(job.job_id, workers))
@@ -73,12 +76,12 @@ class JobCheckpoints:
             by_index[index].handle.send(BeginCheckpoint(trigger=part))
 
     def notify(self, job: JobConnection, workers: SlotWorkers, notification: NotifyCheckpoint) -> None:
-        """To every worker of the job."""
+        """Sends a notification to every worker of the job."""
         for _, worker in self._workers(job.job_id, workers):
             worker.handle.send(CheckpointNotification(notification=notification))
 
     def reset(self, job: JobConnection, workers: SlotWorkers, reset: ResetSubtask) -> None:
-        """To the worker of the enumerator."""
+        """Sends a reset to the worker of the enumerator."""
         slot = self._slot_of_coordinator(job.job_id, reset.operator_id)
         worker = None if slot is None else workers.get(slot.index)
         if worker is not None:
@@ -98,7 +101,7 @@ class JobCheckpoints:
 def slot_of_attempt(
     slots: tuple[TaskExecutorSlot, ...], attempt: ExecutionAttemptID, *, hosted: bool
 ) -> TaskExecutorSlot | None:
-    """The slot that runs an attempt, or ever ran it where `hosted`."""
+    """The slot that runs an attempt or, with `hosted`, ever ran it."""
     for slot in slots:
         if attempt in (slot.hosted if hosted else slot.tasks):
             return slot

@@ -1,7 +1,7 @@
-"""A TaskExecutor's connection to one JobMaster: registration, slot offers, and reports in order.
+"""JobConnection: a TaskExecutor's connection to one JobMaster: registration, slot offers, and reports in order.
 
-Owner: the TaskExecutor's event loop. Must not touch slots: it tells its listener what the JobMaster took and
-what it refused.
+Owner: the TaskExecutor's event loop. Must not touch slots: it tells its listener which ones the JobMaster
+took or refused.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from yarrow.runtime.rpc.messages import (
 from yarrow.runtime.rpc.registration import LeaderConnection, Registration, RegistrationSettings
 from yarrow.runtime.rpc.service import RpcService
 
-#: Updates that travel in one message at most.
+#: Most updates in one message.
 MAX_BATCH = 200
 _log = logging.getLogger(__name__)
 
 
 class JobListener(Protocol):
-    """Who hears what the JobMaster said."""
+    """Hears the JobMaster's answers."""
 
     def on_job_master_registered(self, job: JobConnection) -> None: ...
 
@@ -67,7 +67,7 @@ class FailedSlot(msgspec.Struct, frozen=True):
 
 
 class EndReport(msgspec.Struct, frozen=True):
-    """A task has put out all its records and waits for its last checkpoint."""
+    """A task has emitted all its records and waits for its last checkpoint."""
 
     attempt_id: ExecutionAttemptID
 
@@ -88,7 +88,7 @@ class Registrant:
     """The TaskExecutor as it registers with JobMasters."""
 
     resource_id: ResourceID
-    #: Of its gateway.
+    #: Address of its gateway.
     address: str
     host: str
 
@@ -100,7 +100,7 @@ class JobOfSlots:
     job_id: JobID
     leader: LeaderInformation
     files: JobFiles
-    #: None = workers of the job run in that of all.
+    #: None = the job's workers use the common interpreter.
     interpreter: OwnInterpreter | None = None
 
 
@@ -110,13 +110,13 @@ class ConnectionServices:
 
     rpc: RpcService
     timers: Timers
-    #: Pauses between attempts, of the registration and of reports.
+    #: Pauses between attempts to register and to send reports.
     registration: RegistrationSettings
     output: OutputGate
 
 
 class JobConnection:
-    """Lives from the first slot for a job until its JobMaster is done or lost."""
+    """The connection to one JobMaster, from the job's first slot until the JobMaster is done or lost."""
 
     def __init__(
         self,
@@ -128,13 +128,13 @@ class JobConnection:
     ) -> None:
         leader = job.leader
         self.job_id = job.job_id
-        #: None = workers of the job run in that of all.
+        #: None = the job's workers use the common interpreter.
         self.interpreter = job.interpreter
         self.job_master_id = JobMasterID(leader.leader_id)
         self.files = job.files
-        #: Attempts whose deployment is still being prepared here.
+        #: Attempts whose deployment is being prepared here.
         self.deploying: set[ExecutionAttemptID] = set()
-        #: Of those, the ones cancelled meanwhile: they must not start.
+        #: Of these, the ones cancelled meanwhile: they must not start.
         self.cancelled_early: set[ExecutionAttemptID] = set()
         self._endpoint = endpoint
         self._timers = services.timers
@@ -147,7 +147,7 @@ class JobConnection:
         self._wake = asyncio.Event()
         self._offer_wake = asyncio.Event()
         self._closed = False
-        #: Calls at this address bear the JobMaster's token.
+        #: Calls at this address carry the JobMaster's token.
         self.gateway: JobMasterGateway = self.gateway_of(services.rpc, leader)
 
         async def register(gateway: JobMasterGateway) -> RegistrationSuccess | RegistrationRejection:
@@ -172,7 +172,7 @@ class JobConnection:
         return service.connect(leader.address, JOB_MASTER, leader.leader_id)
 
     def start(self) -> None:
-        """Registers, tried again until it is accepted, refused or the connection is closed."""
+        """Registers, with retries until it is accepted, refused or closed."""
         self._registration.start()
 
     @property
@@ -181,7 +181,7 @@ class JobConnection:
         return bool(self._work)
 
     def close(self) -> None:
-        """Sends nothing more."""
+        """Stops sending."""
         if self._closed:
             return
         self._closed = True
@@ -195,7 +195,7 @@ class JobConnection:
         self._offer_wake.set()
 
     def withdraw(self, allocation_id: AllocationID) -> None:
-        """Offers it no more."""
+        """Stops offering the slot."""
         self._offers.pop(allocation_id, None)
 
     def report(self, report: Report) -> None:
@@ -204,13 +204,13 @@ class JobConnection:
         self._wake.set()
 
     def unreported(self) -> set[ExecutionAttemptID]:
-        """Attempts of which a state is still to be reported."""
+        """Attempts with unreported states."""
         return {each.attempt_id for each in self._reports if isinstance(each, TaskExecutionStateUpdate)}
 
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation | None:
-        """Hands rows on and waits for room for the next.
+        """Sends rows to the JobMaster, and waits for room for the next.
 
-        Returns None when the JobMaster does not take them any more.
+        Returns None if the JobMaster does not take them any more.
         """
         while not self._closed:
             try:
@@ -248,7 +248,7 @@ class JobConnection:
         while True:
             await self._offer_wake.wait()
             self._offer_wake.clear()
-            # A slot with a new worker is offered when the JobMaster knows that the old one is gone.
+            # A slot with a new worker is offered only after the JobMaster knows that the old worker is gone.
             lost = {report.allocation_id for report in self._reports if isinstance(report, FailedSlot)}
             offers = tuple(offer for offer in self._offers.values() if offer.allocation_id not in lost)
             if not offers:
@@ -271,7 +271,7 @@ class JobConnection:
                 _log.warning("job %s: slot offer refused: %s", self.job_id, error)
                 taken = set()
             registered_anew = False
-            # A slot given up while the offer was under way is no longer ours to answer for.
+            # A slot that was given up during the offer is not ours any more.
             current = tuple(each for each in offered if self._offers.pop(each, None) is not None)
             accepted = tuple(each for each in current if each in taken)
             rejected = tuple(each for each in current if each not in taken)
@@ -285,7 +285,7 @@ class JobConnection:
             while not self._reports:
                 self._wake.clear()
                 await self._wake.wait()
-            # The client must have what a task printed before it learns that the task has ended.
+            # The client must have a task's output before it hears that the task has ended.
             await self._output.drained()
             sent = await self._send_first()
             for _ in range(sent):
@@ -293,7 +293,7 @@ class JobConnection:
                     self._offer_wake.set()
 
     async def _send_first(self) -> int:
-        """Sends what stands first, state updates in a batch; how many reports are done with."""
+        """Sends the first reports, state updates in a batch; returns how many reports are done."""
         first = self._reports[0]
         try:
             if isinstance(first, TaskExecutionStateUpdate):
@@ -347,7 +347,7 @@ class JobConnection:
             await self.gateway.update_task_execution_states(batch)
         except MessageTooLargeError as error:
             if len(batch) > 1:
-                # A part that is sent twice after a later failure does no harm: states only go forward.
+                # After a later failure a part may be sent twice, which is harmless: states only move forward.
                 middle = len(batch) // 2
                 await self._send_updates(batch[:middle])
                 await self._send_updates(batch[middle:])
@@ -356,7 +356,7 @@ class JobConnection:
 
 
 def _as_decline(report: Report, error: MessageTooLargeError) -> Report:
-    """Instead of an acknowledgement above the message limit: the checkpoint is declined, and why."""
+    """Replaces an acknowledgement above the message limit by a declined checkpoint with the reason."""
     if not isinstance(report, AcknowledgeCheckpoint | AcknowledgeCoordinator):
         raise error
     name = f"{MessageTooLargeError.__module__}.{MessageTooLargeError.__qualname__}"
@@ -372,7 +372,7 @@ def _as_decline(report: Report, error: MessageTooLargeError) -> Report:
 
 
 def _without_payload(update: TaskExecutionStateUpdate, reason: str) -> TaskExecutionStateUpdate:
-    """The update as a failure that fits: its accumulators or metrics do not."""
+    """The update as a failure that fits into a message, without its accumulators or metrics."""
     if update.cause is not None:
         # Causes were cut where they were caught.
         return msgspec.structs.replace(update, accumulators={}, metrics={})

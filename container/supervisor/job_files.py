@@ -1,7 +1,7 @@
-"""Files of one job on a TaskExecutor: a graph too long for a message, and the user's files.
+"""JobFiles: the files of one job on a TaskExecutor: a graph too long for a message, and the user's files.
 
-Owner: the TaskExecutor's event loop; disk writes run in its blocking threads. Must not use a name that came
-with a job as a path: files lie under numbers, workers give them their names.
+Owner: the TaskExecutor's event loop; disk writes run in its blocking threads. Must not use a name from a job
+as a path: files have numbers as names, and workers give them their names.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class JobFiles:
     def __init__(
         self, gateway: JobMasterGateway, directory: Path, part_bytes: int, run_blocking: RunBlocking
     ) -> None:
-        """`directory` is made when the first file comes; `part_bytes` has to fit a message."""
+        """The first file makes `directory`; `part_bytes` must fit a message."""
         self._gateway = gateway
         self._directory = directory
         self._part_bytes = part_bytes
         self._run_blocking = run_blocking
         self._fetches: dict[str, asyncio.Task[Path]] = {}
-        #: The job is over here: nothing is to be put beside the files any more.
+        #: The job has ended here: no file may be added any more.
         self.is_closed = False
 
     async def read(self, key: str) -> bytes:
-        """A blob as bytes, whose SHA-256 is `key`; BlobTransferError when it is another."""
+        """The bytes of a blob with the SHA-256 `key`. Raises BlobTransferError if they differ."""
         data = bytearray()
         while True:
             part = await self._gateway.read_blob(key, len(data), self._part_bytes)
@@ -55,7 +55,7 @@ class JobFiles:
         return bytes(data)
 
     async def fetch(self, keys: Iterable[str]) -> dict[str, str]:
-        """Local path of each blob, fetched where it is not here yet; a fetch that failed is tried anew."""
+        """The local path of each blob, fetched if it is not here yet; a failed fetch is retried."""
         wanted = list(dict.fromkeys(keys))
         for key in wanted:
             task = self._fetches.get(key)

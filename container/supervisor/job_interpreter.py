@@ -1,7 +1,7 @@
-"""The interpreter that a job brings in an archive, on one TaskExecutor: fetched, unpacked and tried once.
+"""OwnInterpreter: a job's own interpreter on one TaskExecutor: its archive is fetched, unpacked and tried once.
 
-Owner: the TaskExecutor's event loop; what takes long runs in a thread. Workers of the job find the archive unpacked, in
-the folder in which they work. Nothing of the user's runs here but the interpreter itself, asked for its version.
+Owner: the TaskExecutor's event loop; slow work runs in a thread. Workers of the job find the unpacked archive
+in their working directory. Of the user's files only the interpreter runs here, which reports its version.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class OwnInterpreter:
-    """Made once it is known that the job has one; it goes with the job's files."""
+    """The interpreter of one job; it is removed with the job's files."""
 
     def __init__(self, wanted: JobInterpreter, files: JobFiles, environment: Mapping[str, str]) -> None:
-        """`environment`: in which workers run."""
+        """`environment`: that of the workers."""
         self._wanted = wanted
         self._files = files
         self._environment = environment
@@ -36,8 +36,8 @@ class OwnInterpreter:
     async def path(self) -> str:
         """The absolute path of the interpreter, once workers can run in it.
 
-        Raises UnfitInterpreterError if workers never will. Raises WorkerStartError for anything else: the
-        next call tries again.
+        Raises UnfitInterpreterError if workers can never run in it. Raises WorkerStartError for anything
+        else: the next call tries again.
         """
         failed = self._path is not None and self._path.done() and self._path.exception() is not None
         if self._path is None or failed:
@@ -73,11 +73,11 @@ class OwnInterpreter:
         archive = ShippedFile(
             name=wanted.archive, kind="archive", blob_key=wanted.blob_key, target=wanted.folder
         )
-        # Loaded for a job that brings one: what unpacks takes megabytes.
+        # Imported only for a job with its own interpreter: unpacking code takes megabytes.
         from yarrow.container.worker.shipped_content import unpack_archive
 
         folder = unpack_archive(archive, source)
-        # As it is named: through links an environment would not know that it is one.
+        # The path as named: resolved through links, an environment would not recognise itself.
         path = os.path.join(folder, wanted.executable)
         if reason := unfit(path, self._environment):
             raise self._unfit(reason)

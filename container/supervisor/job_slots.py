@@ -1,7 +1,7 @@
-"""Slots, the workers in them and the JobMasters they serve: what a TaskExecutor does between its RPC calls.
+"""JobSlots: a TaskExecutor's slots, the workers in them, and the JobMasters that they serve.
 
 Owner: the TaskExecutor's event loop. Must not speak with the ResourceManager: it tells `SlotObserver` which
-slots became free and which JobMasters are to be watched.
+slots became free and which JobMasters to watch.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutionStateUpdate,
 )
 
-#: A slot in which so many workers died within so many seconds gets no other: it is given back.
+#: A slot in which so many workers died within so many seconds gets no other: it is freed.
 DEATHS_UNTIL_FREED = 3
 DEATHS_WITHIN = 60.0
 _log = logging.getLogger(__name__)
 
 
 class SlotObserver(Protocol):
-    """What the TaskExecutor does about changes here."""
+    """Reacts to changes of slots; the TaskExecutor."""
 
     def connect_job(self, request: SlotRequest) -> JobConnection:
         """Makes the connection to the JobMaster that a slot request names; not started yet."""
@@ -65,13 +65,13 @@ class SlotObserver(Protocol):
     def on_slot_freed(self, slot_index: int, allocation_id: AllocationID) -> None: ...
 
     def on_files_gone(self, error: FileNotFoundError) -> None:
-        """A worker could not be started because what every worker needs is not there any more."""
+        """Takes note that a worker could not be started because files of every worker are missing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SlotTimeouts:
-    """How long things may take in a slot."""
+    """Time limits in a slot."""
 
     #: From the offer of a slot to its acceptance.
     acceptance_seconds: float
@@ -82,7 +82,7 @@ class SlotTimeouts:
 
 
 class JobSlots:
-    """All slots with all that hangs on them."""
+    """All slots of one TaskExecutor, with their jobs and workers."""
 
     def __init__(
         self,
@@ -109,13 +109,16 @@ class JobSlots:
         self._slot_timeout = timeouts.acceptance_seconds
         self._release_grace = timeouts.release_seconds
         self._jobs: dict[JobID, JobConnection] = {}
-        #: When the last workers of each slot died by themselves; monotonic seconds.
+        #: Monotonic seconds at which the last workers of each slot died by themselves.
         self._deaths: dict[int, deque[float]] = {}
 
     # Jobs
 
     def job(self, job_id: JobID, job_master_id: JobMasterID) -> JobConnection:
-        """The connection of a job; FencingTokenError when it is none, or another JobMaster's."""
+        """The connection of a job.
+
+        Raises FencingTokenError if there is none, or it belongs to another JobMaster.
+        """
         job = self._jobs.get(job_id)
         if job is None:
             raise FencingTokenError(
@@ -138,7 +141,7 @@ class JobSlots:
         return tuple(self._jobs.values())
 
     def close_job(self, job_id: JobID, cause: str) -> None:
-        """The JobMaster is done or lost: the job's tasks end and its slots become free."""
+        """Ends the job's tasks and frees its slots, because the JobMaster is done or lost."""
         job = self._jobs.pop(job_id, None)
         if job is None:
             return
@@ -161,7 +164,7 @@ class JobSlots:
     # Slots
 
     def request(self, request: SlotRequest) -> None:
-        """Allocates a slot and brings a worker up for it; SlotNotAvailableError when it is taken."""
+        """Allocates a slot and starts its worker. Raises SlotNotAvailableError if the slot is taken."""
         known = self._jobs.get(request.job_id)
         if known is not None and known.job_master_id != request.job_master_id:
             if epoch_of_token(request.job_master_id) < epoch_of_token(known.job_master_id):
@@ -207,7 +210,7 @@ class JobSlots:
         self._timers.call_later(self._slot_timeout, lambda: self._check_accepted(allocation_id))
 
     async def _own_interpreter(self, job_id: JobID, allocation_id: AllocationID) -> str:
-        """That of the job, once it is ready; "" = its workers run in that of all. WorkerStartError."""
+        """The job's own interpreter, once it is ready; "" = the common one. Raises WorkerStartError."""
         job = self._jobs.get(job_id)
         if job is None or job.interpreter is None:
             return ""
@@ -220,7 +223,7 @@ class JobSlots:
     def _start_failed(self, index: int, job_id: JobID, allocation_id: AllocationID, error: Exception) -> None:
         slot = self.table.find(allocation_id)
         if slot is None:
-            return  # Its worker had been launched and has ended: all was done then.
+            return  # Its worker had been launched and has ended, which did everything.
         job = self._jobs.get(job_id)
         unwanted = slot.state is TaskExecutorSlotState.RELEASING
         _log.log(logging.INFO if unwanted else logging.ERROR, "slot %d: %s", index, error)
@@ -257,7 +260,7 @@ class JobSlots:
             self.free(allocation_id, "its JobMaster has no use for it")
 
     def free(self, allocation_id: AllocationID, cause: str) -> None:
-        """Gives a slot up: its worker ends, then the slot is free; no effect on one that is free already."""
+        """Gives a slot up: its worker ends, then the slot is free; no effect on a free slot."""
         slot = self.table.find(allocation_id)
         if slot is None or not self.table.release(allocation_id, cause):
             return
@@ -287,7 +290,7 @@ class JobSlots:
         """Ends a worker in which threads of a failed task live on.
 
         Such threads may write what the next attempt writes, and only the end of the process ends them. The
-        JobMaster reads the same in the report and gives the worker up too.
+        JobMaster sees them in the report and gives the worker up too.
         """
         if ended.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
             worker.kill(
@@ -322,7 +325,7 @@ class JobSlots:
         self._freed(allocation_id)
 
     def _dies_too_often(self, index: int) -> bool:
-        """Notes the death of a slot's worker; a slot that keeps killing them goes back to the ResourceManager."""
+        """Notes the death of a slot's worker; a slot whose workers die too often returns to the ResourceManager."""
         deaths = self._deaths.setdefault(index, deque(maxlen=DEATHS_UNTIL_FREED))
         deaths.append(self._clock.monotonic())
         return len(deaths) == deaths.maxlen and deaths[-1] - deaths[0] <= DEATHS_WITHIN
@@ -330,7 +333,7 @@ class JobSlots:
     def _replace_worker(
         self, index: int, job: JobConnection, allocation_id: AllocationID, cause: str
     ) -> None:
-        """The job keeps the slot: a new worker is forked at once, and the slot offered behind the loss's report."""
+        """Starts a new worker in the job's slot at once; the slot is offered after the report of the loss."""
         self.table.lose_worker(allocation_id, cause)
         self._endpoint.spawn(self._bring_up(index, job.job_id, allocation_id), f"slot-{index}")
 
@@ -350,14 +353,14 @@ class JobSlots:
     def running(self, job_id: JobID) -> tuple[ExecutionAttemptID, ...]:
         """Attempts whose end the JobMaster does not know yet.
 
-        Some run, and the end of others is on its way.
+        Some are running, and the end of others is being reported.
         """
         attempts = {attempt for slot in self.table.of_job(job_id) for attempt in slot.tasks}
         job = self._jobs.get(job_id)
         return tuple(sorted(attempts | (job.unreported() if job is not None else set())))
 
     def compare(self, job: JobConnection, reported: dict[AllocationID, int]) -> None:
-        """Heals what lost messages made inconsistent with the JobMaster's view."""
+        """Compares slots with the JobMaster's view, to repair the effects of lost messages."""
         surplus, unknown = self.table.compare(job.job_id, reported)
         for allocation_id in surplus:
             self.free(allocation_id, "its JobMaster does not know it")

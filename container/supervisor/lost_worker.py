@@ -1,6 +1,6 @@
-"""What is told when a worker has died: whose code it was in, how it ended, what it last wrote. Pure.
+"""LostWorker: the failure cause after a worker's death: whose code it ran, how it ended, its last output. Pure.
 
-Owner: none. Must not read files or ask processes: it is given the evidence.
+Owner: none. Must not read files or ask processes: the caller passes the evidence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXCEPTION_NAME = f"{WorkerLostError.__module__}.{WorkerLostError.__qualname__}"
 _ENGINE_FRAME = 'File "<yarrow '
 _CRASHED_THREAD = "Current thread "
 _GENERATED_FRAME = re.compile(r'File "(<yarrow chain [^"]*>)", line (\d+) in ')
-#: More tasks than these are counted, not named.
+#: Most tasks that are named; the rest is counted.
 _NAMED_TASKS = 3
 
 
@@ -32,10 +32,10 @@ def lost_worker_cause(
     tail: str,
     supervisor_cause: str = "",
 ) -> FailureCause:
-    """The cause of failure of everything that ran in the worker.
+    """The cause of failure for all tasks of the worker.
 
-    `call` is what it ran when last heard of, `tail` the end of its raw output, `supervisor_cause` is set when
-    the supervisor ended it on purpose.
+    `call` is the last operator that it was known to run, and `tail` is the end of its raw output.
+    `supervisor_cause` is set if the supervisor ended the worker on purpose.
     """
     message = f"the worker of slot {slot_index} {end} while {_doing(tasks, call)}"
     if supervisor_cause:
@@ -54,7 +54,7 @@ def lost_worker_cause(
 
 
 def crashed_frame(tail: str) -> tuple[str, int] | None:
-    """File and line of the innermost frame of generated code in the dump of a crash; None without a dump or frame."""
+    """File and line of the innermost generated frame in a crash dump; None without a dump or such a frame."""
     _, crashed, dump = tail.rpartition(_CRASHED_THREAD)
     if not crashed:
         return None
@@ -63,7 +63,7 @@ def crashed_frame(tail: str) -> tuple[str, int] | None:
 
 
 def _without_other_threads(tail: str) -> str:
-    """The stack of the thread that crashed, down to our own frames, out of the dump of a crash.
+    """The stack of the crashed thread, down to our own frames, from a crash dump.
 
     Any other text is returned whole.
 

@@ -1,4 +1,4 @@
-"""NewestLeader: the leader of the ResourceManager that a TaskExecutor follows, never one that leads no more.
+"""NewestLeader: follows the ResourceManager's leader for a TaskExecutor, and ignores outdated leaders.
 
 Owner: the TaskExecutor's loop. Must not know how leaders are found, nor what a TaskExecutor does with them.
 """
@@ -15,14 +15,14 @@ _log = logging.getLogger(__name__)
 
 
 class NewestLeader:
-    """A LeaderRetrieval for one listener that leaves out leaders whose epoch is older than one known before."""
+    """A LeaderRetrieval for one listener that leaves out leaders with an older epoch than a known one."""
 
     def __init__(self, retrieval: LeaderRetrieval, on_epoch: Callable[[int], None]) -> None:
-        """`on_epoch` is called when a newer epoch has begun, before anybody hears of its leader."""
+        """`on_epoch` is called when a newer epoch has begun, before any listener hears of its leader."""
         self._retrieval = retrieval
         self._on_epoch = on_epoch
         self._listener: LeaderListener | None = None
-        #: The highest epoch of which this process has heard; 0 = of none.
+        #: The highest known epoch; 0 = none.
         self.epoch = 0
 
     def start(self, listener: LeaderListener) -> None:

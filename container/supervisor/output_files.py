@@ -1,7 +1,7 @@
-"""What a TaskExecutor writes and serves as logs: .log, .out, .err, and one raw file a slot.
+"""OutputFiles: the logs that a TaskExecutor writes and serves: .log, .out, .err, and one raw file for each slot.
 
 Owner: the TaskExecutor's event loop. Lines are written whole and flushed at once. Must not build a path from
-what a request names: only names that the listing of the folder holds are served.
+a request: only names in the folder's listing are served.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.messages import FileInfo
 from yarrow.runtime.rpc.output_stream import LoggedRecord
 
-#: A raw file larger than this is emptied before the next worker of its slot starts.
+#: Bytes above which a raw file is emptied before the next worker of its slot starts.
 MAX_RAW_BYTES = 16 * 1024 * 1024
-#: A request for more gets this much: it has to fit a message.
+#: Most bytes of one answer: it has to fit a message.
 MAX_READ_BYTES = 4 * 1024 * 1024
 _log = logging.getLogger(__name__)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -27,19 +27,19 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class OutputSink(Protocol):
-    """Is told what was written to the files: the client's end of it."""
+    """Also receives what is written to the files: the client's end."""
 
     def write(self, stream: str, text: str) -> None:
         """Whole lines of "stdout" or "stderr"."""
         ...
 
     def write_record(self, record: LoggedRecord) -> None:
-        """What user code logged."""
+        """Takes a log record of user code."""
         ...
 
 
 def safe_name(resource_id: ResourceID) -> str:
-    """A resource id as part of a file name."""
+    """A resource id in a form that is safe in a file name."""
     return _UNSAFE.sub("_", resource_id)
 
 
@@ -49,12 +49,12 @@ class OutputFiles:
     def __init__(
         self, directory: Path, resource_id: ResourceID, sink: OutputSink | None = None, stem: str = ""
     ) -> None:
-        """`stem`: how the names begin; "" = by the resource id, where several TaskExecutors share the folder."""
+        """`stem`: prefix of the file names; "" = the resource id, for a folder that several TaskExecutors share."""
         self._directory = directory
         self._stem = stem or f"taskexecutor-{safe_name(resource_id)}"
         self._sink = sink
         self._files: dict[str, int] = {}
-        #: Files that took nothing, or a part, of what was last written to them, and why.
+        #: Files that did not take the last write, or only a part of it, with the reasons.
         self._refused: dict[str, str] = {}
 
     @property
@@ -63,11 +63,11 @@ class OutputFiles:
         return self._directory / f"{self._stem}.log"
 
     def raw_path(self, slot: int) -> Path:
-        """What a slot's workers wrote past Python: C code, crash dumps."""
+        """The file for output past Python of a slot's workers: C code, crash dumps."""
         return self._directory / f"{self._stem}-slot{slot}.raw"
 
     def open_raw(self, path: Path) -> int:
-        """A descriptor to append with; a file grown too large is emptied first. The caller closes it."""
+        """A descriptor for appending; a file that is too large is emptied first. The caller closes it."""
         fd = os.open(path, _APPEND, 0o640)
         if os.fstat(fd).st_size > MAX_RAW_BYTES:
             os.ftruncate(fd, 0)
@@ -76,7 +76,7 @@ class OutputFiles:
     def write_output(self, stream: str, text: str) -> None:
         """Appends whole lines to .out (stdout) or .err (stderr), then hands them to the sink.
 
-        A full disk costs the lines in the file alone: the sink gets them, and nobody fails.
+        If the disk is full, only the file lacks the lines: the sink gets them, and nobody fails.
         """
         lines = text if text.endswith("\n") else text + "\n"
         self._append(".err" if stream == "stderr" else ".out", lines)
@@ -88,14 +88,14 @@ class OutputFiles:
         self._append(".log", text if text.endswith("\n") else text + "\n")
 
     def write_record(self, record: LoggedRecord, text: str) -> None:
-        """Appends what user code logged to .log as `text`, then hands the record to the sink."""
+        """Appends a user's log record to .log as `text`, then passes the record to the sink."""
         self.write_log(text)
         if self._sink is not None:
             self._sink.write_record(record)
 
     def _append(self, suffix: str, text: str) -> None:
         try:
-            # Behind lines that were cut off a line begins anew.
+            # After lines that were cut off, a new line begins.
             self._write(suffix, f"\n{text}" if suffix in self._refused else text)
         except OSError as error:
             why = error.strerror or str(error)
@@ -130,7 +130,7 @@ class OutputFiles:
         return name.startswith((f"{self._stem}.", f"{self._stem}-"))
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of a file that `list` names; UnknownLogFileError for any other name.
+        """Bytes of a file that `list` names. Raises UnknownLogFileError for any other name.
 
         A negative offset counts from the end.
         """

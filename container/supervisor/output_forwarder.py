@@ -1,6 +1,6 @@
-"""User output on its way to the client that started this TaskExecutor: frames on a pipe, with back-pressure.
+"""OutputForwarder: sends user output to this TaskExecutor's client: frames on a pipe, with back-pressure.
 
-Owner: the TaskExecutor's event loop. Must not lose or cut lines: while the client reads slowly the workers
+Owner: the TaskExecutor's event loop. Must not lose or cut lines: while the client reads slowly, the workers
 wait.
 """
 
@@ -13,15 +13,15 @@ from typing import Protocol
 
 from yarrow.runtime.rpc.output_stream import Forwarded, ForwardedOutput, LoggedRecord, encode_output
 
-#: Bytes that may wait for the client before workers are made to wait.
+#: Bytes that may wait for the client before workers have to wait.
 HIGH_WATER = 1024 * 1024
 
 
 class OutputGate(Protocol):
-    """Knows when what was printed has left this process."""
+    """Tells when user output has left this process."""
 
     async def drained(self) -> None:
-        """Returns when everything written before has been forwarded, or there is nobody to forward it to."""
+        """Returns when everything written before has been forwarded, or nobody reads it."""
         ...
 
 
@@ -29,14 +29,14 @@ class NoForwarding:
     """The gate of a TaskExecutor that writes to its files only."""
 
     async def drained(self) -> None:
-        """At once: files are written before the next message is read."""
+        """Returns at once: files are written before the next message is read."""
 
 
 class OutputForwarder(asyncio.Protocol):
     """Writes frames to a pipe."""
 
     def __init__(self, on_congested: Callable[[bool], None]) -> None:
-        """`on_congested(True)` when too much waits, `on_congested(False)` when all of it has gone."""
+        """`on_congested(True)` is called when too much waits, `on_congested(False)` when all of it has gone."""
         self._on_congested = on_congested
         self._congested = False
         self._transport: asyncio.WriteTransport | None = None
@@ -48,7 +48,7 @@ class OutputForwarder(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         pipe = os.fdopen(fd, "wb", buffering=0)
         transport, _ = await loop.connect_write_pipe(lambda: self, pipe)
-        # Low and high at 0: `resume_writing` then means that nothing waits at all.
+        # With both limits 0, `resume_writing` means that nothing waits at all.
         transport.set_write_buffer_limits(high=0, low=0)
         self._transport = transport
 
@@ -57,7 +57,7 @@ class OutputForwarder(asyncio.Protocol):
         self._forward(ForwardedOutput(stream, text))
 
     def write_record(self, record: LoggedRecord) -> None:
-        """OutputSink: forwards what user code logged."""
+        """OutputSink: forwards a log record of user code."""
         self._forward(record)
 
     def _forward(self, forwarded: Forwarded) -> None:
@@ -74,7 +74,7 @@ class OutputForwarder(asyncio.Protocol):
         await self._empty.wait()
 
     def close(self) -> None:
-        """Closes the pipe after what still waits."""
+        """Closes the pipe after waiting output was written."""
         if self._transport is not None:
             self._transport.close()
 

@@ -1,7 +1,7 @@
-"""Memory and load of supervisor, template and workers, read from /proc.
+"""ProcessWatch: memory and load of supervisor, template and workers, read from /proc.
 
 Owner: the TaskExecutor's event loop calls `sample` about every second; the reads take about a millisecond a
-process. Must not end anything: it names the largest, YARN or the user decides.
+process. Must not end a process: it names the largest, and YARN or the user decides.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProcessSample:
-    """One process at one moment."""
+    """The numbers of one process at one moment."""
 
     name: str
     pid: int
     #: Proportional set size in bytes: pages shared by n processes count 1/n for each.
     pss: int
-    #: The part of `pss` that is mapped from files: code and libraries.
+    #: The part of `pss`, in bytes, that is mapped from files: code and libraries.
     mapped: int
     cpu_seconds: float
     threads: int
@@ -40,7 +40,7 @@ def read_pss(pid: int, proc: Path = Path("/proc")) -> int | None:
 
 
 def _memory(pid: int, proc: Path) -> dict[str, int]:
-    """Bytes by the names of the kernel; nothing when the process is gone."""
+    """Bytes by the kernel's names; empty when the process is gone."""
     try:
         text = (proc / str(pid) / "smaps_rollup").read_text()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -56,7 +56,7 @@ def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSa
         return None
     folder = proc / str(pid)
     try:
-        # The second field is the name in brackets, which may hold anything: count from its end.
+        # The second field is the name in brackets, which may contain anything: count from its end.
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
         descriptors = len(os.listdir(folder / "fd"))
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -65,7 +65,7 @@ def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSa
         name=name,
         pid=pid,
         pss=memory["Pss"],
-        # Kernels before 5.10 do not tell it apart.
+        # Kernels before 5.10 do not report it.
         mapped=memory.get("Pss_File", 0),
         cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
         threads=int(fields[17]),
@@ -74,12 +74,12 @@ def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSa
 
 
 class ProcessWatch:
-    """Sums what a TaskExecutor's processes use, and warns before the container is killed for it."""
+    """Sums the use of a TaskExecutor's processes, and warns before the container is killed for it."""
 
     def __init__(self, budget: int, clock: Clock, threshold: float = 0.9, proc: Path = Path("/proc")) -> None:
         """Watches the memory of processes.
 
-        `budget` is taskmanager.memory.process.size in bytes. Past the share `threshold` of it, a warning
+        `budget` is taskmanager.memory.process.size in bytes. Above the part `threshold` of it, a warning
         names the largest process.
         """
         self._budget = budget
@@ -93,16 +93,16 @@ class ProcessWatch:
 
     @property
     def samples(self) -> tuple[ProcessSample, ...]:
-        """Of the last round."""
+        """The samples of the last round."""
         return self._samples
 
     @property
     def used(self) -> int:
-        """Sum of PSS at the last round, bytes."""
+        """Sum of PSS in bytes at the last round."""
         return sum(sample.pss for sample in self._samples)
 
     def shortage(self, processes: Iterable[tuple[str, int]]) -> str:
-        """What explains an end by force from outside: that more memory is used than there is; "" when it is not."""
+        """Explains a forced end from outside by a lack of memory; "" if there was none."""
         now = sum(read_pss(pid, self._proc) or 0 for _, pid in processes)
         used = max(now, self.used)
         if used <= self._threshold * self._budget:
@@ -113,7 +113,7 @@ class ProcessWatch:
         )
 
     def sample(self, processes: Iterable[tuple[str, int]]) -> None:
-        """Reads (name, pid) pairs anew."""
+        """Samples these (name, pid) pairs."""
         before = {sample.pid: sample.cpu_seconds for sample in self._samples}
         now = self._clock.monotonic()
         read = (sample_process(name, pid, self._proc) for name, pid in processes)
@@ -145,8 +145,9 @@ class ProcessWatch:
     def metrics(self, worker_metrics: Iterable[Mapping[str, float]] = ()) -> dict[str, float]:
         """Flink's process metrics, summed over all processes.
 
-        Heap = PSS, non-heap = what of it is mapped from files, direct = Arrow's buffers, managed = what RocksDB may
-        take and has taken, shuffle = what producers may send ahead and what of it waits, garbage collection = Python's.
+        Heap is PSS, and non-heap its part that is mapped from files. Direct is Arrow's buffers. Managed is
+        what RocksDB may use and uses. Shuffle is what producers may send ahead, and how much of it waits.
+        Garbage collection is Python's.
         """
         mapped = sum(sample.mapped for sample in self._samples)
         values: dict[str, float] = {
@@ -161,7 +162,7 @@ class ProcessWatch:
             "Status.JVM.Threads.Count": sum(sample.threads for sample in self._samples),
             "Status.JVM.FileDescriptor.Open": sum(sample.descriptors for sample in self._samples),
             **garbage_time.of_this_process().metrics(),
-            # Sums over the workers, which alone have any of these.
+            # Sums over the workers, the only processes with these.
             **dict.fromkeys(WORKER_SUMS, 0.0),
         }
         for metrics in worker_metrics:
@@ -171,7 +172,7 @@ class ProcessWatch:
         return values
 
 
-#: Measured from outside for all processes: a worker's own word would count twice.
+#: Measured from outside for all processes: a worker's own values would count twice.
 _OWN_PREFIXES = (
     "Status.JVM.CPU.",
     "Status.JVM.Memory.Heap.",
@@ -179,7 +180,7 @@ _OWN_PREFIXES = (
     "Status.JVM.FileDescriptor.",
 )
 
-#: What every worker reports of itself, 0 while there is no worker.
+#: The values that every worker reports of itself; 0 while there is no worker.
 WORKER_SUMS = (
     "Status.JVM.Memory.Direct.MemoryUsed",
     "Status.JVM.Memory.Direct.TotalCapacity",

@@ -1,11 +1,12 @@
-"""The slots of one TaskExecutor: which job has which, and the tasks in them. Pure: no I/O, no timers.
+"""SlotTable: the slots of one TaskExecutor, with their jobs and tasks. Pure: no I/O, no timers.
 
-Owner: the TaskExecutor's event loop. Must not know workers or connections; what has to happen beside a change
-of state is done by the TaskExecutor that made it.
+Owner: the TaskExecutor's event loop. Must not know workers or connections; the caller that changes a state
+does everything else.
 
-A slot goes FREE -> ALLOCATED when the ResourceManager gives it to a job, -> ACTIVE when the JobMaster has
-taken the offer, -> RELEASING when it is given up, -> FREE when its worker has ended: a slot is never handed
-on with a living worker in it. One whose worker died goes from ACTIVE back to ALLOCATED and is offered anew.
+A slot goes FREE -> ALLOCATED when the ResourceManager gives it to a job, and -> ACTIVE when the JobMaster has
+accepted the offer. It goes -> RELEASING when it is given up, and -> FREE when its worker has ended. So no
+slot is passed on with a living worker in it. A slot whose worker died goes from ACTIVE back to ALLOCATED and
+is offered anew.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SLOT_TRANSITIONS: Mapping[TaskExecutorSlotState, frozenset[TaskExecutorSlotState
 
 @dataclass(frozen=True)
 class SubtaskName:
-    """Which subtask of what; as text, how a task is named in errors."""
+    """Names a subtask; its text is the task's name in errors."""
 
     vertex_id: JobVertexID
     vertex: str
@@ -61,7 +62,7 @@ class SubtaskName:
 
 @dataclass(frozen=True)
 class SlotOwner:
-    """What a slot was allocated for."""
+    """The job and allocation for which a slot was allocated."""
 
     job_id: JobID
     allocation_id: AllocationID
@@ -69,17 +70,17 @@ class SlotOwner:
 
 @dataclass
 class TaskExecutorSlot:
-    """One slot."""
+    """One slot of the TaskExecutor."""
 
     index: int
     machine: StateMachine[TaskExecutorSlotState]
     #: Set in every state but FREE.
     owner: SlotOwner | None = None
-    #: Tasks whose terminal state the worker has not told yet.
+    #: Tasks whose terminal state the worker has not reported yet.
     tasks: dict[ExecutionAttemptID, SubtaskName] = field(default_factory=dict)
-    #: All tasks its worker was ever given: a source's coordinator outlives the reader beside it.
+    #: All tasks that its worker ever got: a source's coordinator outlives the reader beside it.
     hosted: dict[ExecutionAttemptID, SubtaskName] = field(default_factory=dict)
-    #: Reports of the JobMaster in a row that did not name this ACTIVE slot.
+    #: Consecutive reports of the JobMaster without this ACTIVE slot.
     missing_reports: int = 0
 
     @property
@@ -91,8 +92,7 @@ class TaskExecutorSlot:
 class SlotTable:
     """All slots; every change goes through a method that checks it."""
 
-    #: An ACTIVE slot is given up when so many reports in a row lack it: one may have crossed our offer on its
-    #: way.
+    #: Consecutive reports without an ACTIVE slot after which it is given up: one may have crossed our offer.
     REPORTS_UNTIL_FREED = 2
 
     def __init__(self, resource_id: ResourceID, slots: int, profile: ResourceProfile, clock: Clock) -> None:
@@ -109,7 +109,7 @@ class SlotTable:
 
     @property
     def profile(self) -> ResourceProfile:
-        """What each slot offers."""
+        """The profile of each slot."""
         return self._profile
 
     def __iter__(self) -> Iterator[TaskExecutorSlot]:
@@ -119,11 +119,11 @@ class SlotTable:
         return len(self._slots)
 
     def find(self, allocation_id: AllocationID) -> TaskExecutorSlot | None:
-        """The slot of that allocation, in whatever state but FREE."""
+        """The slot of that allocation, in any state but FREE."""
         return self._by_allocation.get(allocation_id)
 
     def get(self, allocation_id: AllocationID) -> TaskExecutorSlot:
-        """Like `find`; SlotNotFoundError when there is none."""
+        """Like `find`; raises SlotNotFoundError if there is none."""
         slot = self.find(allocation_id)
         if slot is None:
             raise SlotNotFoundError(
@@ -137,9 +137,9 @@ class SlotTable:
         return tuple(slot for slot in self._slots if slot.owner is not None and slot.owner.job_id == job_id)
 
     def allocate(self, index: int, job_id: JobID, allocation_id: AllocationID) -> bool:
-        """FREE -> ALLOCATED. False when the slot has that allocation already (a repeated request).
+        """FREE -> ALLOCATED. False if the slot has that allocation already (a repeated request).
 
-        SlotNotAvailableError when it has another, or does not exist.
+        Raises SlotNotAvailableError if it has another one, or does not exist.
         """
         if not 0 <= index < len(self._slots):
             raise SlotNotAvailableError(
@@ -161,7 +161,7 @@ class SlotTable:
         return True
 
     def activate(self, allocation_id: AllocationID) -> TaskExecutorSlot:
-        """ALLOCATED -> ACTIVE; without effect on a slot that is ACTIVE already."""
+        """ALLOCATED -> ACTIVE; no effect on an ACTIVE slot."""
         slot = self.get(allocation_id)
         if slot.state is not TaskExecutorSlotState.ACTIVE:
             slot.machine.transition(TaskExecutorSlotState.ACTIVE, "the offer was accepted")
@@ -169,7 +169,7 @@ class SlotTable:
         return slot
 
     def lose_worker(self, allocation_id: AllocationID, cause: str) -> None:
-        """ACTIVE -> ALLOCATED: its worker has ended with all its tasks; it stays the job's and gets another."""
+        """ACTIVE -> ALLOCATED: its worker has ended with all its tasks; it stays the job's and gets another worker."""
         slot = self.get(allocation_id)
         slot.machine.transition(TaskExecutorSlotState.ALLOCATED, cause)
         slot.tasks.clear()
@@ -177,7 +177,7 @@ class SlotTable:
         slot.missing_reports = 0
 
     def release(self, allocation_id: AllocationID, cause: str) -> bool:
-        """To RELEASING; False when there is no such slot, or it is being released already."""
+        """-> RELEASING; False if there is no such slot, or it is being released already."""
         slot = self.find(allocation_id)
         if slot is None or slot.state is TaskExecutorSlotState.RELEASING:
             return False
@@ -198,9 +198,9 @@ class SlotTable:
     def compare(
         self, job_id: JobID, reported: Mapping[AllocationID, int]
     ) -> tuple[list[AllocationID], list[AllocationID]]:
-        """Heals lost messages: returns slots to free here, and slots that the JobMaster should forget.
+        """Repairs the effects of lost messages: returns slots to free here, and slots that the JobMaster should forget.
 
-        The JobMaster does not know the former; they do not exist here in the latter case.
+        The JobMaster does not know the former; the latter do not exist here.
         """
         surplus: list[AllocationID] = []
         for slot in self.of_job(job_id):
@@ -220,7 +220,7 @@ class SlotTable:
         return surplus, unknown
 
     def report(self) -> SlotReport:
-        """All slots as the ResourceManager needs them; a slot being released is still taken."""
+        """All slots in the ResourceManager's form; a slot that is being released is still taken."""
         self._report_sequence += 1
         return SlotReport(
             slots=tuple(

@@ -1,6 +1,6 @@
-"""SlotTasks: hands tasks to the workers of the slots, has them cancelled, and brings them events.
+"""SlotTasks: passes tasks, cancels and events to the workers of the slots.
 
-Owner: the TaskExecutor's event loop. Slots and workers are those of JobSlots; must not allocate or free any.
+Owner: the TaskExecutor's event loop. Slots and workers belong to JobSlots; must not allocate or free any.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from yarrow.runtime.rpc.restored_tasks import with_restored
 
 
 class SlotsOfJobs(Protocol):
-    """The slots whose tasks these are, and the JobMasters that have them; JobSlots is one."""
+    """The slots of these tasks, and their JobMasters; JobSlots is one."""
 
     @property
     def table(self) -> SlotTable: ...
@@ -54,7 +54,10 @@ class SlotsOfJobs(Protocol):
     def workers(self) -> SlotWorkers: ...
 
     def job(self, job_id: JobID, job_master_id: JobMasterID) -> JobConnection:
-        """The connection of a job; FencingTokenError when it is none, or another JobMaster's."""
+        """The connection of a job.
+
+        Raises FencingTokenError if there is none, or it belongs to another JobMaster.
+        """
         ...
 
 
@@ -64,7 +67,7 @@ class SlotTasks:
     def __init__(
         self, slots: SlotsOfJobs, name: str, clock: Clock, timers: Timers, cancellation_timeout: float
     ) -> None:
-        """`name`: of the TaskExecutor; `cancellation_timeout`: seconds to a cancelled task's end, 0 = for ever."""
+        """`name` is the TaskExecutor's. `cancellation_timeout`: seconds to a cancelled task's end, 0 = for ever."""
         self._slots = slots
         self._name = name
         self._clock = clock
@@ -72,9 +75,9 @@ class SlotTasks:
         self._cancellation_timeout = cancellation_timeout
 
     async def submit(self, deployment: Deployment) -> None:
-        """Hands tasks to their workers.
+        """Passes tasks to their workers.
 
-        Nothing of a refused deployment was started. A deployment that comes twice starts nothing again.
+        A refused deployment has started nothing. A repeated deployment starts nothing again.
         """
         job = self._slots.job(deployment.job_id, deployment.job_master_id)
         fresh = tuple(task for task in deployment.tasks if not self._is_known(job, task.attempt_id))
@@ -107,7 +110,7 @@ class SlotTasks:
             job.cancelled_early -= attempts
 
     def _is_known(self, job: JobConnection, attempt: ExecutionAttemptID) -> bool:
-        """Whether the attempt is being started, or was; attempts are used once."""
+        """Whether the attempt is starting or has started; attempts are used once."""
         slots = self._slots.table.of_job(job.job_id)
         return attempt in job.deploying or slot_of_attempt(slots, attempt, hosted=True) is not None
 
@@ -152,7 +155,7 @@ class SlotTasks:
             vertex = graph.vertex(task.vertex_id)
             names[task.attempt_id] = SubtaskName(vertex.id, vertex.name, task.subtask, vertex.parallelism)
         part = msgspec.structs.replace(deployment, job_graph=graph_bytes, job_graph_blob_key="", tasks=tasks)
-        # The JobMaster's acceptance may still be on its way when its tasks come.
+        # The JobMaster's acceptance may still be on its way when its tasks arrive.
         self._slots.table.activate(tasks[0].allocation_id)
         try:
             worker.handle.send(SubmitTasks(deployment=part, file_paths=paths))
@@ -163,7 +166,7 @@ class SlotTasks:
         self._slots.checkpoints.tasks_started(graph, tasks)
 
     def cancel(self, job: JobConnection, attempts: Iterable[ExecutionAttemptID]) -> None:
-        """Cancels; a worker whose tasks do not end in time is killed."""
+        """Cancels tasks; a worker whose tasks do not end in time is killed."""
         wanted = set(attempts)
         job.cancelled_early |= wanted & job.deploying
         wanted -= job.deploying
@@ -175,7 +178,8 @@ class SlotTasks:
                 worker.handle.send(CancelTasks(attempts=tuple(sorted(here))))
                 self._watch_cancellation(slot, worker, here)
         for attempt in sorted(wanted):
-            # Never arrived, or ended: then the JobMaster ignores this, for it has the end before it.
+            # It never arrived, or has ended. In the latter case the JobMaster has its end already, and
+            # ignores this.
             self._report_cancelled(job, attempt)
 
     def _watch_cancellation(
@@ -202,7 +206,7 @@ class SlotTasks:
         )
 
     def deliver(self, event: OperatorEvent) -> None:
-        """Hands an event to the worker of the subtask it is for; a coordinator lives beside subtask 0."""
+        """Passes an event to the worker of its subtask; a coordinator lives beside subtask 0."""
         target = max(event.target_subtask, 0)
         slots = self._slots.table.of_job(event.job_id)
         # A coordinator outlives the reader beside it.
@@ -229,7 +233,7 @@ async def _with_restored(job: JobConnection, deployment: Deployment) -> Deployme
 
 
 def _check_worker(deployment: Deployment, task: TaskDeploymentDescriptor, worker: WorkerHandle) -> None:
-    """A deployment that was decided for a worker which has died meanwhile must not start in its successor."""
+    """Refuses a deployment for a worker that has died meanwhile: it must not start in the next worker."""
     for placement in deployment.placements:
         if placement.vertex_id == task.vertex_id:
             meant = deployment.workers[placement.workers[task.subtask]].worker_id

@@ -1,4 +1,4 @@
-"""The workers of a TaskExecutor's slots as processes: folders, raw output, start, evidence after a crash.
+"""SlotWorkers: the worker processes of a TaskExecutor's slots: folders, raw output, start, evidence of a crash.
 
 Owner: the TaskExecutor's event loop. Must not decide when a worker starts or ends; the slot table does not
 know it.
@@ -25,13 +25,13 @@ from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import WorkerAddress
 
-#: Seconds a worker has from its launch to WorkerReady.
+#: Seconds between a worker's launch and its WorkerReady.
 START_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlotWorkerSettings:
-    """What the workers of all slots are told."""
+    """The settings of the workers of all slots."""
 
     resource_id: ResourceID
     host: str
@@ -49,21 +49,21 @@ class SlotWorkerSettings:
 
 @dataclass
 class SlotWorker:
-    """A worker with what it leaves on disk."""
+    """A worker with its files on disk."""
 
     handle: WorkerHandle
     directory: Path
     raw_path: Path
-    #: Size of the raw file at its birth: what lies before is its predecessors'.
+    #: Size of the raw file at its start: earlier bytes are its predecessors'.
     raw_start: int
     launcher: WorkerLauncher
-    #: What it told last of the operator it runs.
+    #: Its last report of the running operator.
     last_call: CurrentUserCall | None = None
 
     def evidence(self) -> tuple[CurrentUserCall | None, str]:
-        """What it ran, and the end of its raw output; to be asked after its end.
+        """The operator that it ran, and the end of its raw output; call it after the worker's end.
 
-        The stack of a crash names the operator; without one the chain that ran is known.
+        The stack of a crash names the operator; without one, only the running chain is known.
         """
         tail = read_tail(self.raw_path, self.raw_start)
         frame = crashed_frame(tail)
@@ -72,7 +72,7 @@ class SlotWorker:
 
 
 class SlotWorkers:
-    """Starts workers and knows the one of each slot."""
+    """Starts workers, and knows the worker of each slot."""
 
     def __init__(
         self,
@@ -99,21 +99,21 @@ class SlotWorkers:
         return iter(tuple(self._by_slot.values()))
 
     def data_port(self) -> int:
-        """The lowest TCP port on which a worker takes data connections; -1 where none does."""
+        """The lowest TCP port on which a worker accepts data connections; -1 = none does."""
         ports = [worker.handle.data_port for worker in self]
         return min((port for port in ports if port > 0), default=-1)
 
     def environment(self) -> dict[str, str]:
-        """In which workers run."""
+        """The environment of workers."""
         return self._launcher.environment()
 
     async def start(self, slot_index: int, interpreter: str = "") -> WorkerAddress:
-        """Launches a worker for a slot that has none, in an `interpreter` of its job or in that of all.
+        """Launches a worker for a slot without one, in its job's `interpreter` or in the common one.
 
-        Raises WorkerStartError when the worker does not become ready.
+        Raises WorkerStartError if the worker does not become ready.
 
-        After an error its end is still told to the listener, unless it was never launched: then
-        `get` finds nothing.
+        After an error the listener still hears of its end, unless it was never launched: `get` then finds
+        nothing.
         """
         launcher = self._launcher.for_interpreter(interpreter) if interpreter else self._launcher
         self._started += 1
@@ -165,7 +165,7 @@ class SlotWorkers:
         )
 
     def forget(self, slot_index: int) -> None:
-        """Removes what an ended worker left; the slot may get another."""
+        """Removes the files of an ended worker; the slot may get another."""
         worker = self._by_slot.pop(slot_index, None)
         if worker is not None:
             removal = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, worker.directory, True)
@@ -173,7 +173,7 @@ class SlotWorkers:
             removal.add_done_callback(self._removals.discard)
 
     def pause_reading(self, paused: bool) -> None:
-        """Makes workers that print wait, or go on."""
+        """Stops or resumes reading from workers: those that print have to wait."""
         for worker in self:
             if paused:
                 worker.handle.pause()
@@ -188,7 +188,7 @@ class SlotWorkers:
         return found + [(name, pid) for name, pid in workers if pid != own]
 
     async def close(self, cause: str, grace: float) -> None:
-        """Stops all workers, kills after `grace` seconds what is left, and ends the launcher."""
+        """Stops all workers, kills the rest after `grace` seconds, and ends the launcher."""
         handles = [worker.handle for worker in self]
         launchers = [worker.launcher for worker in self if worker.launcher is not self._launcher]
         for handle in handles:

@@ -1,7 +1,7 @@
 """The TaskExecutor: registers with the ResourceManager, and runs tasks of jobs in workers.
 
 Owner: the event loop on which it was started. Must not import pyarrow, numpy or user code, and must not run a
-task: that is what workers are for.
+task: workers do.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TaskExecutorServices:
-    """What a TaskExecutor is given to work with."""
+    """The services that a TaskExecutor uses."""
 
     rpc: RpcService
     resource_manager: LeaderRetrieval
@@ -89,7 +89,7 @@ class TaskExecutorServices:
 
 
 class TaskExecutor(RpcEndpoint):
-    """Implements TaskExecutorGateway."""
+    """The endpoint of one TaskExecutor; implements TaskExecutorGateway."""
 
     def __init__(self, settings: TaskExecutorSettings, services: TaskExecutorServices) -> None:
         super().__init__(f"taskexecutor-{settings.resource_id}")
@@ -99,7 +99,7 @@ class TaskExecutor(RpcEndpoint):
         self.resource_id: ResourceID = settings.resource_id
         #: Address at which the gateway is served; "" before `start`.
         self.address = ""
-        #: Done, with the cause, when this TaskExecutor wants its process to end; True = as it should.
+        #: Done, with the cause, when this TaskExecutor wants its process to end; True = an orderly end.
         self.finished: asyncio.Future[tuple[bool, str]] = asyncio.get_running_loop().create_future()
         self._heartbeats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._watch = ProcessWatch(settings.process_memory, services.clock, settings.memory_warning_threshold)
@@ -145,7 +145,7 @@ class TaskExecutor(RpcEndpoint):
         self._tick("memory", _SAMPLE_INTERVAL, self.sample_memory)
 
     async def on_stop(self) -> None:
-        """Says good-bye, ends the workers, and returns when no process of ours is left."""
+        """Disconnects, ends the workers, and returns when no process of ours is left."""
         for timer in (*self._ticks.values(), self._registration_deadline):
             if timer is not None:
                 timer.cancel()
@@ -161,9 +161,10 @@ class TaskExecutor(RpcEndpoint):
         self._services.files.close()
 
     async def _say_goodbye(self, gateway: ResourceManagerGateway | None, cause: str) -> None:
-        """Best effort: silence tells the others the same, later.
+        """Disconnects from a gateway. Best effort: silence tells the others the same, later.
 
-        Why it is ended by force the ResourceManager may learn: then it tells jobs, and this process does not.
+        The ResourceManager may know why the process is ended by force. It then tells the jobs, and this
+        process does not.
         """
         by_force = self._ends_by_force and gateway is not None
         calls = []
@@ -179,9 +180,9 @@ class TaskExecutor(RpcEndpoint):
             _log.info("not everybody answered the good-bye")
 
     def finish_by_force(self, cause: str, grace: float | None = None) -> None:
-        """Like `finish`, when somebody outside ends this process: a lack of memory is named as the likely reason.
+        """Like `finish`, for an end from outside: a lack of memory is named as the likely reason.
 
-        The same signal ends workers: that is no cause of its own, and jobs hear no more of them.
+        The same signal ends workers. Their ends are no causes of their own, and jobs do not hear of them.
         """
         if not self.finished.done():
             self._ends_by_force = True
@@ -191,7 +192,7 @@ class TaskExecutor(RpcEndpoint):
         self.finish(f"{cause}; {shortage}" if shortage else cause, grace=grace)
 
     def finish(self, cause: str, *, orderly: bool = True, grace: float | None = None) -> None:
-        """Asks the owner of the process to stop this TaskExecutor; workers have `grace` seconds then."""
+        """Asks the owner of the process to stop this TaskExecutor; workers then have `grace` seconds."""
         if grace is not None:
             self._stop_grace = grace
         if not self.finished.done():
@@ -245,7 +246,7 @@ class TaskExecutor(RpcEndpoint):
             )
 
     def _new_epoch(self, epoch: int) -> None:
-        """Another leadership has begun: JobMasters of former ones are gone, or may do nothing any more."""
+        """Reacts to a new leadership: JobMasters of former ones are gone, or must not act any more."""
         for job in self.slots.jobs():
             if epoch_of_token(job.job_master_id) < epoch:
                 self.slots.close_job(job.job_id, f"its JobMaster leads no longer: epoch {epoch} has begun")
@@ -269,7 +270,7 @@ class TaskExecutor(RpcEndpoint):
                 self.slots.close_job(JobID(peer), cause)
 
     def sample_memory(self) -> None:
-        """Reads the memory of all processes anew, in another thread; heartbeats tell it."""
+        """Samples the memory of all processes in another thread; heartbeats report it."""
         self.spawn(self.run_blocking(self._watch.sample, self.workers.processes()), "memory")
 
     def _slot_workers(self, listener: WorkerListener) -> SlotWorkers:
@@ -311,7 +312,7 @@ class TaskExecutor(RpcEndpoint):
             self.spawn(self._tell_free(gateway, slot_index, allocation_id), f"slot-{slot_index}-free")
 
     def on_files_gone(self, error: FileNotFoundError) -> None:
-        """Slots in which no task can ever run must not be offered again and again: others are asked for instead."""
+        """Ends this TaskExecutor, because no task can ever run in its slots: others are requested instead."""
         self.finish(f"a folder or program that its workers need was removed: {error}", orderly=False)
 
     async def _tell_free(

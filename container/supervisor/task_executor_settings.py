@@ -24,7 +24,7 @@ from yarrow.runtime.rpc.registration import RegistrationSettings
 
 @dataclass(frozen=True, kw_only=True)
 class TaskExecutorSettings:
-    """All that the endpoint itself needs; times in seconds, sizes in bytes."""
+    """The endpoint's own settings; times are seconds, sizes bytes."""
 
     resource_id: ResourceID
     host: str
@@ -34,7 +34,7 @@ class TaskExecutorSettings:
     process_memory: int
     supervisor_memory: int
     hardware: HardwareDescription
-    #: Files of jobs and folders of workers lie below it.
+    #: Parent of the files of jobs and the folders of workers.
     working_directory: Path
     workers: SlotWorkerSettings
     memory_warning_threshold: float = 0.9
@@ -49,7 +49,7 @@ class TaskExecutorSettings:
 
 
 def settings_of(bootstrap: TaskExecutorBootstrap) -> TaskExecutorSettings:
-    """The settings a bootstrap gives; a ConfigError names what is wrong."""
+    """Reads the settings from a bootstrap. Raises ConfigError for a fault."""
     config = Settings(bootstrap.configuration, "the bootstrap of the TaskExecutor")
     budget = task_executor_budget(config, bootstrap.slots or None)
     transport = config.get(taskmanager.DATA_TRANSPORT)
@@ -98,7 +98,7 @@ def available_cores() -> int:
 
 
 def hardware(cores: float, managed_memory: int = 0) -> HardwareDescription:
-    """The machine, as REST shows it; of `managed_memory` (bytes) state backends of all slots have their shares."""
+    """The machine in REST's form; the state backends of all slots share `managed_memory` (bytes)."""
     page = os.sysconf("SC_PAGE_SIZE")
     return HardwareDescription(
         cpu_cores=max(1, round(cores)),
@@ -109,9 +109,9 @@ def hardware(cores: float, managed_memory: int = 0) -> HardwareDescription:
 
 
 def host_key(resource_id: ResourceID, transport: taskmanager.DataTransport) -> str:
-    """Equal for processes that can reach each other by Unix sockets and share a loopback: kernel and namespace.
+    """Equal for processes that can use Unix sockets and a loopback together: kernel and namespace.
 
-    With `container` as the transport it has the TaskExecutor's own id as well: no other one shares its files.
+    With the transport `container` it includes the TaskExecutor's own id: no other one shares its files.
     """
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     key = f"{boot_id}/{os.readlink('/proc/self/ns/net')}"

@@ -1,7 +1,7 @@
-"""The supervisor's view of one worker: its control channel and its process, from birth to the told end.
+"""WorkerHandle: the supervisor's view of one worker: its control channel and its process.
 
-Owner: the TaskExecutor's event loop; the listener is called on it. Must not know slots, jobs or RPC: it hands
-on what the worker says and, once, how the worker ended, after everything it had said before.
+Owner: the TaskExecutor's event loop, on which the listener is called. Must not know slots, jobs or RPC. It
+forwards the worker's messages and, once and last, how the worker ended.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from yarrow.runtime.rpc.messages import WorkerAddress
 
 #: Seconds between the end of the control socket and SIGKILL: a worker ends when it sees that end, or never.
 EXIT_GRACE = 2.0
-#: Seconds between the process's end and that of its socket; longer, and a child of the user's holds a copy.
+#: Seconds between the process's end and that of its socket; after that, a child of the user's holds a copy.
 DRAIN_GRACE = 0.5
 _log = logging.getLogger(__name__)
 
 
 class WorkerListener(Protocol):
-    """Who hears what a worker says."""
+    """Hears a worker's messages."""
 
     def on_worker_message(self, worker: WorkerHandle, message: MessageFromWorker) -> None: ...
 
@@ -76,32 +76,32 @@ class WorkerHandle:
         self._killer: TimerHandle | None = None
         #: Done when the worker has ended and the listener knows.
         self.ended: asyncio.Future[WorkerExit] = loop.create_future()
-        #: Why the supervisor ended the worker itself; "" when it did not.
+        #: Why the supervisor ended the worker itself; "" = it did not.
         self.end_cause = ""
-        #: It was told to end: nobody wants another in its place.
+        #: It was told to end: no other is wanted in its place.
         self.stopped = False
 
     @property
     def pid(self) -> int:
-        """Process id; of the supervisor itself for a worker in a thread."""
+        """Its process id; that of the supervisor itself for a worker in a thread."""
         return self._process.pid
 
     @property
     def is_ready(self) -> bool:
-        """True from WorkerReady on: before, it takes no tasks."""
+        """True from WorkerReady on: before that it takes no tasks."""
         return self._ready.done() and self._ready.exception() is None
 
     @property
     def data_port(self) -> int:
-        """The TCP port on which it takes data connections; 0 where it takes none from other hosts, or not yet."""
+        """Its TCP port for data connections; 0 if it accepts none from other hosts, or not yet."""
         return self._ready.result().port if self.is_ready else 0
 
     async def start(self, sock: socket.socket, settings: WorkerSettings) -> WorkerAddress:
-        """Takes the socket over and starts the worker; WorkerStartError when it fails or ends first."""
+        """Takes the socket over and starts the worker. Raises WorkerStartError if it fails or ends first."""
         await self._channel.open(sock)
         self._process.exited.add_done_callback(self._on_exit)
         if self.end_cause:
-            # Stopped before it began: the end of its socket is all it has to learn.
+            # Stopped before it began: the end of its socket tells it enough.
             self._fail_start(self.end_cause)
             self._channel.close()
         else:
@@ -110,11 +110,11 @@ class WorkerHandle:
         return await self._ready
 
     def send(self, message: msgspec.Struct) -> None:
-        """Sends; a worker that has ended gets nothing, and the listener hears of its end."""
+        """Sends a message; an ended worker gets nothing, and the listener hears of its end."""
         self._channel.send(message)
 
     def pause(self) -> None:
-        """Reads nothing more for now: a worker that prints faster than we write has to wait."""
+        """Stops reading for now: a worker that prints faster than we write has to wait."""
         self._channel.pause()
 
     def resume(self) -> None:
@@ -122,7 +122,7 @@ class WorkerHandle:
         self._channel.resume()
 
     async def thread_dump(self) -> tuple[tuple[str, str], ...]:
-        """(thread name, stack); empty when the worker has ended."""
+        """Pairs (thread name, stack); empty when the worker has ended."""
         if self._closed:
             return ()
         answer: asyncio.Future[tuple[tuple[str, str], ...]] = asyncio.get_running_loop().create_future()
@@ -131,7 +131,7 @@ class WorkerHandle:
         return await answer
 
     def stop(self, cause: str, grace: float) -> None:
-        """Tells the worker to end and kills it after `grace` seconds; `ended` tells when it has."""
+        """Tells the worker to end, and kills it after `grace` seconds; `ended` is done when it has."""
         self.stopped = True
         if not self.end_cause:
             self.end_cause = cause
@@ -162,7 +162,7 @@ class WorkerHandle:
             try:
                 self._listener.on_worker_message(self, message)
             except Exception:
-                # An error of ours must not cut the connection to a worker that did nothing wrong.
+                # An error of ours must not close the connection to a worker without fault.
                 _log.exception("%s: its %s was not handled", self.worker_id, type(message).__name__)
 
     @staticmethod
@@ -177,7 +177,7 @@ class WorkerHandle:
             self._ready.set_exception(
                 WorkerStartError(f"the worker {self.worker_id} did not start: {reason}")
             )
-            # Whoever gave up waiting will not look.
+            # Nobody waits for this result any more.
             self._ready.exception()
 
     def _on_closed(self, error: FrameError | None) -> None:
@@ -196,7 +196,7 @@ class WorkerHandle:
         if self._closed:
             self._end()
         else:
-            # Its last messages may still be in the socket, be it one we had stopped to read.
+            # Its last messages may still be in the socket, also in one that we had stopped reading.
             self._channel.resume()
             self._timers.call_later(DRAIN_GRACE, self._channel.close)
 

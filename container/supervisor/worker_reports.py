@@ -1,6 +1,6 @@
-"""What workers say, handed to where it belongs: JobMaster, files, or the next heartbeat.
+"""WorkerReports: routes workers' messages to the JobMaster, to files, or into the next heartbeat.
 
-Owner: the TaskExecutor's event loop. Must not change a slot's state: that a task ended is all it notes there.
+Owner: the TaskExecutor's event loop. Must not change a slot's state: it only notes there that a task ended.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from yarrow.runtime.rpc.messages import (
 
 
 class JobLookup(Protocol):
-    """Where connections are found."""
+    """Finds connections of jobs."""
 
     def find_job(self, job_id: JobID) -> JobConnection | None: ...
 
 
 class WorkerReports:
-    """Routes messages of workers and keeps their newest metrics."""
+    """Routes messages of workers, and keeps their newest metrics."""
 
     def __init__(self, endpoint: RpcEndpoint, files: OutputFiles, jobs: JobLookup) -> None:
         self._endpoint = endpoint
@@ -54,7 +54,7 @@ class WorkerReports:
         self._metrics: dict[int, MetricsReport] = {}
 
     def handle(self, slot: TaskExecutorSlot, worker: SlotWorker, message: MessageFromWorker) -> None:
-        """Hands one message on; messages for a JobMaster that is gone are dropped."""
+        """Routes one message; drops messages for a JobMaster that is gone."""
         match message:
             case OutputLines():
                 self._files.write_output(message.stream, message.text)
@@ -122,17 +122,17 @@ class WorkerReports:
             )
 
     def forget(self, slot: TaskExecutorSlot) -> None:
-        """The slot's worker has ended."""
+        """Forgets the ended worker of a slot."""
         self._metrics.pop(slot.index, None)
 
     def task_metrics(self, slots: tuple[TaskExecutorSlot, ...]) -> tuple[TaskMetrics, ...]:
-        """Newest metrics of the tasks that still run."""
+        """Newest metrics of running tasks."""
         return tuple(
             task for slot, report in self._of(slots) for task in report.tasks if task.attempt_id in slot.tasks
         )
 
     def accumulators(self, slots: tuple[TaskExecutorSlot, ...]) -> tuple[AccumulatorReport, ...]:
-        """Newest accumulators of the tasks that still run."""
+        """Newest accumulators of running tasks."""
         found: list[tuple[ExecutionAttemptID, dict[str, Any]]] = [
             (attempt, values)
             for slot, report in self._of(slots)

@@ -1,8 +1,8 @@
 """RocksDBKeyedStateBackend: keyed state in a RocksDB database of the operator's subtask.
 
-Owner: the task thread. One column family a state; decoded values at hand in bounded write-back caches; timers and what
-operators keep themselves stay on the heap and travel in the canonical form. The database is opened with the first
-state, so that operators without keyed state cost nothing.
+Owner: the task thread. Each state has a column family, and a bounded write-back cache of decoded values.
+Timers and operators' own sections stay on the heap and are stored in the canonical form. The first state
+opens the database, so that operators without keyed state cost nothing.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ from yarrow.runtime.snapshot.value_serializers import ValueSerializer, stored_se
 
 
 def rocksdb_state_backend(context: KeyedBackendContext) -> RocksDBKeyedStateBackend:
-    """The factory of the backend. Raises RocksDBFolderError for a directory that cannot be used."""
+    """The factory of the backend. Raises RocksDBFolderError for an unusable directory."""
     directories = context.settings.get(rocksdb.LOCAL_DIR)
     make_directories(directories or ())
     return RocksDBKeyedStateBackend(context)
 
 
 class RocksDBKeyedStateBackend(RegisteringBackend):
-    """The keyed state of one operator's subtask."""
+    """The keyed state of one operator's subtask in RocksDB."""
 
     def __init__(self, context: KeyedBackendContext, limits: StoreLimits = DEFAULT_LIMITS) -> None:
         restored = RestoredKeyedState(
@@ -85,9 +85,9 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         super().__init__(context, restored, HeapSections(context, restored))
         self._limits = limits
         self._native = [handle for handle in context.restored if isinstance(handle, RocksDBSnapshot)]
-        #: Restored native states that the program has not asked for.
+        #: Restored native states without a user in this program.
         self._carried: dict[str, StateMetaInfo] = {}
-        #: States of which entries come from a native snapshot: they have its trust, all others that of this program.
+        #: States with entries from a native snapshot: they have its trust, all others that of this program.
         self._restored_natively: frozenset[str] = frozenset()
         self._stores: dict[str, StateStore] = {}
         #: Stores that read the keys of a chunk in advance.
@@ -103,7 +103,8 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             RandomIdFactory().hex_id(),
             context.key_type,
         )
-        #: What of the declared type the first keys bear out: looked at in cuts until one has keys of that type.
+        #: The part of the declared key type that the first keys confirm. Cuts look until a state has keys of
+        #: that type.
         self._key_type: TypeSpec | UnsetType = UNSET
         self._cuts = 0
         if self._native:
@@ -168,7 +169,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     def _prepare(
         self, state: StateRegistration
     ) -> tuple[StoreContext, ColumnFamily, StateValues, TimeToLive | None]:
-        """What a store is made of; what was restored natively is in its present form afterwards."""
+        """The parts of a store; natively restored content has its present form afterwards."""
         self._sections.refuse_name(state.name)
         database = self._open().database
         family = database.family(state.name)
@@ -213,7 +214,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         entries: Iterator[tuple[Any, Any]],
         put: Callable[[Any, Any], None],
     ) -> None:
-        """Registers a store, with what a canonical snapshot holds of its state."""
+        """Registers a store, with its state's content in canonical snapshots."""
         for number, (key, content) in enumerate(entries, 1):
             put(key, content)
             if not number % 1024:
@@ -246,7 +247,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
 
     @property
     def read_ahead_rows(self) -> int:
-        # A store is told of no more keys than it keeps values of a generation.
+        # A store must not be told of more keys than a generation holds.
         limits = [s.generation for s in self._stores.values() if isinstance(s, TableStore | ValueStore)]
         return min(limits) if self.reads_ahead and limits else 0
 
@@ -259,7 +260,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     def announce_checkpoint(self, checkpoint_id: int) -> None:
         if self._resources is None or self._resources.database.held:
             return
-        # Now, so that little is left to be written in the cut itself.
+        # Now, so that the cut itself has little to write.
         for store in self._stores.values():
             store.write_all()
         self._resources.database.flush_ahead()
@@ -304,7 +305,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         return self._key_type
 
     def _reusable(self, options: CheckpointOptions) -> Mapping[str, FileStateHandle] | None:
-        """What the checkpoint may refer to; None = its files are its own, and nobody else refers to them."""
+        """Files to which the checkpoint may refer; None = its files are its own, and no other checkpoint refers to them."""
         asked = options.checkpoint_type
         incremental = self._incremental or asked is CheckpointType.INCREMENTAL
         if options.kind.is_savepoint or not incremental or not options.location.shared_directory:
@@ -314,7 +315,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         return self._files.reusable(options.oldest_kept, options.location.shared_directory)
 
     def _link(self, checkpoint_id: int) -> LinkedDatabase | None:
-        """Has the database linked as it is now; None where there is none or nothing in it."""
+        """Links the database as it is now; None if there is none, or it is empty."""
         resources = self._resources
         if resources is None or not resources.database.families:
             return None
@@ -337,7 +338,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         )
 
     def _stored_forms(self) -> list[StoredForm]:
-        """How the snapshot thread reads and writes each state, with serializers of its own."""
+        """How the snapshot thread reads and writes each state, with its own serializers."""
         return [self._stored_form(meta) for meta in self._metas()]
 
     def _stored_form(self, meta: StateMetaInfo) -> StoredForm:
@@ -350,7 +351,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         )
         values = stored_values(meta.value, operator, meta.name, ttl=meta.ttl, trusted=trusted)
         form = StateForm(meta.name, meta.kind, values.serializer, map_key, meta.ttl)
-        # How long values live is known of states that the program has asked for.
+        # The time to live is known only for states that the program uses.
         registration = self.registrations.get(meta.name)
         ttl = None if registration is None else registration.ttl
         return StoredForm(form, values, None if ttl is None else ttl.deadline())
@@ -363,7 +364,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
 
     @property
     def entries(self) -> int:
-        """RocksDB's estimate, and what is not written yet."""
+        """RocksDB's estimate, plus unwritten entries."""
         stores = self._stores.values()
         return sum(s.family.estimated_entries + s.changes for s in stores) + self._sections.entries
 

@@ -1,7 +1,7 @@
-"""From the entries of a database to the canonical form of keyed state, for savepoints.
+"""Canonical: converts the entries of a database to the canonical form of keyed state, for savepoints.
 
-Owner: the snapshot thread, over a linked copy of the database that nobody writes to. Entries of a state are read in
-their order, which is that of key groups and keys, and handed on in pieces, so that little is in memory at once.
+Owner: the snapshot thread, over a linked copy of the database that nobody writes to. Entries of a state are
+read in the order of key groups and keys. They are returned in pieces, so that little is in memory at once.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run, StateForm
 
-#: Entries of the database that are read before they are handed on.
+#: Entries that are read before a piece is returned.
 _PIECE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class StoredForm:
-    """A state as it lies in the database, and the form in which it leaves it."""
+    """A state's form in the database, and its canonical form."""
 
     form: StateForm
     values: StateValues
-    #: What was accessed at this time (epoch ms) or before has expired and is left out; None = nothing is.
+    #: Content that was accessed at or before this time (epoch ms) has expired and is left out; None = nothing
+    #: has.
     deadline: int | None = None
 
 
@@ -50,7 +51,7 @@ def runs_of_state(number: int, stored: StoredForm, entries: Rdict, groups: KeyGr
         if stored.deadline is not None and access_time(data) <= stored.deadline:
             continue
         if not prefix or not database_key.startswith(prefix):
-            # Of another key: what was collected may be handed on.
+            # Of another key: the collected entries may be returned.
             if keys and (group_of(database_key) != group or seen >= _PIECE):
                 yield Run(number, group, keys, contents)
                 keys, contents, seen = [], [], 0
@@ -82,7 +83,7 @@ def _add(stored: StoredForm, contents: list[Any], rest: bytes, data: bytes) -> N
 
 
 def runs_of_section(number: int, section: FrozenSection, max_parallelism: int) -> Iterator[Run]:
-    """The runs of what an operator keeps itself: timers, arrays."""
+    """The runs of an operator's own section: timers, arrays."""
     for keys, values in section.pieces:
         for group, (group_keys, group_values) in split_by_key_group(keys, max_parallelism, values):
             yield Run(number, group, group_keys, group_values)

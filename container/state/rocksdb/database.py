@@ -1,8 +1,8 @@
-"""One RocksDB database: column families, bounded write batches, and checkpoints that keep writers waiting, not readers.
+"""Database: one RocksDB database: column families, bounded write batches, and checkpoints that block only writers.
 
-Owner: the task thread; flush and checkpoint run on a helper thread of the process. From a cut until its checkpoint is
-linked nothing is written (`held`): writers keep their changes in their caches meanwhile, so the task goes on. It must
-not know what keys and values mean.
+Owner: the task thread; flush and checkpoint run on a helper thread of the process. From a cut until its
+checkpoint is linked nothing is written (`held`). Writers keep their changes in caches meanwhile, so the task
+goes on. It must not interpret keys and values.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from yarrow.container.state.rocksdb.errors import RocksDBError
 from yarrow.container.state.rocksdb.keys import end_of
 from yarrow.container.state.rocksdb.options import write_options
 
-#: Entries and bytes of a write batch: it holds the GIL while it is applied, about 0.5 us an entry.
+#: Entries and bytes of a write batch: it holds the GIL while it is applied, about 0.5 us for each entry.
 BATCH_ENTRIES: Final = 1024
 BATCH_BYTES: Final = 1 << 20
-#: A write buffer below this is flushed within a cut's own checkpoint in a few milliseconds: no need to do it before.
+#: Bytes. The cut's own checkpoint flushes a smaller write buffer within a few milliseconds, so it need not be
+#: flushed before.
 _WORTH_FLUSHING: Final = 4 << 20
-#: What RocksDB says instead of waiting, and how long the task waits then.
+#: RocksDB's message instead of waiting, and the seconds that the task then waits.
 _STALLED: Final = "Write stall"
 _STALL_SECONDS: Final = 0.001
-#: Removed entries that `ColumnFamily.first_key` passes over, in some tenths of a millisecond.
+#: Removed entries that `ColumnFamily.first_key` skips, in some tenths of a millisecond.
 _MOST_SKIPPED: Final = 10_000
 _DEFAULT: Final = "default"
-#: RocksDB has no limit for the name of a column family, but reserves this one.
+#: RocksDB limits no name of a column family, but reserves one.
 _STATE_PREFIX: Final = "state:"
 
 Entry = tuple[bytes, bytes]
@@ -67,7 +68,7 @@ class ColumnFamily:
             raise self._database.failure(self.name, "read", error) from error
 
     def scan(self, start: bytes, end: bytes) -> Iterator[Entry]:
-        """The entries from `start` up to but without `end`, in order, as they are now."""
+        """The present entries from `start` up to but without `end`, in order."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
         try:
@@ -76,9 +77,9 @@ class ColumnFamily:
             raise self._database.failure(self.name, "read", error) from error
 
     def first_key(self, start: bytes, end: bytes) -> bytes | None:
-        """The first key in that range; None where there is none.
+        """The first key in that range; None if there is none.
 
-        Also None if more than some thousand removed entries lie before it, since the call must be short.
+        Also None if more than some thousand removed entries lie before it, because the call must be short.
         """
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
@@ -100,7 +101,7 @@ class ColumnFamily:
 
     @property
     def estimated_entries(self) -> int:
-        """RocksDB's guess."""
+        """RocksDB's estimate."""
         return self.handle.property_int_value("rocksdb.estimate-num-keys") or 0
 
     @property
@@ -120,7 +121,7 @@ class Database:
         self._families: dict[str, ColumnFamily] = {}
         self._released = threading.Event()
         self._released.set()
-        #: For waiting a little.
+        #: Never set: for short waits.
         self._never = threading.Event()
         self._flush: Future[None] | None = None
         try:
@@ -134,7 +135,7 @@ class Database:
                 self._add(name.removeprefix(_STATE_PREFIX), self.rdict.get_column_family(name))
 
     def failure(self, state: str | None, action: str, error: BaseException) -> RocksDBError:
-        """The error of a call that RocksDB refused."""
+        """The error for a call that RocksDB refused."""
         return RocksDBError(self._operator, state, self.path, action, error)
 
     # ------------------------------------------------------------------ column families
@@ -165,19 +166,19 @@ class Database:
 
     @property
     def held(self) -> bool:
-        """True while a checkpoint is being linked: whoever can keep changes to himself should."""
+        """True while a checkpoint is being linked: callers should keep changes to themselves if they can."""
         return not self._released.is_set()
 
     def wait_released(self) -> None:
         """Returns when writes are allowed.
 
-        A checkpoint that failed is its snapshot's affair: the database is as it was, and where RocksDB itself cannot go
-        on (a flush met a full disk), it refuses the next write.
+        Only the snapshot handles a failed checkpoint, which leaves the database as it was. If RocksDB itself
+        cannot continue (a flush met a full disk), it refuses the next write.
         """
         self._released.wait()
 
     def write(self, family: ColumnFamily, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
-        """Small batches, one after the other. Raises RocksDBError."""
+        """Writes in small batches, one after the other. Raises RocksDBError."""
         self.wait_released()
         remaining, gone = iter(puts), iter(deletes)
         while entries := list(islice(remaining, BATCH_ENTRIES)):
@@ -203,12 +204,12 @@ class Database:
     def delete_range(self, family: ColumnFamily, start: bytes, end: bytes) -> None:
         """Removes the entries from `start` up to but without `end`."""
         self.wait_released()
-        # The binding's delete_range alone does not heed the batch's default column family.
+        # The binding's delete_range ignores the batch's default column family.
         handle = family.batch_handle
         self._apply(family, lambda batch: batch.delete_range(start, end, handle))
 
     def _apply(self, family: ColumnFamily, fill: Callable[[WriteBatch], None]) -> None:
-        """Writes one batch; where RocksDB wants writers to wait for flushes and compactions, without the GIL."""
+        """Writes one batch. While RocksDB makes writers wait for flushes and compactions, waits without the GIL."""
         while True:
             batch = WriteBatch(raw_mode=True)
             batch.set_default_column_family(family.batch_handle)
@@ -219,19 +220,19 @@ class Database:
             except Exception as error:
                 if _STALLED not in str(error):
                     raise self.failure(family.name, "write", error) from error
-            # The batch was consumed by the attempt: the next one is filled again.
+            # The attempt has consumed the batch: the next one is filled again.
             self._never.wait(_STALL_SECONDS)
 
     # ------------------------------------------------------------------ checkpoints
 
     def flush_ahead(self) -> None:
-        """Has the helper write large write buffers to files, so that a checkpoint soon after finds little left."""
+        """Makes the helper flush large write buffers, so that a checkpoint soon after has little left to do."""
         large = [f for f in self._families.values() if f.write_buffer_bytes > _WORTH_FLUSHING]
         if large and not self.held and (self._flush is None or self._flush.done()):
             self._flush = self._helper.submit(lambda: self._flush_families(large))
 
     def begin_checkpoint(self, path: str) -> Future[None]:
-        """Has the helper link the database as it is now to the folder `path`; holds writes until that is done."""
+        """Makes the helper link the present database to the folder `path`; holds writes until that is done."""
         self.wait_released()
         self._released.clear()
         try:
@@ -242,7 +243,8 @@ class Database:
 
     def _checkpoint(self, path: str) -> None:
         try:
-            # A flush lets other threads run, the checkpoint itself does not: right after a flush it takes 1-3 ms.
+            # A flush lets other threads run, the checkpoint itself does not: right after a flush it takes 1-3
+            # ms.
             self._flush_families(list(self._families.values()))
             Checkpoint(self.rdict).create_checkpoint(path)
         except BaseException as error:
@@ -255,14 +257,15 @@ class Database:
             family.handle.flush()
 
     def close(self) -> None:
-        """Waits for the helper and closes without writing what is only in memory: the files are not opened again."""
+        """Waits for the helper, and closes without writing content that is only in memory: the files are not opened again."""
         self._released.wait()
         if self._flush is not None and not self._flush.cancel():
             self._flush.exception()
         self.rdict.cancel_all_background(True)
         handles = [*(family.handle for family in self._families.values()), self.rdict]
         for handle in handles:
-            # It wants to flush and is refused, be it since the disk is full: letting go of it closes it as well.
+            # Closing flushes, which may be refused, for instance on a full disk: dropping the object closes
+            # it as well.
             with suppress(Exception):
                 handle.close()
         for family in self._families.values():
@@ -272,7 +275,7 @@ class Database:
 
 
 def _put_into(batch: WriteBatch, keys: list[bytes], data: list[bytes]) -> None:
-    # Runs through without a line of Python for each entry.
+    # Without a line of Python for each entry.
     deque(map(batch.put, keys, data), maxlen=0)
 
 
@@ -282,7 +285,7 @@ def _delete_into(batch: WriteBatch, keys: list[bytes]) -> None:
 
 
 def _parts(data: list[bytes]) -> Iterator[tuple[int, int]]:
-    """From where to where the entries of one batch go, or of several where their values are large."""
+    """The ranges of entries for each batch; large values need several batches."""
     if sum(map(len, data)) <= BATCH_BYTES:
         yield 0, len(data)
         return
@@ -297,7 +300,7 @@ def _parts(data: list[bytes]) -> Iterator[tuple[int, int]]:
 
 
 def open_read_only(path: str, options: Options) -> tuple[Rdict, dict[str, Rdict]]:
-    """A linked or downloaded database and its column families by state name; raises what rocksdict raises."""
+    """A linked or downloaded database, and its column families by state name; raises rocksdict's errors."""
     names = _column_families(path)
     rdict = Rdict(
         path, options, dict.fromkeys(names, options), AccessType.read_only(error_if_log_file_exist=False)
@@ -319,7 +322,7 @@ def _column_families(path: str) -> list[str]:
 
 
 class Helper:
-    """The thread of a process that flushes and links; it starts with the first task and ends with the last database."""
+    """The process's thread for flushes and links. It starts with the first task and ends with the last database."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -327,12 +330,12 @@ class Helper:
         self._users = 0
 
     def acquire(self) -> None:
-        """One more database."""
+        """Counts one more database."""
         with self._lock:
             self._users += 1
 
     def release(self) -> None:
-        """One database less; the last one ends the thread."""
+        """Counts one database less; the last one ends the thread."""
         with self._lock:
             self._users -= 1
             pool, self._pool = (self._pool, None) if not self._users else (None, self._pool)
@@ -347,5 +350,5 @@ class Helper:
             return self._pool.submit(action)
 
 
-#: Of this process.
+#: The helper of this process.
 HELPER: Final = Helper()

@@ -1,6 +1,6 @@
-"""Typed errors of the RocksDB state backend: each names operator, state where there is one, and path.
+"""Typed errors of the RocksDB state backend: each names operator, path and, if there is one, state.
 
-Owner: none (values). A task that meets one of them fails; what was not written is part of no checkpoint.
+Owner: none (values). A task that meets one fails; unwritten state is part of no checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RocksDBError(YarrowError):
 
 
 class StateValueTooLargeError(YarrowError):
-    """A value that RocksDB cannot hold."""
+    """A value is too large for RocksDB."""
 
     def __init__(self, operator: str, state: str, key: object, size: int, limit: int) -> None:
         shown = repr(key)

@@ -1,8 +1,8 @@
-"""Where the files of a database lie: a folder of its own, below the worker's or one of the configured directories.
+"""DatabaseFolder: the folder of a database, below the worker's folder or one of the configured directories.
 
-Owner: the task thread makes folders; the last who lets go of one removes it, on any thread. A folder name is used once,
-so that what a dead attempt left behind is never read. What lies in configured directories is removed when its process
-is gone.
+Owner: the task thread makes folders; the last user of a folder removes it, on any thread. A folder name is
+used once, so that leftovers of a dead attempt are never read. Folders in configured directories are removed
+when their process is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SWEEP_LOCK: Final = ".rocksdb-folders"
 
 
 class DatabaseFolder:
-    """One folder, in use by the database and by each snapshot that still reads files from it."""
+    """One folder; the database uses it, and so does each snapshot that still reads files from it."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -38,20 +38,20 @@ class DatabaseFolder:
         return str(self.path / "db")
 
     def checkpoint(self, name: str) -> str:
-        """Where a hard-linked copy of that name lies."""
+        """The path of a hard-linked copy with that name."""
         return str(self.path / f"checkpoint-{name}")
 
     def restored(self, number: int) -> str:
-        """Where a downloaded database lies while it is read."""
+        """The path of a downloaded database while it is read."""
         return str(self.path / f"restored-{number}")
 
     def acquire(self) -> None:
-        """One more user."""
+        """Counts one more user."""
         with self._guard:
             self._users += 1
 
     def release(self) -> None:
-        """One user less; the last removes everything."""
+        """Counts one user less; the last removes everything."""
         with self._guard:
             self._users -= 1
             if self._users:
@@ -61,9 +61,9 @@ class DatabaseFolder:
 
 
 def new_folder(directories: tuple[str, ...], local_directory: str, owner: str, unique: str) -> DatabaseFolder:
-    """A folder that nobody has; `owner` chooses among several directories and `unique` makes the name one used once.
+    """A new folder; `owner` chooses among several directories, and `unique` makes the name unique.
 
-    Raises RocksDBFolderError naming the directory.
+    Raises RocksDBFolderError with the directory.
     """
     base = Path(_spread(directories, owner) if directories else local_directory)
     path = base / f"{_PREFIX}{unique}"
@@ -83,9 +83,9 @@ def new_folder(directories: tuple[str, ...], local_directory: str, owner: str, u
 
 
 def make_directories(directories: tuple[str, ...]) -> None:
-    """Makes the configured directories that are not there, all of them, before a task takes a record.
+    """Makes all missing configured directories before a task takes a record.
 
-    Raises RocksDBFolderError naming the first that cannot be made or written.
+    Raises RocksDBFolderError with the first one that cannot be made or written.
     """
     for directory in directories:
         try:
@@ -106,7 +106,7 @@ def _spread(directories: tuple[str, ...], owner: str) -> str:
 
 
 def _sweep(base: Path) -> None:
-    """Removes folders whose process is gone: nobody holds their lock."""
+    """Removes folders whose process is gone, which shows in a free lock."""
     for path in base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             lock = os.open(path / _IN_USE, os.O_RDWR | os.O_CLOEXEC)
@@ -128,5 +128,5 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def removing(path: str) -> Callable[[], None]:
-    """An action that removes a folder, whatever is left of it."""
+    """Returns an action that removes a folder with its remaining content."""
     return lambda: shutil.rmtree(path, ignore_errors=True)

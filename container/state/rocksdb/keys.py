@@ -1,7 +1,8 @@
-"""The keys of RocksDB: two bytes of key group, the canonical key's encoding, and what tells entries of one key apart.
+"""The keys of RocksDB: two bytes of key group, the encoded canonical key, and a suffix for each entry of the key.
 
-Owner: the task thread; no state but the number of key groups. Key encodings are self-delimiting, so that all entries of
-a key, and all keys of a key group, are one range each. Changing any of it makes native checkpoints unreadable.
+Owner: the task thread; its only state is the number of key groups. Key encodings are self-delimiting, so that
+all entries of a key, and all keys of a key group, form one range each. Any change makes native checkpoints
+unreadable.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from yarrow.runtime.data.vectorized_keys import mix64_array
 GROUP_BYTES: Final = 2
 _INT_KEY: Final = np.dtype([("group", ">u2"), ("head", ">u2"), ("key", ">i8")])
 _INT_HEAD: Final = VERSION << 8 | INT
-#: Below this many keys, numpy costs more than it saves.
+#: With fewer keys, numpy costs more than it saves.
 _FEW: Final = 16
 
 Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -38,21 +39,21 @@ class DatabaseKeys:
         return self._groups[key_hash(encoded) % self._max_parallelism] + encoded
 
     def encode_all(self, keys: Sequence[Any]) -> list[bytes]:
-        """The same for many; keys that are all 64-bit integers without a Python call each."""
+        """Encodes many keys; for 64-bit integers without a Python call each."""
         integers = _integers(keys)
         if integers is None:
             return [self.encode(key) for key in keys]
         return _encoded_integers(integers, self._groups_of(integers))
 
     def encode_sorted(self, keys: Sequence[Any]) -> tuple[list[bytes], list[int]]:
-        """The same in the order of the database, and for each its position in `keys`."""
+        """Encodes many keys; returns them in database order, each with its position in `keys`."""
         integers = _integers(keys)
         if integers is None:
             encoded = [self.encode(key) for key in keys]
             order = sorted(range(len(encoded)), key=encoded.__getitem__)
             return [encoded[position] for position in order], order
         groups = self._groups_of(integers)
-        # As unsigned numbers, since negative ones lie behind the others.
+        # As unsigned numbers, because negative ones come after the others.
         positions = np.lexsort((integers.view(np.uint64), groups))
         return _encoded_integers(integers[positions], groups[positions]), positions.tolist()
 
@@ -64,7 +65,7 @@ class DatabaseKeys:
 
 
 def _integers(keys: Sequence[Any]) -> Integers | None:
-    """Keys that are all 64-bit integers, where they are many; None = they are not."""
+    """The keys as an int64 array of the same length, if they are many and all 64-bit integers; else None."""
     if len(keys) < _FEW or set(map(type, keys)) != {int}:
         return None
     try:
@@ -83,28 +84,28 @@ def _encoded_integers(keys: Integers, groups: np.ndarray[Any, np.dtype[np.uint64
 
 
 def group_of(database_key: bytes) -> int:
-    """The key group that an entry lies in."""
+    """The key group of an entry."""
     return int.from_bytes(database_key[:GROUP_BYTES], "big")
 
 
 def split(database_key: bytes) -> tuple[bytes, bytes]:
-    """(encoding of the key, what follows it) of an entry's key. Raises KeyDecodeError."""
+    """(encoded key, suffix) of an entry's key. Raises KeyDecodeError."""
     _, end = decode_key_from(database_key, GROUP_BYTES)
     return database_key[GROUP_BYTES:end], database_key[end:]
 
 
 def decode(database_key: bytes) -> tuple[Any, bytes]:
-    """(canonical key, what follows it) of an entry's key. Raises KeyDecodeError."""
+    """(canonical key, suffix) of an entry's key. Raises KeyDecodeError."""
     key, end = decode_key_from(database_key, GROUP_BYTES)
     return key, database_key[end:]
 
 
 def group_start(group: int) -> bytes:
-    """The least key of a key group; of the group after the last, an end that no entry reaches."""
+    """The least key of a key group; for the group after the last, an end that no entry reaches."""
     return group.to_bytes(GROUP_BYTES, "big") if group < 1 << 16 else b"\xff" * 17
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The least key behind all that begin with `prefix`, which must not consist of 0xff alone."""
+    """The least key behind all keys with that prefix, which must not consist of 0xff alone."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1])

@@ -1,7 +1,7 @@
-"""Lists: an entry of RocksDB for each element, behind the key a number that only grows.
+"""ListStore: lists with one entry of RocksDB for each element. A growing number follows the key.
 
-Owner: the task thread. An append needs no read: the numbers come from one counter of the state, which each cut stores
-beside the elements. Elements are encoded when they are added, so nobody can change them afterwards.
+Owner: the task thread. An append needs no read: the numbers come from one counter of the state, which each
+cut stores beside the elements. Elements are encoded when they are added, so later changes do not reach them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from yarrow.runtime.data.keys import canonicalize
 
 _NUMBER: Final = struct.Struct(">Q")
 NUMBER_BYTES: Final = _NUMBER.size
-#: Where the counter is kept: above every key group.
+#: The counter's key: above every key group.
 NEXT_NUMBER: Final = b"\xff\xffnext"
 
 
 class _Changes:
-    """What was done to the list of one key since it was written."""
+    """Unwritten changes to the list of one key."""
 
     __slots__ = ("added", "replaced")
 
     def __init__(self, replaced: bool) -> None:
-        #: True when what is in RocksDB no longer counts.
+        #: True if the content of RocksDB does not count any more.
         self.replaced = replaced
         self.added: list[bytes] = []
 
@@ -61,11 +61,11 @@ class ListStore(StateStore):
     def append(self, key: Any, values: Iterable[Any]) -> None:
         """Adds elements at the end."""
         dump = self.values.dump
-        # All are encoded before one is added: a value that cannot be leaves the list as it was.
+        # All are encoded before one is added: a value that cannot be encoded leaves the list as it was.
         self._add(key, [self.checked(key, dump(value)) for value in values])
 
     def replace(self, key: Any, values: Iterable[Any]) -> None:
-        """Puts other elements in the place of all."""
+        """Replaces all elements."""
         dump = self.values.dump
         added = [self.checked(key, dump(value)) for value in values]
         self.clear(key)
@@ -108,7 +108,7 @@ class ListStore(StateStore):
             for data in changes.added:
                 puts.append((prefix + _NUMBER.pack(number), data))
                 number += 1
-        # The counter goes first: numbers given away are not given again, even if the write fails half way.
+        # The counter goes first: used numbers are not used again, even if the write fails half way.
         self._next = number
         self.context.database.write(self.family, puts, removed)
         for key in taken:
@@ -129,7 +129,7 @@ class ListStore(StateStore):
 
 
 def number_of(data: bytes | None) -> int:
-    """The stored counter; 0 where there is none."""
+    """The stored counter; 0 if there is none."""
     return 0 if data is None else int(_NUMBER.unpack(data)[0])
 
 

@@ -1,7 +1,8 @@
-"""Maps: an entry of RocksDB for each entry of a map, behind the key the bytes of the map's own key.
+"""MapStore: maps with one entry of RocksDB for each entry of a map. The encoded map key follows the key.
 
-Owner: the task thread. Keys of maps are written in their canonical form where they have one, so that equal keys are one
-entry. Values are encoded when they are put. Entries come back in the order of these bytes, not in that of insertion.
+Owner: the task thread. Map keys are written in their canonical form if they have one, so that equal keys
+share one entry. Values are encoded when they are put. Iteration is in the order of these bytes, not of
+insertion.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from yarrow.runtime.data.keys import canonicalize, user_key
 from yarrow.runtime.data.map_keys import declared_map_key
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer
 
-#: Single entries read that are kept at most, and bytes of their values.
+#: Most cached single entries, and most bytes of their values.
 _READS: Final = 8192
 _READ_BYTES: Final = 4 << 20
 
 
 class MapKeys:
-    """The bytes of the keys of one map state, of its declared type."""
+    """Encodes the keys of one map state by their declared type."""
 
     def __init__(self, serializer: ValueSerializer, type_info: TypeInformation | None) -> None:
         self.serializer = serializer
@@ -36,10 +37,10 @@ class MapKeys:
         self._declared = declared_map_key(type_info)
 
     def dump(self, key: Any) -> bytes:
-        """Equal keys give equal bytes."""
+        """Encodes a map key; equal keys give equal bytes."""
         kind = key.__class__
         if kind is not int and kind is not str:
-            # A type that cannot be a key of the stream may still be one of a map: by its own bytes.
+            # A type that cannot be a stream key may still be a map key, by its own bytes.
             with suppress(UnsupportedKeyError):
                 key = user_key(canonicalize(key))
         if self._declared is not None:
@@ -48,14 +49,14 @@ class MapKeys:
 
 
 class _Changes:
-    """What was done to the map of one key since it was written."""
+    """Unwritten changes to the map of one key."""
 
     __slots__ = ("entries", "replaced")
 
     def __init__(self, replaced: bool) -> None:
-        #: True when what is in RocksDB no longer counts.
+        #: True if the content of RocksDB does not count any more.
         self.replaced = replaced
-        #: None for an entry that was removed.
+        #: None for a removed entry.
         self.entries: dict[bytes, bytes | None] = {}
 
 
@@ -75,7 +76,7 @@ class MapStore(StateStore):
         self._changed: dict[Any, _Changes] = {}
         self._entries = 0
         self._read: dict[bytes, bytes | None] = {}
-        #: Bytes that came into it since it was empty.
+        #: Bytes that were added since it was empty.
         self._read_bytes = 0
 
     def get(self, key: Any, map_key: bytes) -> bytes | None:

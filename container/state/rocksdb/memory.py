@@ -1,7 +1,7 @@
-"""The memory of all databases of a worker: one block cache, and one bound on write buffers charged to it.
+"""The memory of all databases of a worker: one block cache, and a limit of write buffers that is charged to it.
 
-Owner: any task thread of the worker, under a lock; made with the first database and given up with the last. It bounds
-what RocksDB takes, not what Python holds in write-back caches.
+Owner: any task thread of the worker, under a lock; made with the first database and dropped with the last. It
+bounds RocksDB's memory, not that of write-back caches in Python.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from yarrow.runtime.config.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class DatabaseMemory:
-    """What one database is opened with."""
+    """The memory with which one database is opened."""
 
     cache: Cache
-    #: None where the memory is not managed: each state then has its own write buffers.
+    #: None if the memory is not managed: each state then has its own write buffers.
     write_buffers: WriteBufferManager | None
-    #: Bytes that blocks and write buffers may take together; without write buffers of it where not managed.
+    #: Most bytes of blocks and write buffers together; without write buffers if not managed.
     limit: int
 
     @property
     def used(self) -> int:
-        """Bytes in blocks and, where managed, write buffers."""
+        """Bytes in blocks and, if managed, write buffers."""
         return self.cache.get_usage()
 
 
@@ -43,7 +43,7 @@ class WorkerMemory:
 
     @property
     def shared(self) -> DatabaseMemory | None:
-        """What the open databases share; None while none is open that does."""
+        """The memory that open databases share; None while no database shares it."""
         return self._shared
 
     def acquire(self, settings: Settings) -> DatabaseMemory:
@@ -58,7 +58,7 @@ class WorkerMemory:
             return self._shared
 
     def release(self, memory: DatabaseMemory) -> None:
-        """A database is closed."""
+        """Counts a closed database."""
         with self._lock:
             if memory is self._shared:
                 self._users -= 1
@@ -66,20 +66,21 @@ class WorkerMemory:
                     self._shared = None
 
 
-#: Of this process: workers are forked before it is used.
+#: The memory of this process: workers are forked before it is used.
 WORKER_MEMORY = WorkerMemory()
 
 
 def slot_memory(settings: Settings) -> MemorySize:
-    """What RocksDB may take in a slot."""
+    """RocksDB's memory in a slot."""
     return managed_memory(settings, task_executor_budget(settings).slot)
 
 
 def _managed(settings: Settings) -> DatabaseMemory:
     total = slot_memory(settings).bytes
     cache = Cache(total)
-    # Write buffers are charged to the cache as dummy entries: blocks and buffers together stay within its capacity.
-    # A manager begins to flush at 7/8 and lets buffers grow to 3/2 of its size before that takes effect.
+    # Write buffers are charged to the cache as dummy entries: blocks and buffers together stay within its
+    # capacity. A manager begins to flush at 7/8, and buffers may grow to 3/2 of its size before that takes
+    # effect.
     buffers = int(total * settings.get(rocksdb.WRITE_BUFFER_RATIO) * 2 / 3)
     manager = WriteBufferManager.new_write_buffer_manager_with_cache(buffers, False, cache)
     return DatabaseMemory(cache, manager, total)

@@ -1,6 +1,7 @@
-"""What becomes of a restored native state when the program registers it: checked, and rewritten where its form changed.
+"""Migration: checks a restored native state when the program registers it, and rewrites it if its form changed.
 
-Owner: the task thread, before the state's first use. Entries of a form that is still the present one are not touched.
+Owner: the task thread, before the state's first use. Entries that already have the present form are not
+touched.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Convert = Callable[[Any], Any]
 def stored_values(
     config: SerializerConfig, operator: str, state: str, *, ttl: bool, trusted: bool
 ) -> StateValues:
-    """Reads and writes values as a native checkpoint holds them; `trusted`: pickled ones may be read."""
+    """Reads and writes values in the form of a native checkpoint; `trusted`: pickled ones may be read."""
     return StateValues(stored_serializer(config, operator, state, trusted=trusted), type_of(config), ttl)
 
 
@@ -41,10 +42,10 @@ def type_of(config: SerializerConfig) -> TypeInformation | None:
 
 
 class _Renamed:
-    """Entries whose keys have changed with the type of a map's keys."""
+    """Entries whose keys have changed because the type of the map's keys did."""
 
     def __init__(self) -> None:
-        #: Their former keys, and their present ones.
+        #: Their former and their present keys.
         self.old: list[bytes] = []
         self.new: set[bytes] = set()
 
@@ -55,9 +56,9 @@ class Migration:
     def __init__(
         self, operator: str, meta: StateMetaInfo, state: StateRegistration, now_ms: int, *, trusted: bool
     ) -> None:
-        """Raises StateMigrationError naming the state, and the field that does not convert.
+        """Raises StateMigrationError with the state, and with the field that cannot be converted.
 
-        `trusted`: pickled values of the snapshot may be read; else whoever meets one gets an UntrustedPickleError.
+        `trusted`: pickled values of the snapshot may be read; else reading one raises UntrustedPickleError.
         """
         if meta.kind is not state.kind:
             raise StateMigrationError(
@@ -78,18 +79,18 @@ class Migration:
 
     @property
     def value_serializer(self) -> ValueSerializer:
-        """What the values are written with from now on."""
+        """The serializer of new values."""
         return self._value
 
     @property
     def map_key_serializer(self) -> ValueSerializer | None:
-        """The same for the keys of a map."""
+        """The serializer of new map keys."""
         return self._map_key
 
     def _reading(
         self, config: SerializerConfig, declared: TypeInformation | None
     ) -> tuple[ValueSerializer, Convert | None]:
-        """The serializer from now on, and what makes a stored value one of the declared type; None = it is one."""
+        """The new serializer, and a conversion of stored values to the declared type; None = they need none."""
         name = self._meta.name
         found = restored_serializer(config, declared, self._operator, name, trusted=self._trusted)
         if not isinstance(found, MigratedValues):
@@ -99,7 +100,7 @@ class Migration:
         return present, lambda value: found.load_value(stored.dump_value(value))
 
     def run(self, family: ColumnFamily, values: StateValues, groups: KeyGroupRange) -> None:
-        """Rewrites the entries whose form has changed; nothing where it is the same."""
+        """Rewrites the entries whose form has changed; does nothing if none has."""
         meta = self._meta
         if self._convert_value is None and self._convert_key is None and meta.ttl == self._ttl:
             return
@@ -108,7 +109,7 @@ class Migration:
         renamed = _Renamed()
         family.put_all(self._rewritten(entries, stored, values, renamed))
         if renamed.old:
-            # One entry may have been given the key that another had.
+            # One entry may have got the former key of another.
             family.delete_all(key for key in renamed.old if key not in renamed.new)
 
     def _rewritten(

@@ -1,7 +1,7 @@
 """RocksDB's own options, made from the settings.
 
-Owner: the task thread. Every column family of a database gets the same. What costs speed and buys nothing here is off:
-no write-ahead log (checkpoints are what a job restarts from), no statistics dumps.
+Owner: the task thread. Every column family of a database gets the same. Features that cost speed and gain
+nothing here are off: no write-ahead log (checkpoints are what a job restarts from), no statistics dumps.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from yarrow.runtime.config.settings import Settings
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
-#: Files of flushes before they are merged into the next level. A checkpoint may add two of them; at Flink's 4 every
-#: second checkpoint would upload a merged level besides its own changes.
+#: Flushed files before they are merged into the next level. A checkpoint may add two of them. With Flink's 4,
+#: every second checkpoint would upload a merged level besides its own changes.
 _LEVEL_ZERO_FILES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    """The options that are set, as plain values."""
+    """The configured options, as plain values."""
 
     write_buffer_size: int
     write_buffers: int
@@ -47,7 +47,7 @@ class DatabaseSettings:
 
 
 def database_settings(settings: Settings) -> DatabaseSettings:
-    """The predefined set, with what is given by itself put over it."""
+    """The predefined set, overridden by single options."""
     chosen = settings.get(rocksdb.PREDEFINED_OPTIONS)
     base = DatabaseSettings(
         write_buffer_size=settings.get(rocksdb.WRITE_BUFFER_SIZE).bytes,
@@ -85,7 +85,7 @@ def rocksdb_options(chosen: DatabaseSettings, memory: DatabaseMemory) -> Options
     tables = BlockBasedOptions()
     tables.set_block_cache(memory.cache)
     tables.set_block_size(chosen.block_size)
-    # Index and filters live in the cache too: otherwise they would grow past every bound with the state.
+    # Index and filters are in the cache too: otherwise they would grow with the state without a limit.
     tables.set_cache_index_and_filter_blocks(True)
     tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
     tables.set_format_version(5)
@@ -121,8 +121,11 @@ def rocksdb_options(chosen: DatabaseSettings, memory: DatabaseMemory) -> Options
 
 
 def write_options() -> WriteOptions:
-    """Without a write-ahead log; a write that RocksDB would hold up fails at once, since it would hold the GIL too."""
-    # The binding's stubs have a method where there is an attribute.
+    """Without a write-ahead log.
+
+    A write that RocksDB would delay fails at once, because it would hold the GIL too.
+    """
+    # The binding's stubs have a method in place of an attribute.
     options: Any = WriteOptions()
     options.disable_wal = True
     options.no_slowdown = True

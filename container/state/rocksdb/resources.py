@@ -1,7 +1,7 @@
 """DatabaseResources: the open database of one backend, its folder and its share of the worker's memory.
 
-Owner: the task thread; metrics read it from any. Whatever was acquired is released once, also where opening fails. It
-must not know states.
+Owner: the task thread; any thread may read it for metrics. Every acquired resource is released once, also if
+opening fails. It must not know states.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DatabaseResources:
         HELPER.acquire()
 
     def open(self, snapshots: Sequence[RocksDBSnapshot]) -> RestoredDatabase:
-        """Opens the database with what native snapshots hold."""
+        """Opens the database with the content of native snapshots."""
         try:
             restored = NativeRestore(self._context, self.folder, self.options).open(snapshots)
         except BaseException:
@@ -47,7 +47,7 @@ class DatabaseResources:
         return restored
 
     def register_metrics(self) -> None:
-        """Registers what RocksDB tells of itself; 0 once it is closed."""
+        """Registers RocksDB's own metrics; they are 0 once it is closed."""
         metrics, memory = self._context.metrics, self.memory
 
         def over_families(measure: Callable[[ColumnFamily], int]) -> int:
@@ -61,7 +61,7 @@ class DatabaseResources:
         metrics.gauge("rocksdb_estimate-num-keys", lambda: over_families(lambda f: f.estimated_entries))
 
     def close(self) -> None:
-        """Closes the database and removes its files, but for those that a snapshot still reads."""
+        """Closes the database, and removes its files except those that a snapshot still reads."""
         self._is_open = False
         try:
             self.database.close()

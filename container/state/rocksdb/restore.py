@@ -1,7 +1,7 @@
-"""Restoring native checkpoints: a database is downloaded and opened, others are copied into it by key group.
+"""NativeRestore: downloads and opens one database of a native checkpoint, and copies others into it by key group.
 
-Owner: the task thread, before the first record; files are fetched by a few threads of its own. Nothing is decoded here:
-entries move as they are, and states that the program does not ask for move with them.
+Owner: the task thread, before the first record; a few threads of its own fetch files. Nothing is decoded
+here: entries move as they are, also those of states without a user in this program.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
 )
 
-#: What is not of a key group lies from here on.
+#: The first key behind all key groups.
 _BEHIND_GROUPS: Final = b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredDatabase:
-    """An open database and the states that lie in it."""
+    """An open database and its states."""
 
     database: Database
     states: dict[str, StateMetaInfo]
-    #: By name the files of a checkpoint that lie in it as they are; none where it was put together from several.
+    #: By name, unchanged files of a checkpoint in it; none if it was merged from several databases.
     files: Mapping[str, FileStateHandle] = field(default_factory=dict)
 
 
 class NativeRestore:
-    """Opens the database of a subtask, with what native checkpoints hold for it."""
+    """Opens the database of a subtask with its part of native checkpoints."""
 
     def __init__(self, context: KeyedBackendContext, folder: DatabaseFolder, options: Options) -> None:
         self._context = context
@@ -54,9 +54,9 @@ class NativeRestore:
         self._options = options
 
     def open(self, snapshots: Sequence[RocksDBSnapshot]) -> RestoredDatabase:
-        """An empty database where there is nothing for this subtask.
+        """Opens the database; it is empty without content for this subtask.
 
-        Raises CorruptSnapshotError for damaged files, RocksDBError for what RocksDB refuses.
+        Raises CorruptSnapshotError for damaged files, and RocksDBError for calls that RocksDB refuses.
         """
         ours = [s for s in snapshots if self._shared_groups(s).number_of_key_groups]
         states = self._states_of(ours)
@@ -130,9 +130,9 @@ class NativeRestore:
                 pass
 
     def _cut_to_own_groups(self, database: Database, base: RocksDBSnapshot) -> None:
-        """Nothing lies outside of the groups that the snapshot holds for this subtask: others are copied there.
+        """Removes entries outside of the groups that the snapshot holds for this subtask: others are copied there.
 
-        Its files may hold more than its groups, left from a wider range that the database once had.
+        Its files may hold more than its groups, left from a wider range of the database.
         """
         if KeyGroupRange(*base.key_groups) == self._context.key_groups:
             return
@@ -164,13 +164,13 @@ class NativeRestore:
 
 
 def _merged(one: StateMetaInfo, other: StateMetaInfo) -> StateMetaInfo | None:
-    """One description of two parts of a state, which may differ in what was pickled; None where they differ more."""
+    """One description for two parts of a state, which may differ in what was pickled; None if they differ more."""
     pickled = tuple(sorted({*one.value.pickled, *other.value.pickled}))
     merged = _with_pickled(one, pickled)
     return merged if merged == _with_pickled(other, pickled) else None
 
 
 def _with_pickled(state: StateMetaInfo, pickled: tuple[str, ...]) -> StateMetaInfo:
-    # What was pickled among the keys of maps is of no consequence: they are read whatever they are.
+    # Pickles among map keys do not matter: the keys are read in any case.
     map_key = None if state.map_key is None else structs.replace(state.map_key, pickled=())
     return structs.replace(state, value=structs.replace(state.value, pickled=pickled), map_key=map_key)

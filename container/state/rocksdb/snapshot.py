@@ -1,7 +1,7 @@
-"""The asynchronous part of a snapshot: files of a linked copy are uploaded, or its entries written in canonical form.
+"""Snapshots of a database: files of a linked copy are uploaded, or its entries are written in canonical form.
 
-Owner: the snapshot thread in `write`; `discard` any thread. It reads nothing of the live database, which may be closed
-meanwhile. Which files it may refer to instead of uploading them was decided at the cut.
+Owner: the snapshot thread in `write`; any thread in `discard`. It never reads the live database, which may be
+closed meanwhile. The cut decided to which existing files it may refer instead of uploading them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, w
 from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 
-#: Files that never change once they are written; the others are small and belong to one checkpoint.
+#: Suffix of files that never change once they are written; the others are small and belong to one checkpoint.
 _SHARED_SUFFIX: Final = ".sst"
 _LOG_SUFFIX: Final = ".log"
 
 
 class LinkedDatabase:
-    """The database as it was at a cut: a folder of hard links that is complete when `ready` is."""
+    """The database at a cut: a folder of hard links that is complete when `ready` is done."""
 
     def __init__(self, path: str, ready: Future[None], folder: DatabaseFolder, options: Options) -> None:
         self.path = path
@@ -57,7 +57,7 @@ class LinkedDatabase:
         folder.acquire()
 
     def release(self) -> None:
-        """Removes the links, once the helper thread has made them; any thread, any number of times."""
+        """Removes the links once the helper thread has made them; may be repeated. Any thread."""
         with self._guard:
             if self._released:
                 return
@@ -71,7 +71,7 @@ class LinkedDatabase:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotScope:
-    """What all snapshots of a backend have in common."""
+    """The common facts of all snapshots of a backend."""
 
     operator_name: str
     key_groups: KeyGroupRange
@@ -83,10 +83,10 @@ class SnapshotScope:
 
 @dataclass(frozen=True, slots=True)
 class CanonicalRemainder:
-    """What travels in the canonical form besides the database: timers, arrays, states that nobody asked for."""
+    """State beside the database in canonical form: timers, arrays, states without a user in this program."""
 
     sections: Sequence[tuple[StateForm, FrozenSection]]
-    #: Numbered behind the states of the database, where those are canonical too, and the sections.
+    #: Numbered behind the states of the database, if those are canonical too, and the sections.
     carried: tuple[list[StateMetaInfo], list[EncodedRun]]
 
     def write(
@@ -96,7 +96,7 @@ class CanonicalRemainder:
         forms: Sequence[StateForm] = (),
         runs: Iterable[Run] = (),
     ) -> tuple[KeyedStateHandle, ...]:
-        """One handle, or none where there is nothing; `runs` of `forms` come first."""
+        """One handle, or none without content; `runs` of `forms` come first."""
         metas, carried = self.carried
         all_forms = [*forms, *(form for form, _ in self.sections)]
 
@@ -117,7 +117,7 @@ class CanonicalRemainder:
         return (
             KeyGroupsSnapshot(
                 key_groups=(scope.key_groups.start, scope.key_groups.end),
-                # Asked for after the values were written: only then is it known what was pickled.
+                # After the values were written: only then is it known which were pickled.
                 states=(*(form.meta() for form in all_forms), *metas),
                 handle=handle,
                 key_type=evidence.spec(),
@@ -126,7 +126,7 @@ class CanonicalRemainder:
 
 
 class NativeSnapshot:
-    """Uploads the files of a database that no completed checkpoint holds."""
+    """Uploads those files of a database that no completed checkpoint holds."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class NativeSnapshot:
         self._states = states
         self._key_type = key_type
         self._rest = rest
-        #: Files of the last completed checkpoint; None = files are not shared between checkpoints.
+        #: Files of the last completed checkpoint; None = checkpoints share no files.
         self._reusable = reusable
         self._uploaded = uploaded
 
@@ -165,7 +165,7 @@ class NativeSnapshot:
             rest = self._rest.write(self._scope, output)
         finally:
             self._linked.release()
-        # Also when it shares nothing: what earlier checkpoints shared goes when it takes their place.
+        # Also if it shares nothing: files that earlier checkpoints shared are deleted when it replaces them.
         self._uploaded({f.name: f.handle for f in shared if isinstance(f.handle, FileStateHandle)})
         native = RocksDBSnapshot(
             key_groups=(self._scope.key_groups.start, self._scope.key_groups.end),

@@ -1,7 +1,8 @@
-"""What the stores of all kinds of state share: their column family, bounds of what they keep back, the sweep.
+"""StateStore: the common part of the stores of all kinds of state: column family, limits of unwritten changes, sweep.
 
-Owner: the task thread. A store keeps changes in memory and writes the oldest out between chunks, all of them at a cut.
-While a checkpoint holds writes it may keep several times as much. It must not know registrations or snapshots.
+Owner: the task thread. A store keeps changes in memory. It writes the oldest between chunks, and all of them
+at a cut. While a checkpoint holds writes it may keep several times as many. It must not know registrations or
+snapshots.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from yarrow.container.state.rocksdb.values import StateValues, access_time
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.runtime.data.key_groups import KeyGroupRange
 
-#: Values a store keeps back at most: what a cut that was not announced has to write, at 1 to 2 us each. Half of
-#: them are as many keys as are read at once.
+#: Most values that a store keeps back. An unannounced cut has to write them, at 1 to 2 us each. Half of them
+#: is the number of keys that are read at once.
 MOST_CHANGES: Final = 8192
-#: Bytes they may have, by the mean size of the values written and read last.
+#: Most bytes of these values, by the mean size of those written and read last.
 MOST_BYTES: Final = 2 << 20
 _LEAST_CHANGES: Final = 4
 #: While a checkpoint holds writes, a store keeps this many times as much before its task waits.
 HOLD_FACTOR: Final = 16
-#: The length of a value that RocksDB takes.
+#: Most bytes of a value in RocksDB.
 LARGEST_VALUE: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Bounds of all stores of a backend."""
+    """Limits of all stores of a backend."""
 
     most_changes: int = MOST_CHANGES
-    #: Bytes of a value.
+    #: Most bytes of a value.
     largest_value: int = LARGEST_VALUE
 
 
@@ -45,7 +46,7 @@ DEFAULT_LIMITS: Final = StoreLimits()
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """What all stores of a backend have in common."""
+    """The common parts of all stores of a backend."""
 
     operator_name: str
     database: Database
@@ -55,7 +56,7 @@ class StoreContext:
 
 
 class StateStore(ABC):
-    """The values of one state: what is in RocksDB under what is not written yet."""
+    """The values of one state: unwritten changes over the content of RocksDB."""
 
     def __init__(
         self, context: StoreContext, family: ColumnFamily, values: StateValues, ttl: TimeToLive | None
@@ -70,7 +71,7 @@ class StateStore(ABC):
     @property
     @abstractmethod
     def changes(self) -> int:
-        """Changes that are not written yet."""
+        """Number of unwritten changes."""
 
     @abstractmethod
     def write_out(self, count: int) -> None:
@@ -78,15 +79,15 @@ class StateStore(ABC):
 
     @abstractmethod
     def forget_reads(self) -> None:
-        """Lets go of values that were read and not changed."""
+        """Drops values that were read and not changed."""
 
     @abstractmethod
     def _forget(self, database_key: bytes) -> None:
-        """An entry was removed from RocksDB by the sweep."""
+        """Takes note that the sweep has removed an entry from RocksDB."""
 
     @property
     def most_changes(self) -> int:
-        """The bound of `changes` between two chunks."""
+        """The limit of `changes` between two chunks."""
         most = self.context.limits.most_changes
         if self._mean_size * most <= MOST_BYTES:
             return most
@@ -94,11 +95,11 @@ class StateStore(ABC):
 
     @property
     def generation(self) -> int:
-        """Half of it: where changes are kept in two generations, those of one; keys that are read in advance."""
+        """Half of the limit: the changes of one of two generations, and the keys that are read in advance."""
         return self.most_changes // 2
 
     def bound(self) -> None:
-        """Between two chunks: writes what is above the bound."""
+        """Writes changes above the limit, between two chunks."""
         above = self.changes - self.most_changes
         if above <= 0:
             return
@@ -107,25 +108,25 @@ class StateStore(ABC):
         self.write_out(above)
 
     def write_all(self) -> None:
-        """At a cut."""
+        """Writes all changes, at a cut."""
         if self.changes:
             self.write_out(self.changes)
 
     def note_read(self, data: bytes | None) -> None:
-        """Values that are read count like those written for what may be kept."""
+        """Counts the size of a read value for the limit, like that of a written one."""
         if data is not None:
-            # The first one tells more than nothing.
+            # The first value tells most.
             self._mean_size += (len(data) - self._mean_size) / (64 if self._mean_size else 1)
 
     def note_all_read(self, data: list[bytes | None]) -> None:
-        """The same for many."""
+        """Counts the sizes of many read values."""
         sizes = [len(item) for item in data if item is not None]
         if sizes:
             mean = sum(sizes) / len(sizes)
             self._mean_size += (mean - self._mean_size) / (4 if self._mean_size else 1)
 
     def checked(self, key: Any, data: bytes) -> bytes:
-        """The bytes of a value; raises StateValueTooLargeError."""
+        """The bytes of a value. Raises StateValueTooLargeError."""
         size = len(data)
         self._mean_size += (size - self._mean_size) / 64
         largest = self.context.limits.largest_value
@@ -134,7 +135,7 @@ class StateStore(ABC):
         return data
 
     def all_checked(self, database_keys: list[bytes], data: list[bytes]) -> list[bytes]:
-        """The same for many, by the keys of their entries."""
+        """The bytes of many values, by the keys of their entries. Raises StateValueTooLargeError."""
         sizes = list(map(len, data))
         self._mean_size += (sum(sizes) / len(sizes) - self._mean_size) / 4
         if max(sizes) > self.context.limits.largest_value:
@@ -143,7 +144,7 @@ class StateStore(ABC):
         return data
 
     def sweep(self) -> None:
-        """Removes some of the entries that have expired, going round the key groups."""
+        """Removes some expired entries, going round the key groups."""
         ttl = self._ttl
         if ttl is None or self.context.database.held:
             return
@@ -160,7 +161,7 @@ class StateStore(ABC):
                 expired.append(last)
         self._cursor = None if seen < budget or last is None else last + b"\x00"
         if expired:
-            # A change that is not written yet lies over the entry and is written later: nothing of it is lost.
+            # An unwritten change lies over the entry and is written later: nothing of it is lost.
             self.family.delete_all(expired)
             for key in expired:
                 self._forget(key)

@@ -1,7 +1,7 @@
-"""UploadedFiles: which files of a database the next checkpoint may refer to.
+"""UploadedFiles: the files of a database to which the next checkpoint may refer.
 
-Owner: the task thread; `uploaded` is called by the snapshot thread. Only files of completed checkpoints count: those of
-one that was aborted, or of which nobody knows yet what became, may be deleted at any time.
+Owner: the task thread; the snapshot thread calls `uploaded`. Only files of completed checkpoints count. Those
+of an aborted checkpoint, or of one with an unknown outcome, may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ class UploadedFiles:
         self._pending: dict[int, Files] = {}
         self._completed: Files = MappingProxyType({})
         self._last = -1
-        #: Nothing is complete but what the database was restored from.
+        #: Only the restored checkpoint is complete so far.
         self._is_restored = False
 
     def restored(self, checkpoint_id: int, files: Files) -> None:
-        """The database was opened with these files of a complete checkpoint."""
+        """Notes that the database was opened with these files of a complete checkpoint."""
         self._last, self._completed, self._is_restored = checkpoint_id, files, True
 
     def reusable(self, oldest: int, folder: str) -> Files:
-        """Files of the last checkpoint known to be complete; none when it is older than `oldest`.
+        """Files of the last checkpoint known to be complete; none if it is older than `oldest`.
 
-        Of what was restored only what lies in `folder`, where the job shares its files: others may be somebody else's.
+        Of restored files, only those in `folder`, where the job shares its files: others may have another
+        owner.
         """
         if self._last < oldest:
             return MappingProxyType({})
@@ -41,15 +42,15 @@ class UploadedFiles:
         return MappingProxyType(own)
 
     def uploaded(self, checkpoint_id: int, files: Files) -> None:
-        """A checkpoint of these files was written; whether it will be complete is not known."""
+        """Notes a written checkpoint with these files; whether it will complete is unknown."""
         self._pending[checkpoint_id] = files
 
     def completed(self, checkpoint_id: int) -> None:
-        """That checkpoint is complete; earlier ones no longer count."""
+        """Notes a completed checkpoint; earlier ones count no more."""
         files = self._pending.pop(checkpoint_id, None)
         if files is None or checkpoint_id <= self._last:
-            return  # a savepoint, which shares nothing; or an old story
-        # A copy, made in one step: the snapshot thread may just be adding to it.
+            return  # a savepoint, which shares nothing; or an old notification
+        # A copy, made in one step: the snapshot thread may be adding to it.
         for earlier in [other for other in tuple(self._pending) if other < checkpoint_id]:
             del self._pending[earlier]
         self._last = checkpoint_id
@@ -57,5 +58,5 @@ class UploadedFiles:
         self._is_restored = False
 
     def aborted(self, checkpoint_id: int) -> None:
-        """That checkpoint will never be complete."""
+        """Notes a checkpoint that will never complete."""
         self._pending.pop(checkpoint_id, None)

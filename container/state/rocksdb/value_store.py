@@ -1,8 +1,8 @@
-"""One value a key: the handle of value, reducing and aggregating states, and the table of generated aggregates.
+"""ValueStore: one value a key, for handles of value, reducing and aggregating states and for tables of generated aggregates.
 
-Owner: the task thread. Both keep decoded values by canonical key: the handle those read and those changed apart, the
-table only those changed, since generated code writes each value that it reads. A key group's values are read by one
-multi-get for the keys of a chunk.
+Owner: the task thread. Both keep decoded values by canonical key. The handle keeps read and changed values
+apart. The table keeps only changed ones, because generated code writes each value that it reads. One
+multi-get reads the values for the keys of a chunk.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from yarrow.datastream.state import ValueState
 from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.data.keys import canonicalize
 
-#: Values read that a handle keeps, in multiples of the changes it may keep.
+#: Read values that a handle keeps, as a multiple of the changes that it may keep.
 _READS: Final = 2
 #: Types whose values are canonical keys as they are.
 _CANONICAL: Final = frozenset((int, str, bytes))
 
 
 class CurrentKey(Protocol):
-    """Where the key of the record at hand is found."""
+    """Holds the key of the present record."""
 
     current_key: Any
 
     def require_key(self, name: str) -> Any:
-        """The same; raises where there is none."""
+        """The current key; raises if there is none."""
         ...
 
 
 def canonical_keys(keys: Iterable[Any]) -> list[Any]:
-    """The distinct canonical keys of raw ones, without those that cannot be keys: their records fail by themselves."""
+    """The distinct canonical keys of raw ones, without invalid keys: their records fail by themselves."""
     try:
         distinct = set(keys)
         if set(map(type, distinct)) <= _CANONICAL:
             return list(distinct)
-    except TypeError:  # one of them cannot be hashed as it is
+    except TypeError:  # one of the raw keys cannot be hashed
         pass
     found: dict[Any, None] = {}
     for key in keys:
@@ -64,11 +64,12 @@ class ValueStore(StateStore):
         self, context: StoreContext, family: ColumnFamily, values: StateValues, ttl: TimeToLive | None
     ) -> None:
         super().__init__(context, family, values, ttl)
-        #: Values that are not written yet; MISSING for those removed.
+        #: Unwritten values; MISSING for removed ones.
         self._changed: dict[Any, Any] = {}
-        #: Values as they are in RocksDB; MISSING for those that are not there.
+        #: Values as in RocksDB; MISSING for absent ones.
         self._read: dict[Any, Any] = {}
-        #: Whether the program has read since keys were prefetched last: one that only writes is spared the reads.
+        #: Whether the program has read since the last prefetch: a program that only writes is spared the
+        #: reads.
         self._asked = True
 
     def get(self, key: Any) -> Any:
@@ -85,11 +86,11 @@ class ValueStore(StateStore):
         return found
 
     def put(self, key: Any, value: Any) -> None:
-        """Sets the value of a canonical key, MISSING to remove it."""
+        """Sets the value of a canonical key; MISSING removes it."""
         self._changed[key] = value
 
     def prefetch(self, keys: Sequence[Any]) -> None:
-        """Reads the values of canonical keys that are not at hand, unless nobody asked for those of the last chunk."""
+        """Reads values of canonical keys that are not cached, unless the program read none in the last chunk."""
         if not self._asked:
             return
         self._asked = False
@@ -132,7 +133,7 @@ class ValueStore(StateStore):
         self.context.database.put_all(self.family, keys, self.all_checked(keys, data))
 
     def forget_reads(self) -> None:
-        # What was written out since has come to what was read; and a program that only writes never reads in advance.
+        # Written values have joined the read ones; and a program that only writes never reads in advance.
         if len(self._read) > 2 * _READS * self.most_changes:
             self._read.clear()
 
@@ -171,7 +172,7 @@ class RocksDBValueState(ValueState[Any]):
 
 
 class RocksDBValueTable(ValueTable):
-    """The table of an operator whose generated code aggregates."""
+    """The table of an operator with generated aggregation."""
 
     wants_keys = True
 
@@ -197,26 +198,27 @@ class RocksDBValueTable(ValueTable):
 class TableStore(StateStore):
     """Values that generated code has written, or is about to write, in two generations.
 
-    The young one is the dict that the code works on. Before it would have more than half of the changes that may be
-    kept back, it becomes the old one, which is written a batch a chunk and goes on serving reads until the next takes
-    its place: so no chunk pays for many, and no dict is taken apart. A generation is written, and keys are read, in the
-    order of the database: RocksDB looks for the place of an entry from that of the one before, and its caches serve
-    neighbours, which are the nearer the more were sorted together.
+    Generated code works on the dict of the young generation. Before that dict would hold more than half of
+    the changes that may be kept back, it becomes the old generation. The old one is written a batch a chunk,
+    and serves reads until the next one takes its place. So no chunk pays for many, and no dict is taken
+    apart. A generation is written, and keys are read, in the order of the database. RocksDB searches from the
+    entry before, and its caches serve neighbours. The more keys are sorted together, the nearer are
+    neighbours.
     """
 
     def __init__(
         self, context: StoreContext, family: ColumnFamily, values: StateValues, ttl: TimeToLive | None
     ) -> None:
         super().__init__(context, family, values, ttl)
-        #: The young generation, in the list in which generated code finds it.
+        #: The young generation, in the list where generated code finds it.
         self.live: list[dict[Any, Any]] = [{}]
         self._old: dict[Any, Any] = {}
-        #: Database keys of the old generation that are not written yet, in their order, and the values.
+        #: Database keys of the unwritten part of the old generation, in their order, and the values.
         self._unwritten: list[bytes] = []
         self._unwritten_values: list[Any] = []
         #: Keys that were read in advance and have no value in RocksDB.
         self._absent: set[Any] = set()
-        #: Keys are told in advance.
+        #: Keys are passed to `prefetch`.
         self._told = False
 
     def put(self, key: Any, value: Any) -> None:
@@ -234,20 +236,21 @@ class TableStore(StateStore):
         return MISSING if data is None else self.values.load(data)
 
     def prefetch(self, keys: Sequence[Any]) -> None:
-        """Has the values of the keys of a chunk in the young generation."""
+        """Loads the values for the keys of a chunk into the young generation."""
         self._told = True
         self._absent.clear()
         young = self.live[0]
         try:
-            # Keys that all are there already, as with few hot ones, are found without a call for each.
-            # `difference` looks up what is wanted; `difference_update` would go through all of the generation.
+            # If all keys are there already, as with few hot ones, no call for each is needed. `difference`
+            # looks up the wanted keys; `difference_update` would walk the whole generation.
             wanted = set(keys).difference(young)
-        except TypeError:  # one of them cannot be hashed as it is
+        except TypeError:  # one of the raw keys cannot be hashed
             wanted = set(canonical_keys(keys))
         if not set(map(type, wanted)) <= _CANONICAL:
             wanted = set(canonical_keys(wanted)).difference(young)
         if young and len(young) + len(wanted) > self.generation and self._may_write:
-            # Here, and not at the end of a chunk: what was read for the rows that come is never put aside before them.
+            # Here, and not at the end of a chunk: values that were read for the next rows are never put aside
+            # before them.
             wanted.update(young.keys() & canonical_keys(keys))
             self.write_out(len(self._unwritten))
             self._turn()
@@ -293,16 +296,16 @@ class TableStore(StateStore):
 
     @property
     def _most_young(self) -> int:
-        """With more changes the young generation ends though nobody has told keys in advance."""
+        """Changes above which the young generation ends although no keys were passed to `prefetch`."""
         return self.most_changes if self._told else self.generation
 
     def _turn(self) -> None:
-        """The young generation becomes the old one."""
+        """Makes the young generation the old one."""
         self._absent.clear()
         self._old = self.live[0]
         keys, values = list(self._old), list(self._old.values())
         if not set(map(type, keys)) <= _CANONICAL:
-            # A row may bear a raw key where generated code found its equal: only canonical keys are encoded.
+            # A row may have a raw key that equals the one in generated code: only canonical keys are encoded.
             keys = list(map(canonicalize, keys))
         self._unwritten, order = self.context.keys.encode_sorted(keys)
         self._unwritten_values = [values[position] for position in order]
@@ -310,7 +313,7 @@ class TableStore(StateStore):
 
     def write_out(self, count: int) -> None:
         if count and self._unwritten:
-            # From the end: taking from there costs nothing.
+            # From the end, which costs nothing.
             keys = self._unwritten[-count:]
             data = self.all_checked(keys, self.values.dump_all(self._unwritten_values[-count:]))
             self.context.database.put_all(self.family, keys, data)

@@ -1,8 +1,9 @@
 """StateValues: the bytes of one state's values in RocksDB.
 
-Tuples of fixed-width numbers, and such numbers alone, are packed by one call of `struct`. Everything else, and what
-does not fit, is written by the state's ValueSerializer. The first byte tells which. With time to live, eight bytes with
-the time of the last access (epoch ms) stand in front. Owner: one thread at a time; it must not know keys.
+`struct` packs tuples of fixed-width numbers, and such numbers alone, in one call. The state's ValueSerializer
+writes everything else, including numbers that do not fit. The first byte tells which. With time to live,
+eight bytes with the time of the last access (epoch ms) come first. Owner: one thread at a time; it must not
+know keys.
 """
 
 from __future__ import annotations
@@ -23,38 +24,38 @@ PACKED: Final = 0x7E
 _MARK: Final = bytes([PACKED])
 _STAMP: Final = struct.Struct(">q")
 STAMP_BYTES: Final = _STAMP.size
-#: What `struct` takes only if it fits: a float is no integer, an integer beyond the width is refused. DOUBLE is not
-#: among them: an integer would come back as a float.
+#: Formats of `struct` that refuse other values: a float is no integer, and an integer beyond the width fails.
+#: DOUBLE is not among them: an integer would come back as a float.
 _FORMATS: Final = {"BYTE": "b", "SHORT": "h", "INT": "i", "LONG": "q"}
 _MISFIT: Final = (struct.error, TypeError, OverflowError)
 
 
 class StateValues:
-    """Writes and reads values of one state; with `ttl` they are pairs (access time, value)."""
+    """Encodes and decodes values of one state; with `ttl` they are pairs (access time, value)."""
 
     def __init__(self, serializer: ValueSerializer, type_info: TypeInformation | None, ttl: bool) -> None:
         self.serializer = serializer
         self.ttl = ttl
         packing = _packing(type_info)
         self._packing = packing
-        #: How to read and write many at once; None = one by one.
+        #: Packs and unpacks many values at once; None = one by one.
         self._tuples = None if packing is None or packing.tuples is None or ttl else packing.tuples
         dump = self._dump_plain if packing is None else self._dump_packed
         load = self._load_plain if packing is None else self._load_packed
-        #: Bytes of a value. Raises StateSerializationError.
+        #: Encodes a value. Raises StateSerializationError.
         self.dump: Callable[[Any], bytes] = self._stamping(dump) if ttl else dump
-        #: The value of bytes. Raises StateSerializationError, StateMigrationError.
+        #: Decodes a value. Raises StateSerializationError and StateMigrationError.
         self.load: Callable[[bytes], Any] = self._unstamping(load) if ttl else load
-        #: Bytes of a value without its access time, and the reverse: what savepoints hold.
+        #: Encodes and decodes a value without its access time, as in savepoints.
         self.dump_bare, self.load_bare = dump, load
 
     @property
     def config(self) -> SerializerConfig:
-        """What a snapshot keeps beside the values."""
+        """The serializer's description, which a snapshot stores beside the values."""
         return self.serializer.config()
 
     def load_all(self, data: list[bytes | None], absent: Any) -> list[Any]:
-        """The values of many, `absent` for each None."""
+        """Decodes many values, with `absent` for each None."""
         if self._tuples is not None:
             found = self._tuples.load_all(data)
             if found is not None:
@@ -68,7 +69,7 @@ class StateValues:
         ]
 
     def dump_all(self, values: list[Any]) -> list[bytes]:
-        """The bytes of many."""
+        """Encodes many values."""
         if self._tuples is not None and set(map(type, values)) == {tuple}:
             try:
                 return list(starmap(self._tuples.pack, values))
@@ -104,7 +105,7 @@ class StateValues:
 
 
 def access_time(data: bytes) -> int:
-    """The time in front of a value with time to live."""
+    """The access time of a value with time to live, in epoch ms."""
     stamp: int = _STAMP.unpack_from(data)[0]
     return stamp
 
@@ -116,11 +117,11 @@ class _Tuples:
         marked = struct.Struct(f">B{body}")
         self._size = marked.size
         self._unpack_all = struct.Struct(f">x{body}").iter_unpack
-        #: The bytes of the fields of a tuple.
+        #: Encodes the fields of a tuple.
         self.pack: Callable[..., bytes] = partial(marked.pack, PACKED)
 
     def load_all(self, data: list[bytes | None]) -> list[Any] | None:
-        """The values; None where some are absent or written otherwise."""
+        """Decodes many; None if some are absent or have another form."""
         try:
             joined = b"".join(data)  # type: ignore[arg-type]
         except TypeError:  # one is absent
@@ -135,16 +136,16 @@ class _Tuples:
 class _Packing:
     """Values of a type of fixed width."""
 
-    #: The bytes of a value, with the mark.
+    #: Encodes a value, with the mark.
     pack: Callable[[Any], bytes]
-    #: The value of bytes from an offset on.
+    #: Decodes a value from an offset on.
     unpack: Callable[[bytes, int], Any]
-    #: None where the values are no tuples.
+    #: None if the values are no tuples.
     tuples: _Tuples | None = None
 
 
 def _packing(type_info: TypeInformation | None) -> _Packing | None:
-    """None where the type is not of fixed width."""
+    """The packing of a type; None if it has no fixed width."""
     if isinstance(type_info, BasicTypeInfo) and type_info.tag in _FORMATS:
         one = struct.Struct(f">{_FORMATS[type_info.tag]}")
         pack_one = struct.Struct(f">B{_FORMATS[type_info.tag]}").pack
