@@ -115,7 +115,7 @@ class KeyedSection(Protocol):
         ...
 
     def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Restores canonical keys of the subtask's key groups with their values; called once, before the first record."""
+        """Restores canonical keys of the subtask's key groups, with values; called once, before the first record."""
         ...
 
 

@@ -316,7 +316,7 @@ class HeapTable(ValueTable):
         return frozen
 
     def release(self, cut: int, index: int) -> None:
-        """Releases a shard that the snapshot of that cut does not need any more; no effect if it was released before."""
+        """Releases a shard that the snapshot of that cut does not need any more; no effect when repeated."""
         self._release(cut, index)
         if not self._held:
             self._marked = False

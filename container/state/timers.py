@@ -123,7 +123,7 @@ class TimerQueue:
         return times[0] if times else None
 
     def pop(self, limit: int) -> tuple[int, Any, Any] | None:
-        """Removes and returns the first timer with a timestamp <= limit: (timestamp, key, namespace); None if there is none."""
+        """Removes and returns the first timer up to `limit`: (timestamp, key, namespace); None if there is none."""
         timestamp = self.next_timestamp
         if timestamp is None or timestamp > limit:
             return None

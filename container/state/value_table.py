@@ -8,7 +8,7 @@ What generated code does (container.operators.rows.keyed_aggregation writes it):
 - once a call: `table = live[0]; sharded = len(live) > 1`. The head of a chain calls
   `prefetch(keys of all rows)` if `wants_keys` is true;
 - once a row: `if sharded: table = live[hash(key) % len(live)]`, then `table[key]`. For a key that is missing, not
-  hashable or not canonical it calls `miss`, which returns the canonical key, the dict to write to and the value;
+  hashable or not canonical it calls `miss`. That returns the canonical key, the dict to write to and the value.
 - every key that was read is written in the same row: `table[key] = new value`, already copied.
 
 Promises of a table: the list `live` stays the same object for ever. Its dicts and its length change only

@@ -1,7 +1,7 @@
 """KeyIndex: numbers the keys of a column densely (slots); the slots index numpy arrays of state.
 
-Keys of one machine word (integers, bool, floats, dates, times, timestamps) are looked up in a numpy hash
-table with open addressing, without a Python object for each key. Other types use the canonical form of each
+Keys of one machine word (integers, bool, floats, dates, times, timestamps) use a numpy hash table with
+open addressing, without a Python object for each key. Other types use the canonical form of each
 distinct value of a batch. Null is a key. Owner: the task thread. It must not know the use of the slots.
 """
 
@@ -185,7 +185,7 @@ class WordIndex(ColumnIndex):
         return first
 
     def _places_a_key(self) -> int:
-        """Least number of places for each key: a small table is kept sparse, so that nearly every key is at its home place."""
+        """Least number of places for each key: in a small, sparse table nearly every key is at its home place."""
         return 8 if self.size <= _SMALL else 2
 
     def _resize(self, capacity: int) -> None:
@@ -205,7 +205,7 @@ class WordIndex(ColumnIndex):
             places = (places.take(left) + 1) & self._mask
 
     def _home(self, keys: Words) -> Slots:
-        """The place where the search for each key begins (int array): the upper bits of a product mix all lower bits."""
+        """The place where the search for each key begins: the upper bits of a product mix all lower bits."""
         bits = keys.view(np.uint64)
         mixed = bits >> _FOLD
         mixed ^= bits
@@ -258,7 +258,7 @@ def _is_word(kind: pa.DataType) -> bool:
 
 
 def words_of(column: pa.Array) -> Words:
-    """A column without nulls of a one-word type as an int64 array of its length: equal keys have equal words (one NaN, one zero)."""
+    """A null-free column of a one-word type as an int64 array: equal keys have equal words (one NaN, one zero)."""
     kind = column.type
     if pa.types.is_floating(kind):
         values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0

@@ -20,7 +20,7 @@ LONG_SENTENCES = {
     "yarrow.cli": 4,
     "yarrow.client": 13,
     "yarrow.common": 4,
-    "yarrow.container": 56,
+    "yarrow.container": 19,
     "yarrow.datastream": 29,
     "yarrow.embedded": 1,
     "yarrow.runtime": 50,

@@ -305,7 +305,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         return self._key_type
 
     def _reusable(self, options: CheckpointOptions) -> Mapping[str, FileStateHandle] | None:
-        """Files to which the checkpoint may refer; None = its files are its own, and no other checkpoint refers to them."""
+        """Files to which the checkpoint may refer; None = it shares no file with other checkpoints."""
         asked = options.checkpoint_type
         incremental = self._incremental or asked is CheckpointType.INCREMENTAL
         if options.kind.is_savepoint or not incremental or not options.location.shared_directory:

@@ -257,7 +257,7 @@ class Database:
             family.handle.flush()
 
     def close(self) -> None:
-        """Waits for the helper, and closes without writing content that is only in memory: the files are not opened again."""
+        """Waits for the helper, and closes without writing buffered content: the files are not opened again."""
         self._released.wait()
         if self._flush is not None and not self._flush.cancel():
             self._flush.exception()

@@ -1,4 +1,4 @@
-"""ValueStore: one value a key, for handles of value, reducing and aggregating states and for tables of generated aggregates.
+"""ValueStore: one value a key, for handles of value, reducing and aggregating states and for generated aggregates.
 
 Owner: the task thread. Both keep decoded values by canonical key. The handle keeps read and changed values
 apart. The table keeps only changed ones, because generated code writes each value that it reads. One
