@@ -14,13 +14,20 @@ from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.field_readers import generate_call
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.protocol.failure import short_record
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.randomness import new_generator
-from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_of, operator_index_for_key_group
+from yarrow.runtime.data.key_groups import (
+    TEXT_HEADS,
+    group_of_raw_key,
+    key_group_of,
+    operator_index_for_key_group,
+    xxh3,
+)
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 
@@ -167,6 +174,22 @@ def _generate_target(
     return f"{code.bind('turn', turn.__next__)}()"
 
 
+def generate_group(code: CodeWriter, key: str, max_parallelism: int) -> str:
+    """A variable with the key group: `group_of_raw_key`, with the hash of plain texts written out."""
+    group, encoded = code.fresh("g"), code.fresh("e")
+    call = f"{group} = {code.bind_as('group_of', group_of_raw_key)}({key}, {int(max_parallelism)})"
+    heads, digest = code.bind_as("TEXT_HEADS", TEXT_HEADS), code.bind_as("xxh3", xxh3)
+    with code.block(f"if type({key}) is str:"):
+        with code.block("try:"):
+            code.line(f"{encoded} = {key}.encode()")
+            code.line(f"{group} = {digest}({heads}[len({encoded})] + {encoded}) % {int(max_parallelism)}")
+        with code.block("except (UnicodeEncodeError, IndexError):"):
+            code.line(call)
+    with code.block("else:"):
+        code.line(call)
+    return group
+
+
 def _generate_key_target(
     code: CodeWriter,
     partition: ResultPartition,
@@ -180,12 +203,12 @@ def _generate_key_target(
     router = KeyTargets(targets, max_parallelism, lambda: partition.records_taken)
     selector = method_of(load_function(selector_blob, name), "get_key", name)
     key, target = code.fresh("k"), code.fresh("a")
-    code.line(f"{key} = {code.bind('key', selector)}({value})")
+    generate_call(code, "key", selector, value, key)
     is_direct = code.fresh("d")
     code.at_start(f"{is_direct} = {code.bind('is_direct', router.is_direct)}()")
     with code.block(f"if {is_direct}:"):
-        group = f"{code.bind_as('group_of', group_of_raw_key)}({key}, {int(max_parallelism)})"
-        code.line(f"{target} = {code.bind('by_group', router.by_group)}[{group}]")
+        by_group = code.bind("by_group", router.by_group)
+        code.line(f"{target} = {by_group}[{generate_group(code, key, max_parallelism)}]")
     with code.block("else:"):
         with code.block("try:"):
             code.line(f"{target} = {code.bind('cache', router.cache)}[{key}]")

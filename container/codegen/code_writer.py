@@ -1,6 +1,7 @@
 """Writes the source of a fused chain: lines, indentation, bound objects, and which operator each line belongs to.
 
-Owner: the task thread while it compiles. Only names made here and operator shapes become source: no user string does.
+Owner: the task thread while it compiles. Only names made here, operator shapes and identifiers of attributes that
+key selectors read become source: no other user string does.
 """
 
 from __future__ import annotations

@@ -40,9 +40,10 @@ SALTS: Final[dict[int, int]] = {
     tag: (tag - INT) * GAMMA & MASK64 for tag in (INT, FLOAT, DATE, TIME, DATETIME, INSTANT, DURATION)
 }
 
-_xxh3 = xxhash.xxh3_64_intdigest
+#: The hash of an encoding that is no 64-bit payload.
+xxh3: Final = xxhash.xxh3_64_intdigest
 #: What stands in front of a text in its encoding, by the length of the text in bytes.
-_TEXT_HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
+TEXT_HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
 
 
 def mix64(payload: int) -> int:
@@ -60,7 +61,7 @@ def key_hash(encoded: bytes) -> int:
     """The unsigned 64-bit hash of a key encoding."""
     salt = SALTS.get(encoded[1])
     if salt is None:
-        return _xxh3(encoded)
+        return xxh3(encoded)
     return mix64(int.from_bytes(encoded[2:10], "big") ^ salt)
 
 
@@ -92,7 +93,7 @@ def group_of_raw_key(key: Any, max_parallelism: int) -> int:
     if type(key) is str:
         try:
             text = key.encode()
-            return _xxh3(_TEXT_HEADS[len(text)] + text) % max_parallelism
+            return xxh3(TEXT_HEADS[len(text)] + text) % max_parallelism
         except (UnicodeEncodeError, IndexError):
             pass  # a lone surrogate; a long text
     return hash_of_key(canonicalize(key)) % max_parallelism

@@ -1,6 +1,7 @@
 """Code that computes the key of each row, with the keys of a whole chunk told in advance where the state asks for it.
 
-Owner: the task thread while it compiles. Key selectors are called once a row in every case.
+Owner: the task thread while it compiles. Key selectors are called once a row in every case. Only what does no more than
+read fields of the row is written into the code instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.field_readers import generate_call
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.value_table import KeysAhead
 
@@ -43,7 +45,7 @@ def generate_key(
         code.at_start(f"{next_key} = {keys}.__next__")
         code.line(f"{key} = {next_key}()")
     else:
-        code.line(f"{key} = {code.bind('key', selector)}({value})")
+        generate_call(code, "key", selector, value, key)
     return key
 
 

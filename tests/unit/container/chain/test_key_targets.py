@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from yarrow.container.chain import routing
-from yarrow.container.chain.routing import KeyTargets
+from yarrow.container.chain.routing import KeyTargets, generate_group
+from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.runtime.data.key_groups import group_of_raw_key
 from yarrow.testing.operator_harness import OperatorHarness
 
@@ -92,6 +93,32 @@ def test_the_target_of_a_key_is_always_the_same() -> None:
     for _ in range(400):
         rows.route([f"key-{next(number)}" for _ in range(CHUNK)])
         assert rows.route(keys) == first
+
+
+@pytest.mark.parametrize("max_parallelism", [128, 100, 32768])
+def test_the_hash_that_is_written_into_the_code_is_that_of_the_function(max_parallelism: int) -> None:
+    keys = [
+        "a",
+        "",
+        "\xe9" * 100,
+        "x" * 255,
+        "x" * 256,
+        "\xe9" * 200,
+        "\ud800",
+        1,
+        -1,
+        1 << 70,
+        True,
+        1.5,
+        None,
+        b"a",
+    ]
+    code = CodeWriter()
+    with code.block("for key in keys:"):
+        code.line(f"groups.append({generate_group(code, 'key', max_parallelism)})")
+    groups: list[int] = []
+    code.compile("groups_of", "keys, groups").function(keys, groups)
+    assert groups == [group_of_raw_key(key, max_parallelism) for key in keys]
 
 
 def test_a_job_over_distinct_keys_keeps_its_sums() -> None:
