@@ -166,8 +166,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """Return the stream of the lines of a file, or of the files in a folder, local or hdfs://."""
-        from yarrow.datastream.connectors.file_format import StreamFormat
         from yarrow.datastream.connectors.file_source import FileSource
+        from yarrow.datastream.connectors.stream_format import StreamFormat
 
         source = FileSource.for_record_stream_format(
             StreamFormat.text_line_format(charset_name), file_path

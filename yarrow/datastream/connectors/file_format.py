@@ -135,23 +135,5 @@ class FileFormat(ABC, Generic[T]):
         return None
 
 
-class StreamFormat(FileFormat[T], Generic[T]):
-    """A format read record by record."""
-
-    @staticmethod
-    def text_line_format(
-        charset_name: str = "UTF-8", on_malformed: MalformedPolicy = MalformedPolicy.FAIL
-    ) -> StreamFormat[str]:
-        """Lines of text without their ends.
-
-        Raises LookupError for an unknown character set, ValueError for one in which a newline is not the
-        byte 10.
-        """
-        # The implementation builds on this module, so it cannot be imported before it.
-        from yarrow.datastream.formats.text import TextLineFormat
-
-        return TextLineFormat(charset_name, on_malformed)
-
-
 class BulkFormat(FileFormat[T], Generic[T]):
     """A format read many records at a time."""

@@ -27,10 +27,10 @@ from yarrow.datastream.connectors.file_format import (
     FileFormat,
     FileReader,
     FileSourceSplit,
-    StreamFormat,
 )
 from yarrow.datastream.connectors.line_blocks import is_compressed
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
+from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError, YarrowError
 from yarrow.runtime.common.paths import scheme_of, with_default_scheme
 from yarrow.runtime.fs.file_search import find_files

@@ -10,7 +10,6 @@ from yarrow.datastream.connectors.file_format import (
     MalformedPolicy,
     MalformedRecord,
     MalformedRecordError,
-    StreamFormat,
 )
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import (
@@ -27,6 +26,7 @@ from yarrow.datastream.connectors.file_source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
+from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.connectors.streaming_file_sink import StreamingFileSink
 
 __all__ = [

@@ -23,7 +23,6 @@ from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,
     MalformedPolicy,
-    StreamFormat,
 )
 from yarrow.datastream.connectors.line_blocks import (
     COLUMN_BLOCK,
@@ -34,6 +33,7 @@ from yarrow.datastream.connectors.line_blocks import (
     LineBlocks,
     open_lines,
 )
+from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
 from yarrow.datastream.formats.csv_messages import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from yarrow.datastream.formats.csv_records import CsvRowParser, CsvRowWriter

@@ -20,7 +20,6 @@ from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,
     MalformedPolicy,
-    StreamFormat,
 )
 from yarrow.datastream.connectors.line_blocks import (
     COLUMN_BLOCK,
@@ -30,6 +29,7 @@ from yarrow.datastream.connectors.line_blocks import (
     BlockReader,
     LineBlocks,
 )
+from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
 from yarrow.datastream.formats.values import row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError

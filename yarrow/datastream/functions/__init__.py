@@ -9,7 +9,11 @@ hold one kind of function each.
 
 from __future__ import annotations
 
-from yarrow.datastream.async_retry import AsyncFunctionDescriptor, AsyncRetryPredicate, AsyncRetryStrategy
+from yarrow.datastream.async_retry_strategies import (
+    AsyncFunctionDescriptor,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
 from yarrow.datastream.functions.aggregate_functions import AggregateFunction, ReduceFunction
 from yarrow.datastream.functions.async_function import AsyncFunction
 from yarrow.datastream.functions.broadcast_functions import (

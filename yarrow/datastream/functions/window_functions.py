@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from yarrow.datastream.functions.function import Function, KeyedStateStore
 
 if TYPE_CHECKING:
-    from yarrow.datastream.window import Window
+    from yarrow.datastream.window_types import Window
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")

@@ -1,16 +1,18 @@
-"""Lines of text as strings.
+"""StreamFormat, which reads record by record, and the one that comes with it: lines of text as strings.
 
-Owner: the task's thread. Works for the character sets in which a newline is the byte 10, which lets a file
+Owner: the task's thread. Lines work for the character sets in which a newline is the byte 10, which lets a file
 be cut at lines before it is decoded.
 """
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream.connectors.file_format import (
+    FileFormat,
     FileSourceSplit,
     MalformedPolicy,
-    StreamFormat,
 )
 from yarrow.datastream.connectors.line_blocks import (
     ROW_BLOCK,
@@ -22,6 +24,24 @@ from yarrow.datastream.connectors.line_blocks import (
 
 #: Decoding costs little a line, so that blocks may be larger than those of other row formats.
 _TEXT_BLOCK = 16 * ROW_BLOCK
+
+
+T = TypeVar("T")
+
+
+class StreamFormat(FileFormat[T], Generic[T]):
+    """A format read record by record."""
+
+    @staticmethod
+    def text_line_format(
+        charset_name: str = "UTF-8", on_malformed: MalformedPolicy = MalformedPolicy.FAIL
+    ) -> StreamFormat[str]:
+        """Lines of text without their ends.
+
+        Raises LookupError for an unknown character set, ValueError for one in which a newline is not the
+        byte 10.
+        """
+        return TextLineFormat(charset_name, on_malformed)
 
 
 class TextLineFormat(StreamFormat[str]):
