@@ -1,6 +1,6 @@
 """The package `yarrow.container`.
 
-Importing it as bare `container` is refused, for it would shadow modules of user programs.
+Importing it as bare `container` is refused, because that name would hide modules of user programs.
 """
 
 if __name__ == "container":

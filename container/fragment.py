@@ -1,8 +1,8 @@
 """Fragment: subtasks of a JobGraph that run in the calling thread, without a worker, sockets or a JobMaster.
 
-Owner: the calling thread. The subtasks are those of a cluster (gate, generated chain, exchange by reference). What they
-exchange with subtasks that do not run here, the caller sends and reads. A reader hears nothing from its enumerator. It
-must not know who runs it, nor decide what becomes of a failure.
+Owner: the calling thread. The subtasks are those of a cluster (gate, generated chain, exchange by reference).
+The caller sends and reads the elements of channels to other subtasks. A reader gets no event from its
+enumerator. It must not know its user, nor handle failures.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ _RESOURCE: Final = ResourceID("fragment")
 _ADDRESS: Final = WorkerAddress(
     worker_id=_WORKER, resource_id=_RESOURCE, host="", port=0, unix_path="", host_key=""
 )
-#: More steps than any fragment needs between two inputs: a task that never comes to rest is a bug.
+#: More steps than any fragment needs between two inputs: a task that never rests is a bug.
 _MAX_STEPS: Final = 1_000_000
-#: Bytes that an output takes before it is read; batches are what is bounded.
+#: Bytes that an output takes before it is read; batches are bounded instead.
 _ALL_BYTES: Final = 1 << 40
 _AS_SAVEPOINT: Final = CheckpointOptions(
     kind=SnapshotKind.SAVEPOINT, location=CheckpointLocation(directory="")
@@ -90,7 +90,7 @@ class FragmentSubtask(NamedTuple):
 
 
 class FragmentFailedError(Exception):
-    """A task of the fragment has failed; `cause` is what a worker would report."""
+    """A task of the fragment has failed; `cause` is the report of a worker."""
 
     def __init__(self, cause: FailureCause) -> None:
         super().__init__(cause.stacktrace)
@@ -109,14 +109,14 @@ def _nothing() -> None:
 
 
 def _nowhere(text: str) -> None:
-    """What `print()` writes is dropped."""
+    """Drops the output of `print()`."""
 
 
 class Fragment:
-    """Some subtasks of a JobGraph, or all. Use it as a context manager: operators are closed at its end.
+    """Some or all subtasks of a JobGraph. Use it as a context manager: operators are closed at its end.
 
-    Before `start` it answers what its operators would be: `generated_code`, `context`, `operator`. From `start` on it
-    runs, as far as `run_until_idle` and `push` drive it.
+    Before `start` it answers questions about its operators: `generated_code`, `context`, `operator`. From
+    `start` on it runs as `run_until_idle` and `push` drive it.
     """
 
     def __init__(
@@ -131,30 +131,30 @@ class Fragment:
         write_output: Callable[[str], None] = _nowhere,
         output_credit: int = 1 << 20,
     ) -> None:
-        """Subtasks of a JobGraph that run in this process.
+        """Makes a fragment of a JobGraph that runs in this process.
 
-        `subtasks` are those that run here, all without it. `restored` is what they begin with; one that is
-        not named begins empty. `snapshots` takes what barriers cut, in place of `snapshot`. `write_output`
-        takes what `print()` writes. `output_credit` is the number of batches that an output takes before
-        somebody has read one.
+        `subtasks` are those that run here; without it, all do. `restored` holds their states; others begin
+        empty. `snapshots` takes the parts that barriers cut, in place of `snapshot`. `write_output` takes the
+        output of `print()`. `output_credit` is the number of batches that an output takes before one has been
+        read.
         """
         self.graph = graph
         self._clock = clock
         self._output_credit = output_credit
-        #: True: outputs are not read, so that their credit runs out.
+        #: True: outputs are not read, so that their credit is used up.
         self.hold_outputs = False
-        #: (task name, state) in the order reported.
+        #: (task name, state) in the order of the reports.
         self.states: list[tuple[str, ExecutionState]] = []
-        #: Names of tasks that wait for somebody outside at the end of their input.
+        #: Names of tasks that wait at the end of their input for somebody outside.
         self.waiting: list[str] = []
-        #: The cause of each FAILED.
+        #: The cause of each failure.
         self.failures: list[FailureCause] = []
         here = [subtask for subtask in subtasks_of(graph) if subtasks is None or subtask in subtasks]
         outside = [subtask for subtask in subtasks_of(graph) if subtask not in here]
-        #: Channels from and to subtasks that do not run here, by those.
+        #: Channels to and from other subtasks, by those subtasks.
         self.inputs: dict[FragmentSubtask, list[OutputChannel]] = {subtask: [] for subtask in outside}
         self.outputs: dict[FragmentSubtask, list[InputChannel]] = {subtask: [] for subtask in outside}
-        #: What came out so far, by the subtask that it went to.
+        #: All output elements so far, by receiving subtask.
         self.elements: dict[FragmentSubtask, list[StreamElement]] = {subtask: [] for subtask in outside}
         self._cuts = _Cuts()
         self._tasks: dict[FragmentSubtask, StreamTask] = {}
@@ -173,7 +173,7 @@ class Fragment:
             for placement in placements
             for index, subtask in enumerate(placement.subtasks)
         }
-        #: What a state backend makes on disk lies here; nothing does before.
+        #: Folder for files of state backends, which make it when needed.
         self._directory = Path(tempfile.gettempdir()) / f"yarrow-fragment-{RandomIdFactory().hex_id()}"
         self._io = IoThread()
         self._network = _without_sockets(self._io, self._directory)
@@ -209,19 +209,19 @@ class Fragment:
     def context(
         self, subtask: FragmentSubtask, operator: int = 0, *, key_groups: KeyGroupRange | None = None
     ) -> OperatorContext:
-        """The context of an operator of a vertex as its task would give it, with state that is restored.
+        """The context that an operator's task would give it, with restored state.
 
-        `key_groups` are restored in place of those of the subtask, for who reads state part by part. The caller
-        disposes of the keyed backend. Mails are run at once, since no task runs.
+        `key_groups` are restored in place of those of the subtask, for callers that read state part by part.
+        The caller disposes of the keyed backend. Mails run at once, because no task runs.
         """
         builder = self._builders[subtask]
         environment = dataclasses.replace(builder.task_environment(), post=_at_once)
         return OperatorContext.of(environment, builder.vertex.operators[operator], key_groups)
 
     def operator(self, subtask: FragmentSubtask, operator: int = 0) -> Operator:
-        """An operator of a vertex by itself, set up and not opened; the caller closes it.
+        """A single operator of a vertex, set up and not opened; the caller closes it.
 
-        Raises SnapshotError where it cannot be restored, and whatever loading user code raises.
+        Raises SnapshotError if it cannot be restored, and the errors of loading user code.
         """
         built = build_operator(self._builders[subtask].vertex.operators[operator])
         built.setup(self.context(subtask, operator))
@@ -230,7 +230,7 @@ class Fragment:
     def generated_code(self, subtask: FragmentSubtask) -> list[str]:
         """The source of each function that a worker may generate for the rows of a subtask.
 
-        User functions are loaded; nothing is opened, no function is called. Raises RuntimeError once the fragment runs.
+        User functions are loaded, but neither opened nor called. Raises RuntimeError once the fragment runs.
         """
         if self._tasks:
             raise RuntimeError("the fragment runs: its tasks have what was generated; ask before start()")
@@ -269,7 +269,7 @@ class Fragment:
         return tuple(self._tasks.values())
 
     def build(self) -> None:
-        """Builds the tasks and opens their channels; nothing is opened or called yet."""
+        """Builds the tasks and their channels; opens and calls no operator."""
         for subtask, builder in self._builders.items():
             task = self._tasks[subtask] = builder.build()
             register_task_metrics(task.environment.metrics, task)
@@ -313,7 +313,7 @@ class Fragment:
         self._check()
 
     def push(self, element: StreamElement, producer: FragmentSubtask) -> None:
-        """Sends an element as if `producer`, which does not run here, had, to all that read it here; then runs.
+        """Sends an element of `producer`, which does not run here, to all its consumers here; then runs.
 
         Raises FragmentFailedError.
         """
@@ -346,7 +346,7 @@ class Fragment:
         self._check()
 
     def read(self) -> bool:
-        """Takes what has come out into `elements`; True when there was any."""
+        """Moves output into `elements`; True if there was any."""
         moved = False
         for consumer, channels in self.outputs.items():
             for channel in channels:
@@ -364,9 +364,9 @@ class Fragment:
     def snapshot(
         self, checkpoint_id: int, output: SnapshotOutput, options: CheckpointOptions = _AS_SAVEPOINT
     ) -> dict[FragmentSubtask, dict[OperatorID, OperatorSubtaskState]]:
-        """Cuts all tasks that have not ended, and writes their state to `output`; a savepoint without `options`.
+        """Cuts all live tasks, and writes their state to `output`; a savepoint without `options`.
 
-        Ids rise. Raises FragmentFailedError, and why a task could not take part.
+        Ids must rise. Raises FragmentFailedError, or the reason why a task could not take part.
         """
         barrier = CheckpointBarrier(checkpoint_id, self._clock.epoch_ms(), options=options)
         self._cuts.begin(checkpoint_id)
@@ -381,7 +381,7 @@ class Fragment:
         for snapshot in self._cuts.end():
             states[by_attempt[snapshot.task.attempt_id]] = dict(snapshot.write(output))
             snapshot.settled()
-        # Mails of the backends: what was held for the snapshot is given back.
+        # Mails of the backends return the content that was held for the snapshot.
         self.run_until_idle()
         return states
 
@@ -401,12 +401,12 @@ class Fragment:
     # ------------------------------------------------------------------ end
 
     def close(self) -> None:
-        """Cancels what still runs, which closes its operators."""
+        """Cancels live tasks, which closes their operators."""
         for task in self.tasks:
             task.cancel()
         if not self._closed:
             self._closed = True
-            # Never started as a thread: one run of its loop closes what it holds.
+            # Never started as a thread: one run of its loop closes its resources.
             self._io.stop()
             self._io.run()
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -421,7 +421,7 @@ class Fragment:
 
 
 class _Cuts(NoSnapshots):
-    """Keeps what belongs to the snapshot under way; drops what other barriers cut."""
+    """Keeps the parts of the present snapshot; drops parts that other barriers cut."""
 
     def __init__(self) -> None:
         self._wanted: int | None = None
@@ -432,7 +432,7 @@ class _Cuts(NoSnapshots):
         self._wanted = checkpoint_id
 
     def end(self) -> list[PendingSubtaskSnapshot]:
-        """What was cut; raises why a task could not take part."""
+        """The parts; raises the reason why a task could not take part."""
         self._wanted = None
         taken, self._taken = self._taken, []
         declined, self._declined = self._declined, []
@@ -460,7 +460,7 @@ def _at_once(mail: Callable[[], None]) -> None:
 
 
 def _no_enumerator(builder: TaskBuilder, operator_id: str, target: int, source: int, payload: bytes) -> None:
-    """What a reader tells its enumerator is not heard."""
+    """Drops a reader's message to its enumerator."""
 
 
 def _no_collect(builder: TaskBuilder, message: CollectMessage) -> None:

@@ -1,6 +1,6 @@
-"""Attribution: names the operator in exceptions of calls that are made outside generated code.
+"""Attribution: names the operator in exceptions of calls outside generated code.
 
-Owner: the task thread. It changes no exception that names an operator already, and swallows none.
+Owner: the task thread. It changes no exception that already names an operator, and swallows none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from yarrow.container.protocol.failure import OperatorFailure
 
 
 class Attribution:
-    """Context in which user code of one operator is called."""
+    """A context around calls of one operator's user code."""
 
     def __init__(self, operator_name: str) -> None:
         self._operator_name = operator_name

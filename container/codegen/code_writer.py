@@ -1,4 +1,4 @@
-"""Writes the source of a fused chain: lines, indentation, bound objects, and which operator each line belongs to.
+"""CodeWriter: writes the source of a fused chain: lines, indentation, bound objects, and the operator of each line.
 
 Owner: the task thread while it compiles. Only names made here, operator shapes and identifiers of attributes that
 key selectors read become source: no other user string does.
@@ -26,7 +26,7 @@ class _Body:
         self.parameters = parameters
         self.indent = 1
         self.lines: list[str] = []
-        #: Of each line: (operator, variable of the record that the operator has at hand).
+        #: Of each line: (operator, variable of the operator's present record).
         self.owners: list[tuple[int, str] | None] = []
         #: Lines in front of all others.
         self.at_start: list[str] = []
@@ -47,7 +47,7 @@ class _Body:
 
 
 class CodeWriter:
-    """Source under construction: one function, and subroutines where it would nest too deeply."""
+    """Source in the making: one function, and subroutines to avoid deep nesting."""
 
     def __init__(self) -> None:
         self._body = _Body("", "")
@@ -55,7 +55,7 @@ class CodeWriter:
         self._bound: dict[str, Any] = {}
         self._temporaries = itertools.count()
         self.owner: tuple[int, str] | None = None
-        #: Where the keys of rows that come may be told in advance: see CompiledCode.
+        #: Takes the keys of coming rows in advance: see CompiledCode.
         self.keys_ahead: KeysAhead | None = None
 
     def bind(self, prefix: str, value: Any) -> str:
@@ -65,7 +65,7 @@ class CodeWriter:
         return name
 
     def bind_as(self, name: str, value: Any) -> str:
-        """The same under a fixed name, bound once."""
+        """Binds `value` under a fixed name, once."""
         self._bound.setdefault(name, value)
         return name
 
@@ -75,11 +75,11 @@ class CodeWriter:
 
     @property
     def depth(self) -> int:
-        """How many blocks the next line lies in."""
+        """The nesting depth of the next line."""
         return self._body.indent
 
     def line(self, text: str) -> None:
-        """A line at the present indentation, of the present owner."""
+        """Adds a line at the present indentation, for the present owner."""
         self._body.lines.append("    " * self._body.indent + text)
         self._body.owners.append(self.owner)
 
@@ -97,7 +97,7 @@ class CodeWriter:
 
     @contextmanager
     def subroutine(self, parameters: str) -> Iterator[str]:
-        """Lines written inside form a function of their own, called by the name that this gives."""
+        """Lines written inside form a function of their own; yields its name."""
         outer, body = self._body, _Body(self.fresh("part_"), parameters)
         self._body = body
         yield body.name
@@ -106,7 +106,7 @@ class CodeWriter:
 
     @contextmanager
     def owned_by(self, operator: int, value: str) -> Iterator[None]:
-        """Lines written inside belong to that operator, which works on the record in the variable `value`."""
+        """Lines written inside belong to that operator, whose record is in the variable `value`."""
         former, self.owner = self.owner, (operator, value)
         yield
         self.owner = former
@@ -118,7 +118,7 @@ class CodeWriter:
         self.line(f"{variable} += 1")
 
     def at_start(self, text: str) -> None:
-        """A line that runs once a call, in front of the loop."""
+        """Adds a line that runs once a call, before the loop."""
         self._body.at_start.append(f"    {text}")
 
     def compile(self, name: str, parameters: str) -> CompiledCode:
@@ -127,7 +127,7 @@ class CodeWriter:
         lines: list[str] = []
         owners: list[tuple[int, str] | None] = []
         for body in (*self._subroutines, self._body):
-            # Subroutines find what is bound among the globals: they run once a row, not once a chunk.
+            # Subroutines find bound objects among the globals: they run once a row, not once a chunk.
             bound = "".join(f", {n}={n}" for n in self._bound) if body is self._body else ""
             body_lines, body_owners = body.finished(bound)
             lines += body_lines
@@ -136,7 +136,7 @@ class CodeWriter:
         file_name = f"{GENERATED_PREFIX} {next(_numbers)} {name}>"
         namespace = dict(self._bound)
         exec(compile(source, file_name, "exec"), namespace)
-        # A tuple without mtime stays until the entry is deleted: linecache.checkcache leaves it alone.
+        # A tuple without mtime stays until the entry is deleted: linecache.checkcache ignores it.
         linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
         return CompiledCode(namespace[name], source, file_name, tuple(owners), self.keys_ahead)
 
@@ -153,20 +153,20 @@ class CompiledCode:
         keys_ahead: KeysAhead | None = None,
     ) -> None:
         self.function = function
-        #: What can be told the keys of the rows of several calls at once; None where no state asks for them.
+        #: Takes the keys of several calls' rows at once; None if no state asks for them.
         self.keys_ahead = keys_ahead
         self.source = source
         self.file_name = file_name
         self._owners = owners
 
     def owner_of_line(self, line: int) -> tuple[int, str] | None:
-        """Index of the operator a source line belongs to, and the variable of its record."""
+        """Index of the operator of a source line, and the variable of its record."""
         position = line - 1
         return self._owners[position] if 0 <= position < len(self._owners) else None
 
     @property
     def owner_lines(self) -> list[tuple[int, int]]:
-        """(source line, operator index) of all lines that belong to an operator."""
+        """(source line, operator index) of all lines with an operator."""
         return [(i + 1, owner[0]) for i, owner in enumerate(self._owners) if owner is not None]
 
     def dispose(self) -> None:

@@ -1,7 +1,7 @@
-"""Code that fixes a value at the moment it is emitted: immutable values pass, others are copied once.
+"""Freezing: generates code that fixes a value when it is emitted: immutable values pass, others are copied once.
 
-Owner: the task thread while it compiles a chain, then the code. Where the declared type proves immutability, or object
-reuse is on, no code is written at all.
+Owner: the task thread while it compiles a chain, then the code. If the declared type proves immutability, or
+object reuse is on, no code is written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.runtime.data.immutability import ATOMIC_TYPES, freeze_or_copy, whole_copier_of
 
-#: Lengths of tuples whose elements are tested by name; those of other tuples in a loop.
+#: Lengths of tuples with unrolled tests of elements; other tuples are tested in a loop.
 _UNROLLED: Final = (2, 3)
 _LONGEST: Final = max(_UNROLLED)
 
@@ -23,23 +23,23 @@ def needs_fixing(declared: TypeInformation | None, object_reuse: bool) -> bool:
 
 
 class TupleForm:
-    """What one place of the code has seen tuples to be like; a guess that only makes the test shorter."""
+    """The form of the tuples at one place of the code; a guess that only shortens the test."""
 
     _MOST_CHANGES: Final = 4
-    #: Length not known yet; 0 is any.
+    #: The length is unknown; 0 stands for any.
     _UNKNOWN: Final = -1
 
     def __init__(self) -> None:
-        #: Length, then the types of the elements that cannot change; read once a call of the generated function.
+        #: Length, then the types of immutable elements; read once a call of the generated function.
         self.expected: tuple[Any, ...] = (self._UNKNOWN, *[None] * _LONGEST)
         self._changes = 0
 
     def fix(self, value: tuple[Any, ...]) -> Any:
-        """Fixes a tuple of another length than expected, and expects the next ones to be like it, a few times over."""
+        """Fixes a tuple of an unexpected form, and expects this form for the next ones, a few times."""
         if len(value) != self.expected[0] != 0:
             self._changes += 1
             settled = len(value) in _UNROLLED and self._changes <= self._MOST_CHANGES
-            # A type that stands for none: the element is then looked up among all that cannot change.
+            # A type that never matches: the element is then looked up among all immutable types.
             kinds = [type(item) if type(item) in ATOMIC_TYPES else type(None) for item in value[:_LONGEST]]
             self.expected = (
                 len(value) if settled else 0,
@@ -50,7 +50,7 @@ class TupleForm:
 
 
 def generate_fixed(code: CodeWriter, value: str, declared: TypeInformation | None, object_reuse: bool) -> str:
-    """A variable with the fixed form of `value`; the check of atoms and tuples of atoms is inlined."""
+    """Generates a variable with the fixed form of `value`; the check of atoms and tuples of atoms is inlined."""
     if not needs_fixing(declared, object_reuse):
         return value
     atoms = code.bind_as("ATOMS", ATOMIC_TYPES)

@@ -1,7 +1,7 @@
-"""Code that gives the Rows of an emitted value the names of the declared type.
+"""Naming: generates code that gives the Rows of an emitted value the names of the declared type.
 
-Owner: the task thread while it compiles a chain, then the code. Where the declared type has no Rows no code is written;
-for a plain Row type the test is inlined, since nearly all rows bear their names already.
+Owner: the task thread while it compiles a chain, then the code. For a type without Rows no code is written.
+For a plain Row type the test is inlined, because nearly all rows already have their names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from yarrow.runtime.data.row_names import borne_names, named_row, namer_for
 
 
 def generate_named(code: CodeWriter, value: str, declared: TypeInformation | None) -> str:
-    """A variable with the value whose Rows bear names; `value` itself where the type has no Rows."""
+    """Generates a variable with the value and named Rows; returns `value` itself if the type has no Rows."""
     name = namer_for(declared)
     if name is None:
         return value

@@ -1,7 +1,7 @@
-"""Loads user functions from their blobs and finds the callable in them.
+"""UserFunctions: loads user functions from their blobs, and finds the callable in each.
 
-Owner: the task thread. cloudpickle is read here and in the source, sink modules only, and only from a job blob that
-came over an authenticated control connection.
+Owner: the task thread. Only this module and the source and sink modules read cloudpickle, and only from a job
+blob that came over an authenticated control connection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 
 
 def load_function(blob: bytes, operator_name: str) -> Any:
-    """The object in a cloudpickle blob; a missing module is named with its remedy."""
+    """The object in a cloudpickle blob; an error for a missing module says what to do."""
     try:
         return pickle.loads(blob)
     except ModuleNotFoundError as error:
@@ -26,7 +26,7 @@ def load_function(blob: bytes, operator_name: str) -> Any:
 
 
 def method_of(function: Any, name: str, operator_name: str) -> Callable[..., Any]:
-    """The method `name` where the object has one, else the object itself when it can be called."""
+    """The method `name` of the object, else the object itself if it is callable."""
     method = getattr(function, name, None)
     if callable(method):
         found: Callable[..., Any] = method
@@ -41,14 +41,14 @@ def method_of(function: Any, name: str, operator_name: str) -> Callable[..., Any
 
 
 def open_function(function: Any, context: RuntimeContext) -> None:
-    """Calls `open` where a rich function has one."""
+    """Calls `open` if the function has one."""
     opener = getattr(function, "open", None)
     if callable(opener) and not isinstance(function, type):
         opener(context)
 
 
 def close_function(function: Any) -> None:
-    """Calls `close` where a rich function has one."""
+    """Calls `close` if the function has one."""
     closer = getattr(function, "close", None)
     if callable(closer) and not isinstance(function, type):
         closer()

@@ -1,6 +1,7 @@
-"""Histogram: the numbers of the last values of something, under the field names of Flink's histograms.
+"""Histogram: statistics of the last values, under the field names of Flink's histograms.
 
-Owner: one thread updates it; any thread may read `statistics`, about once a second. Must not know what is measured.
+Owner: one thread updates it; any thread may read `statistics`, about once a second. Must not know the meaning
+of values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ QUANTILES = {
     "p99": 0.99,
     "p999": 0.999,
 }
-#: Values that a histogram remembers where nothing else is said.
+#: Default number of remembered values.
 WINDOW = 128
 
 

@@ -1,7 +1,7 @@
-"""Metrics of one subtask: user metrics by operator, and the built-in counters, read once a second.
+"""MetricRegistry: the metrics of one subtask: user metrics by operator, and the built-in counters, read once a second.
 
-Owner: the task thread writes; the I/O thread reads values for reports, which Python makes safe for single reads.
-Names are Flink's; operator metrics are reported as `<operator name>.<metric>`.
+Owner: the task thread writes; the report thread reads values, and single reads are safe in Python. Names are
+Flink's; operator metrics are reported as `<operator name>.<metric>`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNSAFE = re.compile(r"[^a-zA-Z0-9]")
 
 
 def metric_scope(operator_name: str) -> str:
-    """An operator's name as Flink's REST ids have it: other characters than letters and digits become `_`."""
+    """An operator's name in Flink's REST ids: characters other than letters and digits become `_`."""
     return _UNSAFE.sub("_", operator_name)
 
 
@@ -95,23 +95,23 @@ class MetricRegistry:
         self._histograms: dict[str, WindowedHistogram] = {}
 
     def register(self, name: str, reader: Callable[[], float | None]) -> None:
-        """A metric read by calling `reader`; a second one of a name replaces the first.
+        """Registers a metric that is read by calling `reader`; a second one of a name replaces the first.
 
-        While `reader` gives None there is nothing to measure, and the metric is left out.
+        While `reader` returns None, the metric is left out.
         """
         self._readers[name] = reader
 
     def counted(self, name: str, total: Callable[[], float]) -> None:
-        """A count, and its growth per second as `<name>PerSecond`."""
+        """Registers a count, and its growth per second as `<name>PerSecond`."""
         self.register(name, total)
         self.register(f"{name}PerSecond", RateBetweenReadings(total))
 
     def register_histogram(self, name: str, histogram: WindowedHistogram) -> None:
-        """A histogram, reported as one value a field: `<name>_min`, `<name>_p99` and so on."""
+        """Registers a histogram, reported as one value a field: `<name>_min`, `<name>_p99` and so on."""
         self._histograms[name] = histogram
 
     def unregister(self, prefix: str) -> None:
-        """Takes out every metric whose name begins so."""
+        """Removes every metric whose name has that prefix."""
         for name in [name for name in list(self._readers) if name.startswith(prefix)]:
             del self._readers[name]
 
@@ -142,11 +142,11 @@ class OperatorMetricGroup(MetricGroup):
         self._distributions: dict[str, TaskDistribution] = {}
 
     def register(self, name: str, reader: Callable[[], float | None]) -> None:
-        """A metric of the engine that has no value while `reader` gives None."""
+        """Registers a metric of the engine that has no value while `reader` returns None."""
         self._registry.register(self.get_metric_identifier(name), reader)
 
     def unregister(self) -> None:
-        """Takes out all metrics of this group."""
+        """Removes all metrics of this group."""
         self._registry.unregister(self.get_metric_identifier(""))
 
     def add_group(self, name: str, extra: str | None = None) -> OperatorMetricGroup:

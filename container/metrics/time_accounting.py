@@ -1,7 +1,7 @@
-"""Where a task's time goes: busy, idle, back-pressured softly or hard; together they are all of it.
+"""TimeAccounting: divides a task's time into busy, idle, and softly or hard back-pressured.
 
-Owner: the task thread. Measured at the edges of slices, not sampled: a task that could run but waits for its thread
-counts as busy, as a thread waiting for a core would.
+Owner: the task thread. Time is measured at the edges of slices, not sampled. A task that could run but waits
+for its thread counts as busy, like a thread that waits for a core.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ class Phase(IntEnum):
 
     BUSY = 0
     IDLE = 1
-    #: Soft: the task waits for credit between two slices and takes mails meanwhile.
+    #: Soft: the task waits for credit between two slices, and still runs mails.
     BACK_PRESSURED = 2
-    #: Hard: besides, user code stands still in the middle of an emit.
+    #: Hard: in addition, user code is blocked in the middle of an emit.
     HARD_BACK_PRESSURED = 3
 
     @property
@@ -37,7 +37,7 @@ class TimeAccounting:
         self._rates = [0.0, 1000.0, 0.0, 0.0]
 
     def enter(self, phase: Phase, now: float) -> None:
-        """From `now` on the task is in `phase`."""
+        """Enters `phase` at time `now`."""
         self._totals[self.phase] += now - self._stamp
         self._stamp = now
         self.phase = phase
@@ -60,7 +60,7 @@ class TimeAccounting:
         return [1000 * total for total in totals]
 
     def per_second(self, now: float) -> list[float]:
-        """Milliseconds per second by phase; over the present window once it is a second old."""
+        """Milliseconds per second by phase, over the last full window of a second."""
         elapsed = now - self._window_start
         if elapsed < 1.0:
             return self._rates

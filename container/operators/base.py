@@ -1,4 +1,4 @@
-"""What all operators share: their life cycle, and how an operator takes part in a chain.
+"""Operator: the base of all operators: their life cycle, and their part in a chain.
 
 Owner: the task thread that runs the chain. Life cycle: constructed from a spec -> setup(context) -> open() -> records
 -> finish() at the end of input -> close() in every case. A row operator writes its part of the fused loop with
@@ -30,12 +30,12 @@ from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import OperatorStateMode, OperatorSubtaskState, StateHandle
 from yarrow.runtime.snapshot.key_types import key_type_of
 
-#: Writes the code that hands a row on: (value variable, timestamp variable or None).
+#: Writes the code that forwards a row: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]
 
 
 class CollectMessage(NamedTuple):
-    """Rows of a collect operator on their way to the client; see CollectRows."""
+    """A message with rows of a collect operator for the client; see CollectRows."""
 
     collect_id: str
     sequence: int
@@ -53,23 +53,23 @@ class CollectMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RestoredState:
-    """State that a subtask begins with."""
+    """The restored state with which a subtask begins."""
 
-    #: Checkpoint it is of; -1 = none.
+    #: Its checkpoint; -1 = none.
     checkpoint_id: int
     operators: Mapping[OperatorID, OperatorSubtaskState]
-    #: The verified bytes of a handle of `operators`; raises SnapshotError naming file and operator.
+    #: Returns the verified bytes of a handle of `operators`. Raises SnapshotError with file and operator.
     read: Callable[[StateHandle], bytes]
-    #: Pickled values in them may be read.
+    #: True if pickled values in them may be read.
     trusted: bool = True
 
     def of(self, operator_id: OperatorID) -> OperatorSubtaskState:
-        """The state of one operator; empty where it has none."""
+        """The state of one operator; empty if it has none."""
         return self.operators.get(operator_id) or OperatorSubtaskState()
 
     @property
     def is_restored(self) -> bool:
-        """True when the job goes on from a checkpoint, be there state for this task or not."""
+        """True if the job continues from a checkpoint, with or without state for this task."""
         return self.checkpoint_id >= 0
 
 
@@ -97,23 +97,24 @@ class TaskEnvironment:
     metrics: MetricRegistry
     accumulators: dict[str, Accumulator[Any, Any]]
     object_reuse: bool
-    #: Any thread: have the task looked at soon.
+    #: Makes the thread look at the task soon. Any thread.
     wake: Callable[[], None]
-    #: Any thread: run an action on the task's thread between slices.
+    #: Runs an action on the task's thread between slices. Any thread.
     post: Callable[[Callable[[], None]], None]
-    #: Whole text lines to the TaskExecutor's .out file.
+    #: Writes whole text lines to the TaskExecutor's .out file.
     write_output: Callable[[str], None]
-    #: (operator id, target subtask or -1 for the coordinator, source subtask, payload) to the JobMaster.
+    #: Sends (operator id, target subtask or -1 for the coordinator, source subtask, payload) to the
+    #: JobMaster.
     send_operator_event: Callable[[str, int, int, bytes], None]
-    #: A message of a collect operator, to the JobMaster.
+    #: Sends a message of a collect operator to the JobMaster.
     push_collected: Callable[[CollectMessage], None]
     #: The worker's settings under the job's.
     settings: Settings
     #: A folder of this task for files that end with it; made on demand.
     local_directory: str
-    #: What the task restores, fetched and verified before its operators are set up.
+    #: The task's restored state, fetched and verified before its operators are set up.
     restored: RestoredState = NOTHING_RESTORED
-    #: Seals rows of execute_and_collect that are pickled: `result_rows.result_key`.
+    #: Key that seals pickled rows of execute_and_collect: `result_rows.result_key`.
     result_key: bytes = field(default=b"", repr=False)
     #: The latest savepoint of the job when the task was deployed; -1 = none.
     latest_savepoint_id: int = -1
@@ -121,14 +122,14 @@ class TaskEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """What an operator gets at setup."""
+    """The context that an operator gets at setup."""
 
     environment: TaskEnvironment
     descriptor: OperatorDescriptor
     state: KeyedStateBackend
     metric_group: OperatorMetricGroup
     operator_state: OperatorStateBackend
-    #: Checkpoint that the job goes on from; None = it begins anew.
+    #: Id of the restored checkpoint; None = the job begins anew.
     restored_checkpoint_id: int | None = None
 
     @staticmethod
@@ -137,7 +138,7 @@ class OperatorContext:
         descriptor: OperatorDescriptor,
         key_groups: KeyGroupRange | None = None,
     ) -> OperatorContext:
-        """The context of one operator of the task; `key_groups` in place of those of its subtask."""
+        """The context of one operator of the task; `key_groups` replaces those of its subtask."""
         restored = environment.restored
         metrics = OperatorMetricGroup(environment.metrics, (metric_scope(descriptor.name),))
         keyed = KeyedBackendContext(
@@ -190,54 +191,54 @@ def input_type_of(descriptor: OperatorDescriptor) -> TypeSpec:
 class Operator(ABC):
     """Base of all operators."""
 
-    #: True where each row in gives exactly one row out: the number of rows need not be counted behind it.
+    #: True if each row in gives exactly one row out: the rows behind it need not be counted.
     one_to_one = False
-    #: True where the operator makes watermarks, by `watermarks_to`: those from upstream and their status end there.
+    #: True if the operator makes watermarks, by `watermarks_to`: upstream watermarks and idleness end there.
     makes_watermarks = False
-    #: True where a row may be an object that the operator's state holds: no chained operator may get it as it is.
+    #: True if an emitted row may be an object in the operator's state: chained operators must get copies.
     emits_state = False
-    #: True where rows leave as the objects that came: what the declared type asks of them was done before.
+    #: True if rows leave as the same objects: the requirements of the declared type are already fulfilled.
     passes_rows = False
-    #: True where rows leave with timestamps whatever they came with; known after `setup`.
+    #: True if all rows leave with timestamps; known after `setup`.
     stamps_rows = False
-    #: True for row operators: the fused loop may lead rows to them.
+    #: True for row operators: the fused loop may pass rows to them.
     takes_rows = False
-    #: True where the fused loop only puts rows aside: `end_of_chunk` takes them, and counts them in `records_in`.
+    #: True if the fused loop only collects rows: `end_of_chunk` takes them, and counts them in `records_in`.
     takes_chunks = False
-    #: True where a row may be `(OutputTag, value)`: the value goes to that side output.
+    #: True if a row may be `(OutputTag, value)`: the value then goes to that side output.
     emits_tagged = False
-    #: True where rows leave as record batches, by `deliver`.
+    #: True if rows leave as record batches, by `deliver`.
     delivers_batches = False
-    #: True where record batches leave as rows: `to_rows` makes them.
+    #: True if record batches leave as rows: `to_rows` makes them.
     converts_to_rows = False
-    #: True where `upkeep` may have something to do.
+    #: True if `upkeep` may have work to do.
     has_upkeep = False
-    #: True where state outlives the end of the input: the operator implements `resume_finished`.
+    #: True if state outlives the end of the input: the operator implements `resume_finished`.
     keeps_state_behind_end = False
     #: Lists of operator state that the engine keeps for the user's source or sink, by name.
     engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {}
-    #: True from `setup` on: `context` is there.
+    #: True from `setup` on, when `context` exists.
     is_set_up = False
     #: Takes each batch of an operator that delivers batches; the chain sets it.
     deliver: Callable[[ArrowBatch], None]
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: Rows that came in where the chain could not tell from a neighbour; see `counts_input`.
+        #: Received rows, if the chain cannot derive the count from a neighbour; see `counts_input`.
         self.records_in = 0
-        #: Timers that have fired.
+        #: Number of fired timers.
         self.fired_timers = 0
         self.context: OperatorContext
 
     @classmethod
     def of(cls, descriptor: OperatorDescriptor) -> Self:
-        """The operator of a descriptor: here by name and spec, which subclasses with other constructors change."""
+        """Makes the operator of a descriptor, by name and spec; subclasses with other constructors override this."""
         construct: Any = cls
         made: Self = construct(descriptor.name, descriptor.spec)
         return made
 
     def setup(self, context: OperatorContext) -> None:
-        """Hands over the context."""
+        """Sets the context."""
         self.context = context
         self.is_set_up = True
 
@@ -246,19 +247,20 @@ class Operator(ABC):
         return None
 
     def resume_finished(self) -> None:
-        """In place of `open`, where the task had ended before the restored checkpoint and has state in it.
+        """Replaces `open` for a task that had ended before the restored checkpoint and has state in it.
 
-        What was prepared outside is brought to its end; `is_drained` says when. No row comes, nothing is emitted.
+        The operator finishes its prepared external work; `is_drained` says when that is done. No row comes,
+        and none is emitted.
         """
         return None
 
     def finish(self) -> None:
-        """The input has ended: write what is kept back."""
+        """Finishes the operator after the end of its input: it writes everything that it holds back."""
         return None
 
     @property
     def is_drained(self) -> bool:
-        """False while the operator waits for somebody outside to take its last output."""
+        """False while the operator waits for a receiver outside to take its last output."""
         return True
 
     @property
@@ -268,37 +270,43 @@ class Operator(ABC):
 
     @property
     def only_awaits_client(self) -> bool:
-        """True where the operator is not drained only because the client of execute_and_collect has rows to fetch."""
+        """True if the operator only waits for the client of execute_and_collect to fetch rows."""
         return False
 
     def await_client(self) -> None:
-        """All undrained operators of the task only await the client: tells that to the master, once."""
+        """Tells the master, once, that all undrained operators of the task only wait for the client."""
         return None
 
     def end_of_chunk(self) -> None:
-        """Called after each run of the loop: takes what the loop has put aside."""
+        """Processes the rows that the loop has collected; called after each run of the loop."""
         return None
 
     def close(self) -> None:
         """Closes user functions; called once in every case."""
         return None
 
-    # Checkpoints. Keyed and operator state of the context are snapshotted by the chain, after `snapshot_state`.
+    # Checkpoints. The chain snapshots keyed and operator state of the context after `snapshot_state`.
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Before the barrier is sent on: rows kept back are emitted or written; called in chain order."""
+        """Emits or writes rows that are held back, before the barrier is sent; called in chain order."""
         return None
 
     def stand_still(self, checkpoint_id: int, kind: SnapshotKind) -> None:
-        """Right before `snapshot_state`: behind this cut all tasks stop, and end when the snapshot is complete."""
+        """Called before `snapshot_state` of a snapshot that stops all tasks.
+
+        Emit nothing afterwards: the task ends when it is complete.
+        """
         return None
 
     def snapshot_state(self, checkpoint_id: int) -> None:
-        """At the cut: what is kept outside of the context's state is put there. Must be short."""
+        """Puts everything that is kept outside of the context's state into that state, at the cut.
+
+        Must be short.
+        """
         return None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete; it covers all earlier ones, whose notifications may have been lost."""
+        """The checkpoint is complete; so are all earlier ones, whose notifications may have been lost."""
         return None
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
@@ -306,40 +314,41 @@ class Operator(ABC):
         return None
 
     def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        """A watermark has come, higher than all before: the rows that it brings forth, timers apart."""
+        """Takes a watermark higher than all before; returns the resulting rows, except those of timers."""
         return ()
 
     def fire_event_timers(self, deadline: float) -> Iterable[tuple[Any, int | None]]:
-        """Rows that timers at or below the watermark bring forth; as `fire_timers`."""
+        """Rows of timers at or below the watermark; like `fire_timers`."""
         return ()
 
     @property
     def event_timers_due(self) -> bool:
-        """True while `fire_event_timers` has left some: the watermark waits for them."""
+        """True while `fire_event_timers` has left some timers: the watermark waits for them."""
         return False
 
     def forwarded_watermark(self, timestamp: int) -> int | None:
-        """What goes on behind the operator for a watermark that came to it; None = nothing."""
+        """The watermark to forward for a received one; None = none."""
         return timestamp
 
-    # Upkeep: work that emits nothing. It needs no credit and goes on when the input has ended, unlike timers.
+    # Upkeep: work that emits nothing. It needs no credit and continues after the end of the input, unlike
+    # timers.
 
     def seconds_until_upkeep(self) -> float | None:
-        """Until `upkeep` has something to do; <= 0 = now, None = nothing."""
+        """Seconds until `upkeep` has work to do; <= 0 = now, None = none."""
         return None
 
     def upkeep(self) -> None:
-        """Does what is due: a commit tried again, a file closed."""
+        """Does due work: retries a commit, closes a file."""
         return None
 
     def next_timer(self) -> int | None:
-        """Epoch ms of the earliest processing-time timer."""
+        """Epoch ms of the earliest processing-time timer; None = none."""
         return None
 
     def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
-        """Rows that due timers bring forth; side outputs as `(OutputTag, value)` values.
+        """Rows of due timers; side outputs as `(OutputTag, value)` values.
 
-        Past `deadline` (perf_counter) no further timer fires: the rest is left to the next slice.
+        After `deadline` (perf_counter) no further timer fires: the rest waits for the next slice.
         """
         return ()
 
@@ -356,7 +365,7 @@ class RowOperator(Operator):
     def generate_input(
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
-        """The same for input `index` of a two-input operator."""
+        """Writes the code for input `index` of a two-input operator."""
         self.generate(code, value, timestamp, emit)
 
 
@@ -382,9 +391,9 @@ class ColumnarOperator(Operator):
     """An operator that takes whole record batches."""
 
     def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
-        """The batches that `batch` brings forth."""
+        """Processes a record batch; returns the resulting batches."""
         raise TypeError(f"operator '{self.name}' cannot be the target of record batches")
 
     def to_rows(self, batch: ArrowBatch) -> tuple[list[Any], list[int | None] | None]:
-        """The rows of `batch` and their timestamps, None where the batch has none; asked of `converts_to_rows`."""
+        """The rows of `batch` and their timestamps, None if it has none; called if `converts_to_rows`."""
         raise TypeError(f"operator '{self.name}' makes no rows of record batches")

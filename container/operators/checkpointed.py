@@ -1,7 +1,7 @@
-"""The part of a user function in checkpoints: CheckpointedFunction and CheckpointListener.
+"""Calls user functions for checkpoints: CheckpointedFunction and CheckpointListener.
 
-Owner: the task thread. Every operator with a user function has these four called; a function that is neither of the
-two is left alone. Exceptions of user code pass as they are: the chain names the operator.
+Owner: the task thread. Every operator with a user function calls these four functions; a user function that
+implements neither interface is ignored. Exceptions of user code pass unchanged: the chain names the operator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 
 
 class InitializationContext(FunctionInitializationContext):
-    """What a function gets before it is opened; `keyed` None where the stream has no keys."""
+    """The context of a function before it is opened; `keyed` is None if the stream has no keys."""
 
     def __init__(self, context: OperatorContext, keyed: KeyedStateStore | None) -> None:
         self._context = context
@@ -46,7 +46,7 @@ class InitializationContext(FunctionInitializationContext):
 
 
 class SnapshotContext(FunctionSnapshotContext):
-    """What a function gets at the cut."""
+    """The context of a function at the cut."""
 
     def __init__(self, checkpoint_id: int) -> None:
         self._checkpoint_id = checkpoint_id
@@ -56,31 +56,31 @@ class SnapshotContext(FunctionSnapshotContext):
 
 
 def initialize_function(function: Any, context: OperatorContext, keyed: KeyedStateStore | None) -> None:
-    """Before `open`: the function registers its state and takes over what was restored."""
+    """Lets the function register its state and read restored state, before `open`."""
     if isinstance(function, CheckpointedFunction):
         function.initialize_state(InitializationContext(context, keyed))
 
 
 def snapshot_function(function: Any, checkpoint_id: int) -> None:
-    """At the cut."""
+    """Calls the function at the cut."""
     if isinstance(function, CheckpointedFunction):
         function.snapshot_state(SnapshotContext(checkpoint_id))
 
 
 def notify_function_complete(function: Any, checkpoint_id: int) -> None:
-    """The checkpoint is complete."""
+    """Tells the function that the checkpoint is complete."""
     if isinstance(function, CheckpointListener):
         function.notify_checkpoint_complete(checkpoint_id)
 
 
 def notify_function_aborted(function: Any, checkpoint_id: int) -> None:
-    """The checkpoint will never be complete."""
+    """Tells the function that the checkpoint will never be complete."""
     if isinstance(function, CheckpointListener):
         function.notify_checkpoint_aborted(checkpoint_id)
 
 
 class CheckpointedFunctionOperator(Operator):
-    """An operator that hands checkpoints on to its one user function."""
+    """An operator that passes checkpoint events to its one user function."""
 
     #: Set by setup.
     function: Any

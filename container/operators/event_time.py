@@ -1,7 +1,7 @@
-"""Timestamps of rows, and what stands between a user's watermark generator and the stream.
+"""Timestamps of rows, and the limits on a user's watermark generator.
 
-Owner: the task thread. Watermarks never go back, an idle stream becomes active with its next watermark, and one record
-pushes no further than `pipeline.watermark.max-jump`. Must not know batches, splits or chains.
+Owner: the task thread. Watermarks never go back. An idle stream becomes active with its next watermark. One
+record advances event time by at most `pipeline.watermark.max-jump`. Must not know batches, splits or chains.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 _TIMESTAMP_TYPES = frozenset((int, type(None)))
 
-#: The metric of records that came behind a watermark which said that they would not.
+#: The metric of records that came after a watermark had passed them.
 LATE_RECORDS = "numLateRecords"
-#: The metric of records whose timestamp lay too far ahead to be believed.
+#: The metric of records whose timestamp was too far ahead to be believed.
 BOUNDED_JUMPS = "numWatermarkJumpsBounded"
 
 
 class WatermarkTarget(Protocol):
-    """Where an operator that makes watermarks puts them: the chain, which hands them on behind the operator."""
+    """Takes the watermarks of an operator that makes them: the chain, which forwards them behind the operator."""
 
     @property
     def watermark(self) -> int:
-        """The last one handed on; MIN_TIMESTAMP before the first."""
+        """The last forwarded watermark; MIN_TIMESTAMP before the first."""
         ...
 
     def emit_watermark(self, watermark: int) -> None:
-        """Hands on a watermark; one that is no higher than the last has no effect. Ends idleness."""
+        """Forwards a watermark and ends idleness; no effect unless it is higher than the last."""
 
     def set_idle(self, idle: bool) -> None:
-        """Hands on a change of status."""
+        """Forwards a change of idleness."""
 
 
 class _Nowhere:
-    """The target of an operator that no chain runs."""
+    """The target of an operator outside of a chain; it drops everything."""
 
     watermark = MIN_TIMESTAMP
 
@@ -66,10 +66,10 @@ class TimeSettings:
 
     def __init__(self, context: OperatorContext) -> None:
         settings = context.environment.settings
-        #: 0 = generators are never asked.
+        #: 0 = generators are never asked periodically.
         self.interval_ms = round(settings.get(pipeline.AUTO_WATERMARK_INTERVAL).seconds * 1000)
         jump = settings.get(pipeline.WATERMARK_MAX_JUMP)
-        #: None = no bound.
+        #: None = no limit.
         self.max_jump_ms = None if jump is None else round(jump.seconds * 1000)
         characteristic = settings.get(pipeline.TIME_CHARACTERISTIC)
         #: Sources stamp rows with the machine's time.
@@ -91,7 +91,7 @@ def check_timestamps(timestamps: Sequence[int | None], rows: Sequence[Any], oper
 
 
 def check_timestamp(timestamp: Any, row: Any, operator: str) -> int:
-    """The timestamp; raises OperatorFailure naming the row where it is no int64."""
+    """The timestamp. Raises OperatorFailure with the row if it is no int64."""
     if type(timestamp) is int and MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         return timestamp
     error = TimestampError(
@@ -112,7 +112,9 @@ def refuse_missing(row: Any, operator: str) -> NoReturn:
 
 
 class WatermarkTracker:
-    """One generator with what it has said so far; `changed` is called when that may move the stream's watermark.
+    """One generator with its latest watermark and idleness.
+
+    `changed` is called when these may move the stream's watermark.
 
     It is the WatermarkOutput that the generator sees.
     """
@@ -124,7 +126,7 @@ class WatermarkTracker:
         self._changed = changed
         self._max_jump = max_jump_ms
         self.needs_each_event = generator.needs_each_event
-        #: The highest timestamp believed; None before the first.
+        #: The highest believed timestamp; None before the first.
         self.greatest: int | None = None
         self.watermark = MIN_TIMESTAMP
         self.idle = False
@@ -135,7 +137,7 @@ class WatermarkTracker:
     # ------------------------------------------------------------------ records
 
     def on_event(self, row: Any, timestamp: int) -> None:
-        """A record was emitted."""
+        """Passes an emitted record to the generator."""
         if timestamp <= self.watermark and timestamp != MIN_TIMESTAMP:
             self.late_records += 1
         self._in_event = True
@@ -143,7 +145,7 @@ class WatermarkTracker:
         self._in_event = False
 
     def on_events(self, rows: Sequence[Any], timestamps: Sequence[int]) -> None:
-        """Many records were emitted; only for generators that do not need each."""
+        """Passes many records; only for generators that do not need each."""
         watermark = self.watermark
         if min(timestamps) <= watermark:
             self.late_records += sum(t <= watermark for t in timestamps)
@@ -171,7 +173,7 @@ class WatermarkTracker:
         return timestamp
 
     def on_periodic_emit(self) -> None:
-        """The interval has passed."""
+        """Asks the generator, because the interval has passed."""
         self._generator.on_periodic_emit(self)
 
     # ------------------------------------------------------------------ WatermarkOutput
@@ -213,14 +215,14 @@ def tracker_of(
 
 
 class PeriodicEmission:
-    """When generators are asked next; an interval of 0 never asks."""
+    """Says when generators are asked next; an interval of 0 never asks."""
 
     def __init__(self, interval_ms: int, now_ms: int) -> None:
         self._interval = interval_ms
         self.next_ms: int | None = now_ms + interval_ms if interval_ms else None
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether it is time; the next time is set then."""
+        """Whether generators are due; sets the next time if so."""
         if self.next_ms is None or now_ms < self.next_ms:
             return False
         self.next_ms = now_ms + self._interval

@@ -1,8 +1,9 @@
-"""Which operator runs a spec: each operator registers itself, the registry finds the modules by their packages.
+"""The registry of operators by spec: operators register themselves, and the registry finds modules by package.
 
-Owner: any thread that builds operators; registering happens while a module is imported. Must not name an operator.
-Every package below this one is searched. Those of columns are imported only when a job has columns, since
-pyarrow.compute and polars cost memory. An operator that travels with a job is found in the package of its spec.
+Owner: any thread that builds operators; registering happens while a module is imported. Must not name an
+operator. Every package below this one is searched. The columnar ones are imported only when a job has
+columns, since pyarrow.compute and polars cost memory. An operator that is shipped with a job is found in the
+package of its spec.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import OperatorSpec, ShippedOperator
 
 _PACKAGE = "yarrow.container.operators"
-#: Packages below it that are imported only when no other operator runs a spec.
+#: Packages that are imported only if no other operator runs a spec.
 _ON_DEMAND = frozenset({"columnar"})
 
 _O = TypeVar("_O", bound=type[Operator])
@@ -28,9 +29,9 @@ _classes: dict[type[OperatorSpec], type[Operator]] = {}
 
 
 def runs(*specs: type[OperatorSpec]) -> Callable[[_O], _O]:
-    """Decorator of an operator class: it runs these specs, and `Operator.of` makes one of a descriptor.
+    """Decorates an operator class that runs these specs; `Operator.of` makes it from a descriptor.
 
-    Raises TypeError where another class runs one of them.
+    Raises TypeError if another class runs one of them.
     """
 
     def register(operator: _O) -> _O:
@@ -47,14 +48,14 @@ def runs(*specs: type[OperatorSpec]) -> Callable[[_O], _O]:
 
 
 def import_row_operators() -> None:
-    """Imports every operator but those of columns: a process does so before it forks workers."""
+    """Imports every operator except the columnar ones; a process does so before it forks workers."""
     for name in _packages():
         if name not in _ON_DEMAND:
             import_modules(f"{_PACKAGE}.{name}")
 
 
 def operator_class(spec: OperatorSpec) -> type[Operator]:
-    """The class that runs a spec. Raises TypeError where none does, ImportError for modules that are not here."""
+    """The class that runs a spec. Raises TypeError if there is none, ImportError for missing modules."""
     if spec.is_shipped:
         return operator_class(_unpacked(cast(ShippedOperator, spec)))
     kind = type(spec)
@@ -73,7 +74,7 @@ def operator_class(spec: OperatorSpec) -> type[Operator]:
 
 
 def build_operator(descriptor: OperatorDescriptor) -> Operator:
-    """The operator of a descriptor, not set up yet. Raises as `operator_class`."""
+    """The operator of a descriptor, not set up yet; raises the errors of `operator_class`."""
     if descriptor.spec.is_shipped:
         unpacked = _unpacked(cast(ShippedOperator, descriptor.spec))
         descriptor = msgspec.structs.replace(descriptor, spec=unpacked)
@@ -81,14 +82,14 @@ def build_operator(descriptor: OperatorDescriptor) -> Operator:
 
 
 def _unpacked(spec: ShippedOperator) -> OperatorSpec:
-    """The spec that travels in another; its package is imported, and with it the operator."""
+    """The spec inside a shipped one; imports its package and thus the operator."""
     import_modules(spec.package)
     kind: type[OperatorSpec] = getattr(importlib.import_module(spec.module), spec.name)
     return msgspec.msgpack.decode(spec.fields, type=kind)
 
 
 def import_modules(package: str) -> None:
-    """Imports a package with the modules right below it, or the single module of that name."""
+    """Imports a package with its direct modules, or the single module of that name."""
     for module in pkgutil.iter_modules(getattr(importlib.import_module(package), "__path__", ())):
         if module.name != "__main__":
             importlib.import_module(f"{package}.{module.name}")

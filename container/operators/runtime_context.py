@@ -1,6 +1,6 @@
 """The RuntimeContext that user functions get: job and task facts, keyed state, metrics, accumulators.
 
-Owner: the task thread. Keyed state comes from the operator's state backend; on a stream without keys it is refused.
+Owner: the task thread. Keyed state comes from the operator's state backend; a stream without keys refuses it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from yarrow.runtime.config.settings import Settings
 
 
 class OperatorRuntimeContext(RuntimeContext):
-    """The context of one operator's subtask; `keyed` says whether keyed state may be asked for."""
+    """The context of one operator's subtask; `keyed` says whether it has keyed state."""
 
     def __init__(self, context: OperatorContext, keyed: bool) -> None:
         self._context = context
         self._environment = context.environment
         self._keyed = keyed
-        #: Keyed state was asked for: whoever calls the function makes the record's key the current one.
+        #: Keyed state was requested: callers of the function must set the record's key as the current one.
         self.has_keyed_state = False
         #: Opened functions of reducing and aggregating states, by the name of the state.
         self._state_functions: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class OperatorRuntimeContext(RuntimeContext):
 
     @cached_property
     def _job_parameters(self) -> Mapping[str, str]:
-        """What the program set, before all else of the job's configuration."""
+        """The program's own parameters, over the rest of the job's configuration."""
         configuration = self._environment.configuration
         parameters = Settings(configuration).get(pipeline.GLOBAL_JOB_PARAMETERS)
         return {**configuration, **(parameters or {})}
@@ -118,7 +118,7 @@ class OperatorRuntimeContext(RuntimeContext):
         return self._context.state.aggregating_state(state_descriptor)
 
     def _open_once(self, descriptor: StateDescriptor, function: Any) -> None:
-        """Opens the function of a state, whose first descriptor is the one that counts."""
+        """Opens the function of a state; only the state's first descriptor counts."""
         name = descriptor.get_name()
         if name not in self._state_functions:
             self._state_functions[name] = function
@@ -140,7 +140,7 @@ class OperatorRuntimeContext(RuntimeContext):
 
 
 class _StateFunctionContext(OperatorRuntimeContext):
-    """What the function of a reducing or aggregating state is opened with: as in Flink, it has no runtime context."""
+    """The context of a reducing or aggregating state's function: as in Flink, it has no runtime context."""
 
     def __init__(self, context: OperatorContext, state: str) -> None:
         super().__init__(context, keyed=False)

@@ -1,4 +1,4 @@
-"""What readers and writers may know of the subtask that they are part of.
+"""SubtaskContext: facts about the subtask for its readers and writers.
 
 Owner: the task thread; read-only.
 """
@@ -11,19 +11,19 @@ from yarrow.container.operators.base import OperatorContext
 
 
 class SubtaskContext:
-    """The part that SourceReaderContext and SinkWriterContext have in common."""
+    """The common part of SourceReaderContext and SinkWriterContext."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._environment = context.environment
 
     @property
     def subtask_index(self) -> int:
-        """This subtask."""
+        """The index of this subtask."""
         return self._environment.subtask
 
     @property
     def parallelism(self) -> int:
-        """Of the source or sink."""
+        """The parallelism of the source or sink."""
         return self._environment.parallelism
 
     @property

@@ -1,7 +1,7 @@
-"""The bytes of a split enumerator's snapshot: its own state, and the events that readers may not have taken.
+"""CoordinatorState: the bytes of an enumerator's snapshot: its state, and events that readers may not have taken.
 
-Owner: none (functions). Written by the safe codec of plain values, dataclasses by their fields; only what has no such
-form is pickled. The form is versioned: it lies in savepoints.
+Owner: none (functions). The safe codec of plain values writes it, dataclasses by their fields; only values
+without such a form are pickled. The form is versioned, because savepoints contain it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STATE_NAME: Final = "split enumerator"
 
 @dataclass(slots=True)
 class CoordinatorState:
-    """What is restored; `readers` holds (subtask, next number, events) of each."""
+    """The restored state; `readers` holds (subtask, next number, events) of each reader."""
 
     parallelism: int
     enumerator: Any
@@ -27,7 +27,7 @@ class CoordinatorState:
 
 
 def dump_state(state: CoordinatorState, operator_name: str) -> bytes:
-    """The state as bytes; raises StateSerializationError naming the operator."""
+    """Encodes the state. Raises StateSerializationError with the operator."""
     readers = [
         [subtask, next_number, [[number, list(message)] for number, message in events]]
         for subtask, next_number, events in state.readers
@@ -37,7 +37,7 @@ def dump_state(state: CoordinatorState, operator_name: str) -> bytes:
 
 
 def load_state(data: bytes, operator_name: str, *, trusted: bool = True) -> CoordinatorState:
-    """The state back, with pickled values only where it is `trusted`.
+    """Decodes the state; pickled values only if it is `trusted`.
 
     Raises StateSerializationError for other bytes and later versions.
     """

@@ -1,8 +1,8 @@
-"""Runs the SplitEnumerator of a source, in the worker of the source's subtask 0 and on a thread of its own.
+"""SourceCoordinator: runs the SplitEnumerator of a source, in the worker of subtask 0 and on its own thread.
 
-Owner: its thread; what is marked so may be called from any thread. User code of the enumerator thereby never runs in
-the control plane, which only routes its events. Calls into the enumerator come one at a time. What makes events exactly
-once is in checkpointing.source_events.
+Owner: its thread; methods that are marked so may be called from any thread. So user code of the enumerator
+never runs in the control plane, which only routes its events. Calls into the enumerator come one at a time.
+sources.source_events delivers events exactly once.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 
 
 class CoordinatorHost(Protocol):
-    """What a coordinator needs of its worker; each method may be called from its thread."""
+    """The worker's services for a coordinator; each method may be called from its thread."""
 
     def send(self, subtask: int, attempt: ExecutionAttemptID, payload: bytes) -> None:
-        """An event to the reader of that subtask, for that attempt only."""
+        """Sends an event to the reader of that subtask, for that attempt only."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """User code of the enumerator has failed: the task of subtask 0 fails with it."""
+        """Fails the task of subtask 0, because user code of the enumerator has failed."""
         ...
 
     def deliver(self, checkpoint_id: int, options: CheckpointOptions, state: bytes) -> None:
-        """A snapshot to be written and acknowledged."""
+        """Takes a snapshot to write and acknowledge."""
         ...
 
     def decline(self, checkpoint_id: int, error: BaseException) -> None:
-        """There is no snapshot for that checkpoint."""
+        """Declines a checkpoint, for which there is no snapshot."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredCoordinator:
-    """What a coordinator begins with; `state` None = its source begins anew."""
+    """The state with which a coordinator begins; `state` None = its source begins anew."""
 
     checkpoint_id: int = -1
     state: bytes | None = None
-    #: Pickled values in it may be read.
+    #: True if pickled values in it may be read.
     trusted: bool = True
 
 
@@ -90,12 +90,13 @@ class SourceCoordinator:
         #: Host name of each reader that has started.
         self._readers: dict[int, str] = {}
         self._attempts: dict[int, ExecutionAttemptID] = {}
-        #: Of each reader the latest attempt heard of, and the number of its last message.
+        #: The latest known attempt of each reader, and the number of its last message.
         self._heard: dict[int, tuple[ExecutionAttemptID, int]] = {}
-        #: Attempts of the readers that have said that they are done.
+        #: Attempts of the readers that have finished.
         self._finished: dict[int, ExecutionAttemptID] = {}
         self._log = AssignmentLog(self._restored.checkpoint_id)
-        #: Restored at another parallelism: events of readers that are no more, until their progress is known.
+        #: Restored at another parallelism: events of former readers, until the present readers' progress is
+        #: known.
         self._rescaled: CoordinatorState | None = None
         self._latest_snapshot = self._restored.checkpoint_id
         self._enumerator: SplitEnumerator[SourceSplit] | None = None
@@ -108,15 +109,15 @@ class SourceCoordinator:
         self._thread.start()
 
     def handle(self, subtask: int, attempt: ExecutionAttemptID, payload: bytes) -> None:
-        """An event from a reader."""
+        """Takes an event of a reader."""
         self._actions.put(lambda enumerator: self._handle(enumerator, subtask, attempt, payload))
 
     def checkpoint(self, checkpoint_id: int, options: CheckpointOptions) -> None:
-        """Takes a snapshot; the host gets it, or learns why there is none."""
+        """Takes a snapshot; the host gets it, or the reason why there is none."""
         self._actions.put(lambda enumerator: self._checkpoint(enumerator, checkpoint_id, options))
 
     def completed(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete."""
+        """Notes that the checkpoint is complete."""
 
         def act(enumerator: SplitEnumerator[SourceSplit]) -> None:
             self._log.completed(checkpoint_id)
@@ -125,7 +126,7 @@ class SourceCoordinator:
         self._actions.put(act)
 
     def aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint is given up: readers need not hold back events for it."""
+        """Notes that the checkpoint was aborted: readers need not hold back events for it."""
 
         def act(enumerator: SplitEnumerator[SourceSplit]) -> None:
             self._log.aborted(checkpoint_id)
@@ -135,10 +136,10 @@ class SourceCoordinator:
         self._actions.put(act)
 
     def reset(self, subtask: int, ended: ExecutionAttemptID, checkpoint_id: int) -> None:
-        """The attempt `ended` of a reader is followed by one that starts from that checkpoint.
+        """Takes note that a new attempt of a reader starts from that checkpoint, after the attempt `ended`.
 
-        Splits that were assigned since go back, unless the next attempt has registered meanwhile, which does
-        the same.
+        Splits that were assigned since then go back, unless the next attempt has registered meanwhile, which
+        does the same.
         """
         self._actions.put(lambda enumerator: self._reset(enumerator, subtask, ended, checkpoint_id))
 
@@ -147,42 +148,42 @@ class SourceCoordinator:
         self._actions.put(None)
 
     def stop_and_join(self, timeout: float = 0.2) -> tuple[str, ...]:
-        """Stops it and waits for its thread; the name of a thread that user code keeps."""
+        """Stops it and waits for its thread; returns the name of a thread that user code keeps alive."""
         self.stop()
         self._thread.join(timeout)
         return (self._thread.name,) if self._thread.is_alive() else ()
 
     @property
     def finished_readers(self) -> tuple[ExecutionAttemptID, ...]:
-        """Attempts of the readers that are done, and have not gone back since; for when the thread has ended."""
+        """Attempts of the readers that have finished and not gone back since; call it after the thread has ended."""
         return tuple(self._finished.values())
 
     # ------------------------------------------------------------- SplitEnumeratorContext
 
     @property
     def parallelism(self) -> int:
-        """Of the source."""
+        """The parallelism of the source."""
         return self._parallelism
 
     @property
     def registered_readers(self) -> Mapping[int, str]:
-        """Subtask -> host."""
+        """The host of each registered subtask."""
         return self._readers
 
     def assign_split(self, split: SourceSplit, subtask: int) -> None:
-        """Hands a split to a reader."""
+        """Assigns a split to a reader."""
         self._send(subtask, ("splits", [split]))
 
     def signal_no_more_splits(self, subtask: int) -> None:
-        """A reader will get none any more."""
+        """Tells a reader that it will get no more splits."""
         self._send(subtask, ("no_more",))
 
     def send_event_to_reader(self, subtask: int, event: Any) -> None:
-        """A picklable event."""
+        """Sends a picklable event."""
         self._send(subtask, ("event", event))
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Runs `action` on this thread after the delay."""
+        """Runs `action` on this thread after the delay in seconds."""
         heapq.heappush(self._timers, (perf_counter() + seconds, next(self._order), action))
 
     # ------------------------------------------------------------- the thread
@@ -236,7 +237,7 @@ class SourceCoordinator:
     ) -> None:
         taken, number, message = decode_to_coordinator(payload)
         if (heard := self._heard.get(subtask)) is not None and heard[0] == attempt and number <= heard[1]:
-            return  # It came once already.
+            return  # It has come before.
         if heard is None or not _is_later(heard[0], attempt):
             self._heard[subtask] = (attempt, number)
         if message[0] == "register":
@@ -246,7 +247,7 @@ class SourceCoordinator:
             self._reader_finished(subtask, attempt)
             return
         if self._attempts.get(subtask) != attempt:
-            return  # Of an attempt that has been reset since.
+            return  # Of an attempt that was reset since.
         self._log.confirmed(subtask, taken)
         if message[0] == "request":
             enumerator.handle_split_request(subtask, self._readers.get(subtask))
@@ -271,9 +272,9 @@ class SourceCoordinator:
                 enumerator.add_splits_back(splits, subtask)
         former = self._attempts.get(subtask)
         if former is not None and _is_later(former, attempt):
-            return  # Of an attempt that another has followed since.
+            return  # Of an attempt that was replaced since.
         if former is not None and _is_later(attempt, former):
-            # The word that the reader goes back is still on its way.
+            # The message that the reader goes back has not come yet.
             self._go_back(enumerator, subtask, message[3])
         self._readers[subtask] = message[1]
         self._attempts[subtask] = attempt
@@ -303,7 +304,7 @@ class SourceCoordinator:
             self._latest_snapshot = checkpoint_id
             state.readers += self._log.snapshot(checkpoint_id)
             data = dump_state(state, self._name)
-        except Exception as error:  # user code; the checkpoint is given up, the source goes on
+        except Exception as error:  # user code; the checkpoint is aborted, the source goes on
             self._host.decline(checkpoint_id, OperatorFailure(self._name, "", error))
             return
         self._host.deliver(checkpoint_id, options, data)
@@ -350,5 +351,5 @@ class SourceCoordinator:
 
 
 def _is_later(attempt: ExecutionAttemptID, other: ExecutionAttemptID) -> bool:
-    """Of two attempts of one subtask."""
+    """Compares two attempts of one subtask."""
     return attempt_place(attempt)[1] > attempt_place(other)[1]

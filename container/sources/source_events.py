@@ -1,11 +1,13 @@
 """Events between a split enumerator and its readers, each taken exactly once whatever checkpoint is restored.
 
-An event to a reader bears a number, and the id of the last checkpoint for which the enumerator was snapshotted. A
-reader that has not cut for that checkpoint yet holds the event back: the enumerator's snapshot does not know it, so the
-reader's must not either. The reader's state says which event it has taken last. The enumerator's snapshot holds the
-events that a reader may not have taken, and on restore those behind the reader's are sent again.
+An event to a reader has a number, and the id of the last checkpoint for which the enumerator was snapshotted.
+A reader that has not cut for that checkpoint holds the event back. The enumerator's snapshot does not contain
+the event, so the reader's must not either. The reader's state holds the number of its last event. The
+enumerator's snapshot holds the events that a reader may not have taken. A restore sends those again that come
+after the reader's last one.
 
-Owner: `ReaderInbox` the reader's task thread, `AssignmentLog` the enumerator's thread. Must not know transport.
+Owner: `ReaderInbox` the reader's task thread, `AssignmentLog` the enumerator's thread. Must not know
+transport.
 """
 
 from __future__ import annotations
@@ -20,40 +22,40 @@ from typing import Any, NamedTuple
 #: ("event", object), ("finished",), ("cut", checkpoint id). To a reader: ("splits", [...]), ("no_more",),
 #: ("event", object), and not numbered ("complete",) and ("released", checkpoint id).
 Message = tuple[Any, ...]
-#: Number of a message that is not part of the sequence: it is taken at once and never sent again.
+#: Number of a message outside of the sequence: it is taken at once and never sent again.
 UNNUMBERED = -1
-#: (subtask, parallelism then, number of the event taken last, whether it knows that no more splits come)
+#: (subtask, parallelism then, number of the last event, whether it knows that no more splits come)
 Progress = tuple[int, int, int, bool]
 
 
 def encode_to_coordinator(taken: int, number: int, message: Message) -> bytes:
-    """A reader's message with the number of the event that it has taken last and its own, counted by attempt."""
+    """Encodes a reader's message, with the number of its last event and the message's own number within the attempt."""
     return pickle.dumps((taken, number, message), 5)
 
 
 def decode_to_coordinator(payload: bytes) -> tuple[int, int, Message]:
-    """The number taken last, the number of the message, and the message."""
+    """The number of the reader's last event, the number of the message, and the message."""
     decoded: tuple[int, int, Message] = pickle.loads(payload)
     return decoded
 
 
 def encode_to_reader(number: int, epoch: int, message: bytes) -> bytes:
-    """An event, its message pickled already."""
+    """Encodes an event whose message is already pickled."""
     return pickle.dumps((number, epoch, message), 5)
 
 
 class ReaderInbox:
-    """What a reader has taken, and what it holds back."""
+    """The events that a reader has taken, and those that it holds back."""
 
     def __init__(self, restored_checkpoint_id: int, taken: int) -> None:
-        #: Number of the event taken last.
+        #: Number of the last taken event.
         self.taken = taken
         self._cut = restored_checkpoint_id
         self._given_up: set[int] = set()
         self._held: deque[tuple[int, int, bytes]] = deque()
 
     def receive(self, payload: bytes) -> list[Message]:
-        """The messages that are to be taken now, in order."""
+        """Takes an event; returns the messages to process now, in order."""
         number, epoch, message = pickle.loads(payload)
         if number == UNNUMBERED:
             decoded: Message = pickle.loads(message)
@@ -65,20 +67,20 @@ class ReaderInbox:
         return self._take()
 
     def cut(self, checkpoint_id: int) -> list[Message]:
-        """The reader has cut; what was held back for that."""
+        """Notes the reader's cut; returns the messages that were held back for it."""
         self._cut = max(self._cut, checkpoint_id)
         self._given_up = {number for number in self._given_up if number > self._cut}
         return self._take()
 
     def give_up(self, checkpoint_id: int) -> list[Message]:
-        """There will be no such checkpoint; what was held back for it."""
+        """Notes an aborted checkpoint; returns the messages that were held back for it."""
         if checkpoint_id > self._cut:
             self._given_up.add(checkpoint_id)
         return self._take()
 
     @property
     def held(self) -> int:
-        """Events held back."""
+        """Number of events that are held back."""
         return len(self._held)
 
     def _take(self) -> list[Message]:
@@ -93,26 +95,26 @@ class LoggedEvent(NamedTuple):
     """An event that a restored reader might not have taken."""
 
     number: int
-    #: Id of the checkpoint for which the enumerator had been snapshotted last.
+    #: Id of the last checkpoint for which the enumerator had been snapshotted.
     epoch: int
-    #: Pickled when it was sent: what the enumerator changes later is not part of it.
+    #: Pickled when it was sent, so that later changes of the enumerator do not reach it.
     message: bytes
 
 
 @dataclass(slots=True)
 class _Reader:
-    """What is known of the reader of one subtask."""
+    """The known progress of one subtask's reader."""
 
     next_number: int = 0
-    #: Number it has certainly taken, in its present attempt.
+    #: Number of the last event that its present attempt has certainly taken.
     confirmed: int = -1
-    #: By checkpoint id: the number taken last at its cut.
+    #: By checkpoint id: the number of the last event at its cut.
     cuts: dict[int, int] = field(default_factory=dict)
     events: deque[LoggedEvent] = field(default_factory=deque)
 
 
 class AssignmentLog:
-    """Events by reader, as long as a restored reader might need them or their splits might have to be given back."""
+    """Events by reader, while a restored reader might need them or their splits might have to go back."""
 
     def __init__(self, restored_checkpoint_id: int = -1) -> None:
         self._readers: dict[int, _Reader] = {}
@@ -120,14 +122,14 @@ class AssignmentLog:
 
     @property
     def epoch(self) -> int:
-        """Id of the latest checkpoint for which a snapshot was taken and that was not given up."""
+        """Id of the latest checkpoint with a snapshot that was not aborted."""
         return self._snapshots[-1]
 
     def _reader(self, subtask: int) -> _Reader:
         return self._readers.setdefault(subtask, _Reader())
 
     def append(self, subtask: int, message: Message) -> LoggedEvent:
-        """A new event to that reader."""
+        """Adds a new event for that reader."""
         reader = self._reader(subtask)
         event = LoggedEvent(reader.next_number, self.epoch, pickle.dumps(message, 5))
         reader.next_number += 1
@@ -135,16 +137,16 @@ class AssignmentLog:
         return event
 
     def confirmed(self, subtask: int, number: int) -> None:
-        """The reader has taken all events up to that number."""
+        """Notes that the reader has taken all events up to that number."""
         reader = self._reader(subtask)
         reader.confirmed = max(reader.confirmed, number)
 
     def cut(self, subtask: int, checkpoint_id: int, number: int) -> None:
-        """The reader's state for that checkpoint holds all events up to that number."""
+        """Notes that the reader's state for that checkpoint contains all events up to that number."""
         self._reader(subtask).cuts[checkpoint_id] = number
 
     def snapshot(self, checkpoint_id: int) -> list[tuple[int, int, list[tuple[int, Message]]]]:
-        """Of each reader: subtask, next number, the events that its state for that checkpoint may lack."""
+        """For each reader: subtask, next number, and the events that its state for that checkpoint may lack."""
         if checkpoint_id > self.epoch:
             self._snapshots.append(checkpoint_id)
         return [
@@ -161,7 +163,7 @@ class AssignmentLog:
         ]
 
     def restore(self, subtask: int, next_number: int, events: Sequence[tuple[int, Message]]) -> None:
-        """What `snapshot` gave for a reader; its events belong to the time before every checkpoint."""
+        """Restores a reader's part of a `snapshot`; its events belong to the time before every checkpoint."""
         reader = self._reader(subtask)
         reader.next_number = next_number
         reader.events.extend(
@@ -169,7 +171,7 @@ class AssignmentLog:
         )
 
     def registered(self, subtask: int, taken: int) -> list[LoggedEvent]:
-        """A new attempt of the reader has begun with a state up to number `taken`: what it lacks."""
+        """Takes a new attempt of the reader with a state up to number `taken`; returns the events that it lacks."""
         reader = self._reader(subtask)
         reader.confirmed = taken
         reader.next_number = max(reader.next_number, taken + 1)
@@ -180,11 +182,11 @@ class AssignmentLog:
         ]
 
     def _standing(self, epoch: int) -> int:
-        """The latest snapshot up to `epoch` that was not given up since."""
+        """The latest snapshot up to `epoch` that was not aborted since."""
         return max((number for number in self._snapshots if number <= epoch), default=UNNUMBERED)
 
     def completed(self, checkpoint_id: int) -> None:
-        """Nobody will go back behind that checkpoint."""
+        """Notes that no restore will go back before that checkpoint."""
         self._snapshots = [
             number for number in self._snapshots if number >= checkpoint_id
         ] or self._snapshots[-1:]
@@ -199,15 +201,15 @@ class AssignmentLog:
                 del reader.cuts[number]
 
     def aborted(self, checkpoint_id: int) -> None:
-        """That checkpoint will never be restored."""
+        """Notes that the checkpoint will never be restored."""
         if len(self._snapshots) > 1 and checkpoint_id in self._snapshots:
             self._snapshots.remove(checkpoint_id)
 
     def reset(self, subtask: int, checkpoint_id: int) -> list[Any]:
-        """The reader goes back to that checkpoint: the splits that it was given since.
+        """Takes a reader back to that checkpoint; returns the splits that it got since.
 
-        What the enumerator had sent before its snapshot for the checkpoint stays, to be sent again where the restored
-        reader lacks it. Checkpoints that were under way have been given up with the reader.
+        Events from before the enumerator's snapshot for the checkpoint stay. They are sent again if the
+        restored reader lacks them. Checkpoints that were pending have been aborted with the reader.
         """
         self._snapshots = [n for n in self._snapshots if n <= checkpoint_id] or [checkpoint_id]
         reader = self._reader(subtask)
@@ -227,9 +229,10 @@ class AssignmentLog:
 def untaken_splits(
     old: Iterable[tuple[int, int, list[tuple[int, Message]]]], taken: Mapping[int, int]
 ) -> list[Any]:
-    """Of a snapshot taken at another parallelism: the splits that no reader's state holds.
+    """The splits in a snapshot of another parallelism that no reader's state contains.
 
-    `taken` names each reader that had not ended before the snapshot; one that had has taken and read everything.
+    `taken` names each reader that had not ended before the snapshot; an ended one has taken and read
+    everything.
     """
     return [
         split

@@ -1,11 +1,11 @@
-"""The split enumerators of a worker, and the way of events between them and readers, here or in other workers.
+"""SourceHosting: the split enumerators of a worker, and the routing of events between them and readers.
 
-An enumerator begins with subtask 0 of its source and outlives an attempt of it that fails or is cancelled: the next one
-goes on with it where the JobMaster says so, and begins another where all readers start again.
+An enumerator begins with subtask 0 of its source, and outlives a failed or cancelled attempt of it. The next
+attempt keeps the enumerator if the JobMaster says so. It begins another one if all readers restart.
 
-Owner: the worker's task thread; coordinators call `send` of their host from threads of their own. An event is delivered
-to the attempt it names and to no other: one that comes early waits for its attempt, one for an attempt that has ended
-is dropped. Must not know checkpoints beyond handing them on.
+Owner: the worker's task thread; coordinators call `send` of their host from their own threads. An event is
+delivered only to the attempt that it names. An early event waits for its attempt; an event for an ended
+attempt is dropped. Must not know checkpoints beyond forwarding them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from yarrow.runtime.rpc.messages import CheckpointNotice as Notice
 from yarrow.runtime.rpc.messages import NotifyCheckpoint, OperatorEvent, ResetSubtask, TriggerCheckpoint
 
 COORDINATOR = -1
-#: Of an attempt: vertex and subtask; attempts of one place follow each other.
+#: The place of an attempt: vertex and subtask; its attempts follow each other.
 _Place = tuple[JobID, JobVertexID, int]
 
 
 def hosts_enumerator(builder: TaskBuilder) -> bool:
-    """Whether a split enumerator is needed beside the task, also where its own reader had ended before."""
+    """Whether a split enumerator must run beside the task, even if its own reader had ended before."""
     descriptor = builder.descriptor
     if descriptor.subtask != 0 or not builder.vertex.has_enumerator:
         return False
@@ -51,36 +51,36 @@ def hosts_enumerator(builder: TaskBuilder) -> bool:
 
 
 class Readers(Protocol):
-    """Where the tasks of this worker are found."""
+    """Finds the tasks of this worker."""
 
     def task_of(self, attempt: ExecutionAttemptID) -> StreamTask | None:
-        """The task of an attempt that has not ended."""
+        """The live task of an attempt; None if it has ended."""
         ...
 
 
 class EndedEnumerator(NamedTuple):
-    """What the end of a task leaves of the enumerator beside it."""
+    """The state of the enumerator beside an ended task."""
 
-    #: It goes on: readers in other workers are served, and the next attempt need not begin another.
+    #: It continues: it serves readers in other workers, and the next attempt need not begin another.
     lives: bool = False
     threads_left: tuple[str, ...] = ()
-    #: It had told its task that all readers are done: those that were when it ended; None = it had not to.
+    #: Reader attempts that had finished when it ended, if it had told its task that all had; else None.
     finished_readers: tuple[ExecutionAttemptID, ...] | None = None
 
 
 class _Hosted:
-    """A coordinator with the attempts of subtask 0 beside which it lives."""
+    """A coordinator with the attempts of subtask 0 beside which it has lived."""
 
     def __init__(self, builder: TaskBuilder, operator: OperatorDescriptor, task: StreamTask) -> None:
         self.operator = operator
-        #: By any of them readers may know it.
+        #: Readers may know it by any of them.
         self.attempts: set[ExecutionAttemptID] = set()
         self.failure: BaseException | None = None
         self.coordinator: SourceCoordinator
         self.go_on(builder, task)
 
     def go_on(self, builder: TaskBuilder, task: StreamTask) -> None:
-        """From now on it is that attempt's."""
+        """Assigns it to that attempt."""
         self.builder = builder
         self.task = task
         self.attempt = builder.descriptor.attempt_id
@@ -88,27 +88,27 @@ class _Hosted:
 
 
 class _Host:
-    """CoordinatorHost of one coordinator."""
+    """The CoordinatorHost of one coordinator."""
 
     def __init__(self, hosting: SourceHosting, hosted: _Hosted) -> None:
         self._hosting = hosting
         self._hosted = hosted
 
     def send(self, subtask: int, attempt: ExecutionAttemptID, payload: bytes) -> None:
-        """Any thread."""
+        """Sends an event. Any thread."""
         hosted = self._hosted
         self._hosting.route(
             hosted.builder, hosted.operator.id, subtask, COORDINATOR, payload, attempt, hosted.attempt
         )
 
     def fail(self, error: BaseException) -> None:
-        """Any thread."""
+        """Fails the task. Any thread."""
         self._hosted.failure = error
         task = self._hosted.task
         task.post(lambda: task.fail(error))
 
     def deliver(self, checkpoint_id: int, options: CheckpointOptions, state: bytes) -> None:
-        """Any thread."""
+        """Takes a snapshot. Any thread."""
         hosted = self._hosted
         self._hosting.checkpoints.deliver_coordinator(
             hosted.builder.graph.job_id,
@@ -120,7 +120,7 @@ class _Host:
         )
 
     def decline(self, checkpoint_id: int, error: BaseException) -> None:
-        """Any thread."""
+        """Declines a checkpoint. Any thread."""
         self._hosting.checkpoints.decline_coordinator(self._hosted.builder.graph.job_id, checkpoint_id, error)
 
 
@@ -141,9 +141,9 @@ class SourceHosting:
         self._post = post
         self._send = send
         self._hosted: dict[tuple[JobID, OperatorID], _Hosted] = {}
-        #: Events whose attempt is not here yet, by that attempt.
+        #: Events whose attempt has not come here yet, by that attempt.
         self._early: dict[ExecutionAttemptID, list[OperatorEvent]] = defaultdict(list)
-        #: Of an attempt that must not begin: threads of the enumerator before its own.
+        #: By attempt that must not begin: threads of the former enumerator that are still alive.
         self._stuck: dict[ExecutionAttemptID, tuple[str, ...]] = {}
         #: Number of the last attempt that has begun here, by place.
         self._begun: dict[_Place, int] = {}
@@ -151,7 +151,7 @@ class SourceHosting:
     # ------------------------------------------------------------------ life
 
     def task_began(self, builder: TaskBuilder, task: StreamTask, restored: bytes | None) -> None:
-        """A task of this worker is there; with subtask 0 of a source its coordinator begins, in place of any former."""
+        """Takes a new task of this worker; with subtask 0 of a source its coordinator begins and replaces a former one."""
         descriptor = builder.descriptor
         place = (builder.graph.job_id, builder.vertex.id, descriptor.subtask)
         self._begun[place] = descriptor.attempt_number
@@ -189,12 +189,12 @@ class SourceHosting:
             task.post(partial(task.fail, error))
             return
         hosted.go_on(builder, task)
-        # Behind `go_on`: a failure in between reaches this task by one way at least.
+        # After `go_on`: a failure in between reaches this task in at least one way.
         if (failure := hosted.failure) is not None:
             task.post(partial(task.fail, failure))
 
     def _forget_early(self, builder: TaskBuilder) -> None:
-        """Events for former attempts of the place will never be wanted."""
+        """Forgets events for former attempts of the place."""
         place, number = attempt_place(builder.descriptor.attempt_id)
         for attempt in list(self._early):
             other, earlier = attempt_place(attempt)
@@ -202,12 +202,12 @@ class SourceHosting:
                 del self._early[attempt]
 
     def deliver_early(self, builder: TaskBuilder) -> None:
-        """The task has begun: what came before it is delivered."""
+        """Delivers the events that came before the task."""
         for event in self._early.pop(builder.descriptor.attempt_id, ()):
             self.deliver(event)
 
     def task_ended(self, builder: TaskBuilder, state: ExecutionState) -> EndedEnumerator:
-        """A task of this worker has ended in that state, and with it, perhaps, the coordinator beside it."""
+        """Takes the end of a task in that state; it may end the coordinator beside it."""
         self._early.pop(builder.descriptor.attempt_id, None)
         place = (builder.graph.job_id, builder.vertex.id, builder.descriptor.subtask)
         self._begun[place] = max(builder.descriptor.attempt_number, self._begun.get(place, -1))
@@ -218,7 +218,7 @@ class SourceHosting:
         hosted = self._hosted.get(key)
         if hosted is None or builder.descriptor.subtask != 0:
             return EndedEnumerator()
-        # One that was to go on with it may have failed before it began.
+        # The attempt that was to continue it may have failed before it began.
         is_its_own = attempt == hosted.attempt or builder.descriptor.enumerator_goes_on
         if not is_its_own:
             return EndedEnumerator()
@@ -229,7 +229,7 @@ class SourceHosting:
         threads_left = self._stop(key)
         if state is not ExecutionState.FINISHED or was_stopped:
             return EndedEnumerator(threads_left=threads_left)
-        # A reader may have gone back since its enumerator was complete: the JobMaster alone sees both.
+        # A reader may have gone back since its enumerator was complete: only the JobMaster sees both.
         return EndedEnumerator(
             threads_left=threads_left, finished_readers=hosted.coordinator.finished_readers
         )
@@ -241,7 +241,7 @@ class SourceHosting:
         return hosted.coordinator.stop_and_join()
 
     def stop_all(self) -> None:
-        """The worker ends."""
+        """Stops all coordinators, because the worker ends."""
         for hosted in self._hosted.values():
             hosted.coordinator.stop()
 
@@ -250,7 +250,7 @@ class SourceHosting:
     def from_reader(
         self, builder: TaskBuilder, operator_id: str, target: int, source: int, payload: bytes
     ) -> None:
-        """A reader of this worker has something to say to its coordinator. Any thread."""
+        """Takes a message of a reader of this worker to its coordinator. Any thread."""
         self.route(
             builder,
             OperatorID(operator_id),
@@ -271,7 +271,7 @@ class SourceHosting:
         target_attempt: ExecutionAttemptID,
         source_attempt: ExecutionAttemptID,
     ) -> None:
-        """To this worker's own end directly, else by way of the JobMaster. Any thread."""
+        """Sends an event to this worker's own end directly, else through the JobMaster. Any thread."""
         event = OperatorEvent(
             job_id=builder.graph.job_id,
             vertex_id=builder.vertex.id,
@@ -289,12 +289,12 @@ class SourceHosting:
             self._send(EmitOperatorEvent(event=event))
 
     def _is_own_place(self, event: OperatorEvent) -> bool:
-        """False where the target was placed elsewhere after the sender was deployed: a later attempt of it."""
+        """False if the target was placed elsewhere after the sender was deployed: a later attempt of it."""
         begun = self._begun.get((event.job_id, event.vertex_id, max(event.target_subtask, 0)))
         return begun is None or begun >= attempt_place(event.target_attempt)[1]
 
     def deliver(self, event: OperatorEvent) -> None:
-        """An event for a coordinator or reader of this worker; held until its attempt is there."""
+        """Delivers an event to a coordinator or reader of this worker; holds it until its attempt has come."""
         if event.target_subtask == COORDINATOR:
             hosted = self._hosted.get((event.job_id, event.operator_id))
             if hosted is not None and (not event.target_attempt or event.target_attempt in hosted.attempts):
@@ -312,7 +312,7 @@ class SourceHosting:
     # ------------------------------------------------------------------ checkpoints
 
     def begin_checkpoint(self, trigger: TriggerCheckpoint) -> None:
-        """Coordinators that are named are snapshotted."""
+        """Snapshots the named coordinators."""
         for operator_id in trigger.coordinators:
             hosted = self._hosted.get((trigger.job_id, operator_id))
             if hosted is None:
@@ -324,7 +324,7 @@ class SourceHosting:
                 hosted.coordinator.checkpoint(trigger.checkpoint_id, trigger.options)
 
     def notify(self, notification: NotifyCheckpoint) -> None:
-        """Coordinators of the job learn what became of a checkpoint."""
+        """Tells the job's coordinators whether a checkpoint was completed or aborted."""
         for (job_id, _), hosted in self._hosted.items():
             if job_id != notification.job_id:
                 continue
@@ -334,7 +334,7 @@ class SourceHosting:
                 hosted.coordinator.aborted(notification.checkpoint_id)
 
     def reset(self, reset: ResetSubtask) -> None:
-        """A reader goes back to a checkpoint, and with it its coordinator."""
+        """Takes a reader, and its coordinator, back to a checkpoint."""
         hosted = self._hosted.get((reset.job_id, reset.operator_id))
         if hosted is not None:
             hosted.coordinator.reset(reset.subtask, reset.attempt_id, reset.checkpoint_id)

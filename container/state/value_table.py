@@ -12,7 +12,7 @@ What generated code does (container.operators.rows.keyed_aggregation writes it):
 - every key that was read is written in the same row: `table[key] = new value`, already copied.
 
 Promises of a table: the list `live` stays the same object for ever. Its dicts and its length change only
-between two calls of generated code (in a cut, a mail or `end_of_chunk` of the backend), or in `prefetch`. The
+between two calls of generated code, or in `prefetch`. Between calls that is a cut, a mail or `end_of_chunk`. The
 code calls `prefetch` before it reads `live`; `miss` may add entries. The dicts of `live` contain only values:
 no tombstone, nothing encoded.
 

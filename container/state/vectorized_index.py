@@ -1,7 +1,7 @@
 """KeyIndex: numbers the keys of a column densely (slots); the slots index numpy arrays of state.
 
-Keys of one machine word (integers, bool, floats, dates, times, timestamps) use a numpy hash table with
-open addressing, without a Python object for each key. Other types use the canonical form of each
+Keys of one machine word are integers, bool, floats, dates, times and timestamps. They use a numpy hash
+table with open addressing, without a Python object for each key. Other types use the canonical form of each
 distinct value of a batch. Null is a key. Owner: the task thread. It must not know the use of the slots.
 """
 

@@ -1,7 +1,8 @@
-"""AggregateState: what the state of one running aggregate can do, and what all of them are made of.
+"""AggregateState: the state of one running aggregate over all keys, and helpers of its implementations.
 
-Owner: the task thread, through VectorizedAggregation; of a frozen copy, the thread that takes its entries. Entries are
-a stored form: plain data, None where no value came. Must not know keys or which aggregates there are.
+Owner: the task thread, through VectorizedAggregation; of a frozen copy, the thread that takes its entries.
+Entries are a stored form: plain data, None for a slot without a value. Must not know keys or the other
+aggregates. `Slots` are 1-d integer arrays with one slot for each row.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ import pyarrow as pa
 from yarrow.container.state.vectorized_index import Slots, grown
 
 Bools = npt.NDArray[np.bool_]
-#: Slots that arrays begin with.
+#: Initial number of slots of arrays.
 LEAST: Final = 1024
 
 
 class UnsupportedColumnError(Exception):
-    """An aggregate that has no meaning for a column's type; the operator adds its name."""
+    """The aggregate is not defined for the column's type; the operator adds its name."""
 
 
 class SumOverflowError(Exception):
-    """A sum that left its type; the operator adds names and key."""
+    """A sum exceeded its type; the operator adds names and key."""
 
     def __init__(self, slot: int, value: int, kind: str) -> None:
         super().__init__(slot, value, kind)
@@ -36,7 +37,7 @@ class SumOverflowError(Exception):
 
 
 class ForeignStateError(Exception):
-    """Restored state that is of another type than the column; the operator adds names."""
+    """Restored state has another type than the column; the operator adds names."""
 
 
 class AggregateState(ABC):
@@ -47,13 +48,13 @@ class AggregateState(ABC):
 
     @abstractmethod
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
-        """Takes the values of a batch, one a slot; `size` slots exist now."""
+        """Takes a batch: `slots` and `column` have one entry a row. `size` slots exist now."""
 
     @abstractmethod
     def values(self, slots: Slots) -> pa.Array:
         """The results of these slots."""
 
-    # Snapshots. The state of a slot as plain data: None where no value came.
+    # Snapshots. The state of a slot is plain data: None if no value came.
 
     def frozen(self, size: int) -> Self:
         """A copy of the first `size` slots, for `entries` alone; another thread may call that."""
@@ -67,15 +68,15 @@ class AggregateState(ABC):
 
     @abstractmethod
     def entries(self, start: int, end: int) -> list[Any]:
-        """The state of the slots from `start` to `end`, not included."""
+        """The states of the slots from `start` to `end`, without `end`."""
 
     @abstractmethod
     def restore(self, entries: list[Any]) -> None:
-        """Begins with these states, of slots 0 and on. Raises ForeignStateError for what it did not write."""
+        """Restores these states for slots 0 and on. Raises ForeignStateError for entries of another aggregate."""
 
 
 class SeenSlots:
-    """Which slots have had a value: all, as long as no null came."""
+    """The slots that have had a value: all, as long as no null came."""
 
     def __init__(self) -> None:
         self._seen: Bools | None = None
@@ -96,7 +97,7 @@ class SeenSlots:
         return slots, column.drop_null()
 
     def nulls(self, slots: Slots) -> Bools | None:
-        """True where a slot has no value; None when all have one."""
+        """True for each slot without a value (bool array); None if all have one."""
         if self._seen is None:
             return None
         missing = ~self._seen[slots]
@@ -109,7 +110,7 @@ class SeenSlots:
         return made
 
     def with_nulls(self, values: list[Any], start: int, end: int) -> list[Any]:
-        """The values of these slots, None where there is none."""
+        """The values of these slots, None for a slot without one."""
         if self._seen is None:
             return values
         return [
@@ -118,13 +119,13 @@ class SeenSlots:
         ]
 
     def restore(self, entries: list[Any]) -> None:
-        """Slots 0 and on have a value where `entries` has one."""
+        """Restores slots 0 and on: those with an entry have a value."""
         seen = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
         self._seen = None if seen.all() else seen
 
 
 def integers_of(column: pa.Array) -> npt.NDArray[Any]:
-    """A column without nulls of integers, bools or times as the integers that stand for its values."""
+    """A null-free column of integers, bools or times as a 1-d integer array of its length."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
@@ -135,7 +136,7 @@ def integers_of(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def filled(entries: list[Any], like: npt.NDArray[Any], empty: Any) -> npt.NDArray[Any]:
-    """An array of the entries, `empty` where one is None, of the type of `like` and at least as long."""
+    """An array of the entries with the dtype of `like`, at least as long as `like`, and `empty` in place of None."""
     array = np.full(max(len(entries), len(like)), empty, like.dtype)
     try:
         array[: len(entries)] = [empty if entry is None else entry for entry in entries]
@@ -145,7 +146,7 @@ def filled(entries: list[Any], like: npt.NDArray[Any], empty: Any) -> npt.NDArra
 
 
 def dated(values: npt.NDArray[Any], kind: pa.DataType) -> list[Any]:
-    """Integers that stand for values of an Arrow type; those of times with the type, which names their unit."""
+    """Integers that stand for values of an Arrow type; times with their type, which names the unit."""
     numbers: list[Any] = values.tolist()
     if pa.types.is_temporal(kind):
         name = str(kind)
@@ -154,7 +155,7 @@ def dated(values: npt.NDArray[Any], kind: pa.DataType) -> list[Any]:
 
 
 def undated(entries: list[Any], kind: pa.DataType) -> list[Any]:
-    """The integers of `dated`. Raises ForeignStateError where they are of another type."""
+    """The integers of `dated`. Raises ForeignStateError if they have another type."""
     name = str(kind) if pa.types.is_temporal(kind) else None
     numbers = []
     for entry in entries:

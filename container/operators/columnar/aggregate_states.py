@@ -1,7 +1,7 @@
-"""Which state an aggregate over a column has: a numpy array with an entry a slot, for all keys of a subtask.
+"""Chooses the state of an aggregate over a column: a numpy array with one entry for each slot.
 
-Owner: the task thread, through VectorizedAggregation. It chooses by the type of the column alone, once, and must not
-know keys or rows.
+Owner: the task thread, through VectorizedAggregation. It chooses once, by the type of the column alone, and
+must not know keys or rows.
 """
 
 from __future__ import annotations

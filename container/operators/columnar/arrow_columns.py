@@ -2,9 +2,9 @@
 
 Values that Arrow would round, cut or reinterpret in silence are refused.
 
-Owner: the task thread; no state. null stands for None alone. 1.5 in an integer column, an aware datetime in a
-naive one, a time finer than the column's unit and an unknown field all fail, naming the row. Must not know
-operators.
+Owner: the task thread; no state. Only None becomes null. These values fail, and the error names the row: 1.5
+in an integer column, an aware datetime in a naive one, a time finer than the column's unit, and an unknown
+field. Must not know operators.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Check = Callable[[Any], bool]
 
 
 class MisfitError(Exception):
-    """A value that does not fit; the caller adds names. `index` counts rows, `path` leads into nested values."""
+    """A value does not fit; the caller adds names. `index` counts rows, `path` leads into nested values."""
 
     def __init__(self, index: int, path: str, expected: str, got: object) -> None:
         super().__init__(index, path, expected, got)
@@ -43,7 +43,7 @@ class MisfitError(Exception):
 
 
 def build_columns(rows: Sequence[Any], fields: Sequence[pa.Field], path: str = "") -> list[pa.Array]:
-    """One array a field of rows, none of which is None. Raises MisfitError."""
+    """One array for each field of rows, none of which is None. Raises MisfitError."""
     names = [field.name for field in fields]
     kinds = set(map(type, rows))
     columns = _columns_of_kind(kinds.pop(), rows, names) if len(kinds) == 1 else None
@@ -57,7 +57,7 @@ def build_columns(rows: Sequence[Any], fields: Sequence[pa.Field], path: str = "
 
 
 def build_field(values: Sequence[Any], field: pa.Field, path: str) -> pa.Array:
-    """The array of a column; None only where the field is nullable. Raises MisfitError."""
+    """The array of a column; a None needs a nullable field. Raises MisfitError."""
     if not field.nullable and None in values:
         index = next(i for i, value in enumerate(values) if value is None)
         raise MisfitError(index, path, f"{field.type}, never null", None)
@@ -96,7 +96,7 @@ def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if types.is_timestamp(kind):
         if kind.tz is not None and Instant in set(map(type, values)):
             return _instants(values, kind)
-        # Arrow cuts off what is finer than the unit, a cast refuses it.
+        # Arrow would truncate a finer time; a cast refuses it.
         return pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
     if types.is_time(kind):
         return pa.array(values, pa.time64("us")).cast(kind)
@@ -194,7 +194,7 @@ def _build_structs(values: Sequence[Any], kind: pa.DataType, path: str) -> pa.Ar
     places = np.full(len(values), -1, np.int64)
     places[present] = np.arange(len(present))
     absent = places < 0
-    # Under a null struct stands null, or anything where the field is never null.
+    # A null struct has null fields, or any value if the field is never null.
     with_nulls, filled = pa.array(places, mask=absent), pa.array(np.maximum(places, 0))
     spread = [
         column.take(with_nulls if field.nullable else filled)
@@ -240,7 +240,7 @@ def _null_offsets(values: Sequence[Any], offsets: Sequence[int], kind: pa.DataTy
 
 
 class _Parents:
-    """Turns the index of a misfit among all elements into that of the row whose element it is."""
+    """Converts the index of a misfit among all elements into that of its row."""
 
     def __init__(self, offsets: Sequence[int]) -> None:
         self._offsets = offsets
@@ -257,7 +257,7 @@ class _Parents:
 
 
 def _columns_of_kind(kind: type, rows: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[Any]] | None:
-    """The columns where all rows have one class and fit in shape, the fast way; None to look at each row."""
+    """The columns of rows with one class and a fitting shape, the fast way; None = look at each row."""
     count = len(names)
     if kind is tuple or kind is list:
         return list(zip(*rows, strict=True)) if set(map(len, rows)) == {count} else None
@@ -276,7 +276,7 @@ def _columns_of_kind(kind: type, rows: Sequence[Any], names: Sequence[str]) -> S
 
 
 def _columns_of_rows(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[Any]] | None:
-    """The columns of Rows that all have the same fields, or none but as many values as there are columns."""
+    """The columns of Rows that all have the same fields, or no names and as many values as columns."""
     borne = set(map(attrgetter("_fields"), rows))
     fields = {each if type(each) is tuple else None for each in borne}
     own = fields.pop()

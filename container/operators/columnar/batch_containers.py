@@ -1,8 +1,8 @@
-"""The containers in which columnar functions take and return batches: pyarrow, polars and pandas.
+"""BatchAdapter: converts batches to and from the containers of columnar functions: pyarrow, polars and pandas.
 
-Owner: the task thread. An adapter is made once an operator and imports its library then. Pandas columns are
-backed by Arrow, so that an integer with nulls stays an integer and null is never NaN. Must not call user
-functions.
+Owner: the task thread. An adapter is made once for each operator, and imports its library then. Pandas
+columns are backed by Arrow, so that an integer with nulls stays an integer and null never becomes NaN. Must
+not call user functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from yarrow.runtime.graph.operator_spec import BatchContainer
 
 
 class UnknownContainerError(Exception):
-    """A result that is no batch or mask; the operator adds its name."""
+    """A result is no batch or mask; the operator adds its name."""
 
     def __init__(self, expected: str, got: str) -> None:
         super().__init__(expected, got)
@@ -30,7 +30,7 @@ class UnknownContainerError(Exception):
 
 
 def adapter_for(container: BatchContainer) -> BatchAdapter:
-    """The adapter of a container. Raises UnsupportedFeatureError when its library is not installed."""
+    """The adapter of a container. Raises UnsupportedFeatureError if its library is not installed."""
     if container is BatchContainer.POLARS:
         return PolarsAdapter()
     if container is BatchContainer.PANDAS:
@@ -50,17 +50,17 @@ def _library(name: str) -> Any:
 
 
 class BatchAdapter(ABC):
-    """To and from one container."""
+    """Converts to and from one container."""
 
-    #: What a function may return.
+    #: The allowed results of a function.
     expected = "a pyarrow RecordBatch or Table (or a list or generator of them)"
 
     @abstractmethod
     def from_arrow(self, batch: pa.RecordBatch) -> Any:
-        """The batch as the function takes it."""
+        """The batch in the function's container."""
 
     def to_arrow(self, result: Any, given: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The batches that a function returned; `given` is the schema of its input.
+        """The batches of a function's result; `given` is the schema of its input.
 
         Raises UnknownContainerError.
         """
@@ -80,7 +80,7 @@ class BatchAdapter(ABC):
             )
 
     def to_mask(self, result: Any, batch: pa.RecordBatch) -> pa.Array:
-        """What a filter returned as an Arrow array. Raises UnknownContainerError."""
+        """A filter's result as an Arrow array. Raises UnknownContainerError."""
         own = self._own_to_mask(result, batch)
         if own is not None:
             return own
@@ -109,23 +109,23 @@ class BatchAdapter(ABC):
 
 
 class RecordBatchAdapter(BatchAdapter):
-    """pyarrow.RecordBatch."""
+    """Passes pyarrow.RecordBatch."""
 
     def from_arrow(self, batch: pa.RecordBatch) -> Any:
         return batch
 
 
 class TableAdapter(BatchAdapter):
-    """pyarrow.Table."""
+    """Passes pyarrow.Table."""
 
     def from_arrow(self, batch: pa.RecordBatch) -> Any:
         return pa.Table.from_batches([batch])
 
 
 class PolarsAdapter(BatchAdapter):
-    """polars.DataFrame; a LazyFrame returned is collected, an expression as a mask is evaluated.
+    """Passes polars.DataFrame; a returned LazyFrame is collected, an expression as a mask is evaluated.
 
-    polars knows large strings alone: a column that came as string goes on as string.
+    polars has only large strings: a column that came as string leaves as string.
     """
 
     expected = "a polars DataFrame (or a list or generator of them)"
@@ -149,17 +149,17 @@ class PolarsAdapter(BatchAdapter):
             if frame.width != 1:
                 raise UnknownContainerError("an expression of one column", f"one of {frame.width} columns")
             result = frame.to_series()
-            if len(result) == 1 and batch.num_rows != 1:  # a literal or an aggregate speaks for all rows
+            if len(result) == 1 and batch.num_rows != 1:  # a literal or an aggregate applies to all rows
                 result = result.new_from_index(0, batch.num_rows)
         return result.to_arrow() if isinstance(result, self._polars.Series) else None
 
 
 class PandasAdapter(BatchAdapter):
-    """pandas.DataFrame with Arrow-backed columns.
+    """Passes pandas.DataFrame with Arrow-backed columns.
 
-    What comes back is read column by column: NaN in a float column is NaN, in an object column, where pandas
-    itself uses it for missing values, it is null. Pd.NA, None and NaT are null. The index is dropped unless
-    it has a name, which is refused: it would be a column forgotten.
+    Results are read column by column. NaN in a float column stays NaN. In an object column it becomes null,
+    because pandas itself uses it for missing values there. Pd.NA, None and NaT become null. An index without
+    a name is dropped. A named index is refused: it would be a forgotten column.
     """
 
     expected = "a pandas DataFrame (or a list or generator of them)"
@@ -218,7 +218,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_given_strings(batch: pa.RecordBatch, given: pa.Schema) -> pa.RecordBatch:
-    """The batch with its large strings and binaries as what the column of that name was before."""
+    """The batch with its large strings and binaries in the former types of the columns with those names."""
     columns, fields = [], []
     for index, field in enumerate(batch.schema):
         before = given.field(field.name).type if given.names.count(field.name) == 1 else None

@@ -1,8 +1,8 @@
 """map_batches and filter_batches: user functions over whole batches, in pyarrow, polars or pandas.
 
-Owner: the task thread. polars and pandas are imported only where a function asks for them. A result is
-checked against the declared schema; null stays None in every container and never becomes NaN. Must not make a
-Python object of a row.
+Owner: the task thread. polars and pandas are imported only if a function needs them. A result is checked
+against the declared schema; null stays None in every container and never becomes NaN. Must not make a Python
+object of a row.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from yarrow.runtime.graph.operator_spec import BatchFunctionOperator, BatchShape
 class BatchFunctionError(YarrowError):
     """The result of a columnar function cannot be used.
 
-    Names operator and column, what was expected, and what came.
+    The message names operator and column, the expected and the received value.
     """
 
 
 @runs(BatchFunctionOperator)
 class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
-    """Calls a columnar function once a batch.
+    """Calls a columnar function once for each batch.
 
     filter_batches keeps timestamps and row kinds with their rows; a null in the mask drops the row, as in
-    SQL. map_batches keeps them where the number of rows is unchanged, row by row. Otherwise the results have
-    no timestamps (which row made which is unknown) and a batch with updates or deletions is refused.
+    SQL. map_batches keeps them row by row if the number of rows is unchanged. Otherwise it is unknown which
+    row made which result: the results have no timestamps, and a batch with updates or deletions is refused.
     """
 
     def __init__(self, name: str, spec: BatchFunctionOperator) -> None:

@@ -1,6 +1,8 @@
-"""Running aggregates of a keyed columnar stream: per batch, the updated row of every key in it.
+"""VectorizedAggregation: running aggregates of a keyed columnar stream.
 
-Owner: the task thread. State is one numpy array an aggregate, indexed by the slots of the key index. No
+Each batch gives the updated row of its keys.
+
+Owner: the task thread. State is one numpy array for each aggregate, indexed by the slots of the key index. No
 Python object is made of a row or, for keys of one machine word, of a key. Nulls in value columns are skipped,
 as in SQL: an aggregate of nulls alone is null. Must not know channels or other operators.
 """
@@ -32,14 +34,14 @@ from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOper
 
 #: Name of the state of columnar aggregates in snapshots.
 STATE_NAME = "_aggregation"
-#: Keys that are made into Python objects in one go while a snapshot is written.
+#: Keys that become Python objects at once while a snapshot is written.
 _PIECE = 10_000
 
 
 class AggregationError(YarrowError):
-    """A record batch that the aggregation cannot take.
+    """The aggregation cannot take a record batch.
 
-    Names operator, column and, for an overflow, the key.
+    The message names operator, column and, for an overflow, the key.
     """
 
 
@@ -72,13 +74,13 @@ class VectorizedAggregation(ColumnarOperator):
             **dict.fromkeys(self._key.names),
             **{a.column: None for a in spec.aggregates if a.column is not None},
         }
-        #: Types of the columns read, fixed by the first batch.
+        #: Types of the read columns, fixed by the first batch.
         self._types: dict[str, pa.DataType] = {}
         self._index: KeyIndex
         self._states: list[AggregateState] = []
         self._schema: pa.Schema
         self._last_row = np.zeros(1024, np.int32)
-        #: Canonical keys and their values from a snapshot, until the first batch tells the types of the columns.
+        #: Restored canonical keys and their values, until the first batch tells the types of the columns.
         self._restored: tuple[list[Any], list[Any]] = ([], [])
 
     def setup(self, context: OperatorContext) -> None:
@@ -87,7 +89,7 @@ class VectorizedAggregation(ColumnarOperator):
 
     @property
     def keys(self) -> int:
-        """Keys that have state."""
+        """Number of keys with state."""
         return self._index.size if self._states else 0
 
     def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
@@ -134,7 +136,7 @@ class VectorizedAggregation(ColumnarOperator):
         return values if self._key.is_tuple else values[0]
 
     def _last_rows(self, slots: Slots) -> Slots:
-        """The last row of each slot that occurs, ascending."""
+        """The position of the last row of each occurring slot, ascending (1-d integer array)."""
         self._last_row = grown(self._last_row, self._index.size)
         order = np.arange(len(slots), dtype=np.int32)
         self._last_row[slots] = order
@@ -185,11 +187,11 @@ class VectorizedAggregation(ColumnarOperator):
 
     @property
     def entry_count(self) -> int:
-        """Keys that have state."""
+        """Number of keys with state."""
         return self.keys or len(self._restored[0])
 
     def freeze_entries(self) -> Iterable[tuple[list[Any], list[Any]]]:
-        """Keys with their values as they are now."""
+        """The present keys and values."""
         if not self._states:
             keys, values = self._restored
             return ((keys[at : at + _PIECE], values[at : at + _PIECE]) for at in range(0, len(keys), _PIECE))
@@ -206,7 +208,7 @@ class VectorizedAggregation(ColumnarOperator):
         return pieces()
 
     def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Keeps them for the first batch."""
+        """Keeps entries for the first batch."""
         keys, values = self._restored
         for key, value in entries:
             keys.append(key)
@@ -242,5 +244,5 @@ class VectorizedAggregation(ColumnarOperator):
 
 
 def _state_name(aggregate: ColumnAggregate) -> str:
-    """Names an aggregate in a snapshot: what it is, not how its result is called."""
+    """The name of an aggregate in a snapshot, by what it computes, not by the name of its result."""
     return f"{aggregate.kind.value}({'*' if aggregate.column is None else aggregate.column})"

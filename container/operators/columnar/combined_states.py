@@ -1,7 +1,7 @@
-"""Aggregates of types that numpy has no numbers for: decimals, strings, binary.
+"""CombinedState: aggregates of types without numpy numbers: decimals, strings, binary.
 
-Owner: the task thread, through VectorizedAggregation. A Python object a slot: slower than the others, and only for
-columns that these cannot take. Must not know keys.
+Owner: the task thread, through VectorizedAggregation. It holds a Python object for each slot: slower than the
+others, and only for columns that these cannot take. Must not know keys.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class CombinedState(AggregateState):
 
 
 def combined_state(kind: AggregateKind, column: pa.DataType) -> CombinedState | None:
-    """The state of an aggregate over a column of this type; None when it has no meaning."""
+    """The state of an aggregate over a column of this type; None if it is not defined."""
     types = pa.types
     is_decimal = types.is_decimal(column)
     if kind is AggregateKind.SUM and is_decimal:
@@ -83,5 +83,5 @@ def combined_state(kind: AggregateKind, column: pa.DataType) -> CombinedState | 
 
 
 def _exact_sum(first: Any, second: Any) -> Any:
-    """A sum of decimals in as many digits as it needs: the default context would round to 28."""
+    """A sum of decimals with all its digits: the default context would round to 28."""
     return _WIDE.add(first, second)

@@ -1,8 +1,8 @@
-"""Rows to record batches and back: the conversions that a plan shows where rows and columns meet.
+"""Conversions of rows to record batches and back, which a plan shows where rows and columns meet.
 
-Owner: the task thread. null is None and never NaN; a value that does not fit fails the job, naming operator,
-row, field, what was expected and what came. Must not guess types: the schema was declared when the graph was
-built.
+Owner: the task thread. null is None and never NaN. A value that does not fit fails the job, with operator,
+row, field, the expected and the received value. Must not guess types: the schema was declared when the graph
+was built.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, RowsToArrowO
 
 
 class ConversionError(DataError):
-    """A row that does not fit the declared schema, or a column that has no Python values."""
+    """A row does not fit the declared schema, or a column has no Python values."""
 
 
 @runs(RowsToArrowOperator)
 class RowsToArrowConverter(BulkRowOperator):
-    """Makes a record batch of the rows of each chunk and hands it to `deliver`, which the chain sets."""
+    """Makes a record batch of each chunk's rows, and passes it to `deliver`, which the chain sets."""
 
     delivers_batches = True
 
@@ -78,7 +78,7 @@ class RowsToArrowConverter(BulkRowOperator):
 
 
 def _is_structured(row: Any, field: pa.Field) -> bool:
-    """Whether a row for a single column holds the value, or is it."""
+    """Whether a row for a single column contains the value, or is the value."""
     if isinstance(row, dict):
         return not pa.types.is_map(field.type)
     return isinstance(row, Row | tuple) or (dataclasses.is_dataclass(row) and not isinstance(row, type))
@@ -107,7 +107,7 @@ class ArrowToRowsConverter(ColumnarOperator):
         self._as_tuple = spec.as_tuple
 
     def to_rows(self, batch: ArrowBatch) -> tuple[list[Any], list[int | None] | None]:
-        """The rows and, where the batch has them, their timestamps. Raises ConversionError."""
+        """The rows and, if the batch has them, their timestamps. Raises ConversionError."""
         records = batch.batch
         names = tuple(records.schema.names)
         columns = [self._values(records.column(i), name) for i, name in enumerate(names)]
@@ -161,7 +161,8 @@ def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[R
     The caller makes the check of set_field_names once.
     """
     rows = list(map(Row.__new__, repeat(Row, len(values))))
-    # Loops in C over the setters of Row's slots: a call of Row and set_field_names takes four times as long.
+    # Loops in C over the setters of Row's slots: calls of Row and set_field_names would take four times as
+    # long.
     for put, given in (
         (_put_fields, repeat(names)),
         (_put_values, map(list, values)),
@@ -174,7 +175,7 @@ def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[R
 def python_values(column: pa.Array) -> list[Any]:
     """The values of a column as Python objects.
 
-    Null is None, times are datetimes (never pandas types), and maps are dicts.
+    Null becomes None, times become datetimes (never pandas types), and maps become dicts.
     """
     kind = column.type
     numbers = _numpy_values(column, kind)
@@ -194,7 +195,10 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def _numpy_values(column: pa.Array, kind: pa.DataType) -> npt.NDArray[Any] | None:
-    """What numpy turns into the right Python objects faster than Arrow, rubbish where null; None for other types."""
+    """The values as an array, if numpy makes their Python objects faster than Arrow; None for other types.
+
+    The array has the column's length, and arbitrary values in place of nulls.
+    """
     types = pa.types
     if types.is_integer(kind) or types.is_floating(kind):
         return (column.fill_null(0) if column.null_count else column).to_numpy()  # type: ignore[no-any-return]
@@ -212,7 +216,7 @@ def _dictionary_values(column: pa.Array) -> list[Any]:
 
 
 def _in_micros(kind: pa.DataType) -> pa.DataType:
-    """The type with microseconds in place of nanoseconds, of which Python's own types know nothing."""
+    """The type with microseconds instead of nanoseconds, which Python's own types lack."""
     types = pa.types
     if types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
@@ -233,9 +237,9 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
 
 
 def _change(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """The function that makes Rows of structs and dicts of maps, as Arrow gives them.
+    """A function that converts Arrow's structs to Rows and its maps to dicts.
 
-    It is None if there is nothing to make.
+    It is None if there is nothing to convert.
     """
     types = pa.types
     if types.is_struct(kind):

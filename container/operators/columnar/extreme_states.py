@@ -1,4 +1,4 @@
-"""The least or greatest value of numbers and times, over all keys of a subtask.
+"""The minimum or maximum of numbers and times, over all keys of a subtask.
 
 Owner: the task thread, through VectorizedAggregation. NaN is greater than every number, so that results do not depend
 on the order of rows. Must not know keys.
@@ -28,9 +28,9 @@ from yarrow.runtime.graph.operator_spec import AggregateKind
 class _ExtremeState(AggregateState):
     """The best value of each slot that had one."""
 
-    #: The best value so far; the neutral one where none came.
+    #: The best value so far, one entry a slot; the neutral one if none came.
     _best: npt.NDArray[Any]
-    #: What every value is at least as good as.
+    #: The value that every other one beats.
     _neutral: Any
 
     def __init__(self, kind: AggregateKind, column: pa.DataType) -> None:
@@ -95,7 +95,7 @@ class FloatExtremeState(_ExtremeState):
         slots, column = self._present(slots, column, size)
         values = column.to_numpy(zero_copy_only=False) + self._best.dtype.type(0)
         with np.errstate(invalid="ignore"):
-            # fmin passes over NaN and keeps it only where nothing else came; maximum lets it win.
+            # fmin skips NaN unless nothing else came; maximum lets it win.
             (np.fmin if self._is_min else np.maximum).at(self._best, slots, values)
 
     def values(self, slots: Slots) -> pa.Array:

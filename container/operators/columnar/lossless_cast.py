@@ -1,6 +1,6 @@
 """Casts of columns that keep every value: between widths and units of one family of types, never by parsing.
 
-Owner: the calling thread; no state. A number does not become text, an aware timestamp not a naive one, an
+Owner: the calling thread; no state. A number does not become text, and an aware timestamp not a naive one. An
 integer outside the target's range fails. Must not know operators.
 """
 
@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 
 class LossyCastError(Exception):
-    """The column cannot become the wanted type without a loss.
+    """The column cannot get the wanted type without a loss.
 
-    The text, which may be empty, goes on the sentence.
+    The text, which may be empty, continues the sentence.
     """
 
 
 def lossless_cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The column as `wanted`. Raises LossyCastError."""
+    """The column in the type `wanted`. Raises LossyCastError."""
     kind = column.type
     if kind == wanted:
         return column

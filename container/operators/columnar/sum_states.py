@@ -29,7 +29,7 @@ _LOW_BITS: Final = np.int64(0xFFFFFFFF)
 
 
 class CountState(AggregateState):
-    """Rows, or values that are not null where a column is named."""
+    """Counts rows or, if a column is named, its values without nulls."""
 
     type = pa.int64()
 
@@ -85,9 +85,9 @@ class _SumState(AggregateState):
 class IntegerSumState(_SumState):
     """Exact sums in int64, of uint64 in uint64.
 
-    `_bound` is at least the magnitude of every sum: as long as it and the batch cannot pass the type
-    together, no entry is looked at. Otherwise the batch is summed in halves of 32 bits, which cannot
-    overflow, and then checked.
+    `_bound` is at least the magnitude of every sum. While it and the batch together cannot exceed the type,
+    no entry is checked. Otherwise the batch is summed in halves of 32 bits, which cannot overflow, and then
+    checked.
     """
 
     def __init__(self, column: pa.DataType) -> None:

@@ -1,7 +1,7 @@
-"""BroadcastProcessFunction and KeyedBroadcastProcessFunction: a stream processed by what a broadcast stream left.
+"""BroadcastProcessingOperator: runs functions that process a stream with the state of a broadcast stream.
 
-Owner: the task thread. Input 0 is the stream that is not broadcast: it reads the broadcast state. Input 1 is the
-broadcast stream: it writes, without a key at hand. Each subtask has its own copy of the state, in its operator state.
+Owner: the task thread. Input 0 is the main stream, which reads the broadcast state. Input 1 is the broadcast
+stream, which writes it and has no key. Each subtask has its own copy of the state, in its operator state.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ from yarrow.runtime.graph.operator_spec import BroadcastProcessOperator
 
 
 class DeclaredStates:
-    """The broadcast states of one operator; others than those given to `broadcast` are refused by name."""
+    """The broadcast states of one operator; states that were not given to `broadcast` are refused by name."""
 
     def __init__(
         self, operator: str, store: OperatorStateBackend, descriptors: Sequence[MapStateDescriptor[Any, Any]]
     ) -> None:
         self._operator = operator
-        # Each is asked for now, so that all are restored and snapshotted whether or not the function reads them.
+        # All are requested now, so that all are restored and snapshotted, even if the function does not read
+        # them.
         self._writable = {each.get_name(): store.broadcast_state(each) for each in descriptors}
         self._read_only = {each.get_name(): store.read_only_broadcast_state(each) for each in descriptors}
 
     def writable(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
-        """For the broadcast side."""
+        """The state for the broadcast side."""
         self._check(descriptor)
         return self._writable[descriptor.get_name()]
 
     def read_only(self, descriptor: MapStateDescriptor[Any, Any]) -> ReadOnlyBroadcastState[Any, Any]:
-        """For the other side and for timers."""
+        """The state for the other side and for timers."""
         self._check(descriptor)
         return self._read_only[descriptor.get_name()]
 
@@ -67,7 +68,7 @@ class DeclaredStates:
 
 
 class _BaseContext:
-    """Time, for both sides."""
+    """The times of a context, for both sides."""
 
     #: Set by generated code before each call.
     element_timestamp: int | None = None
@@ -81,16 +82,16 @@ class _BaseContext:
         return self.element_timestamp
 
     def current_processing_time(self) -> int:
-        """The machine's time, ms."""
+        """Present processing time, epoch ms."""
         return self._timers.current_processing_time()
 
     def current_watermark(self) -> int:
-        """The event time reached."""
+        """The present event time."""
         return self._timers.current_watermark()
 
 
 class ReadingContext(_BaseContext, BroadcastProcessFunction.ReadOnlyContext):
-    """Of the stream that is not broadcast, without keys."""
+    """The context of the main stream, without keys."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[Any, Any]
@@ -99,14 +100,14 @@ class ReadingContext(_BaseContext, BroadcastProcessFunction.ReadOnlyContext):
 
 
 class WritingContext(_BaseContext, BroadcastProcessFunction.Context):
-    """Of the broadcast stream, where the other has no keys."""
+    """The context of the broadcast stream, if the main stream has no keys."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
         return self._states.writable(state_descriptor)
 
 
 class KeyedReadingContext(_BaseContext, KeyedBroadcastProcessFunction.OnTimerContext):
-    """Of the keyed stream and of timers."""
+    """The context of the keyed main stream and of timers."""
 
     #: Set before each timer.
     domain = TimeDomain.EVENT_TIME
@@ -133,7 +134,7 @@ class KeyedReadingContext(_BaseContext, KeyedBroadcastProcessFunction.OnTimerCon
 
 
 class KeyedWritingContext(_BaseContext, KeyedBroadcastProcessFunction.Context):
-    """Of the broadcast stream, where the other is keyed."""
+    """The context of the broadcast stream, if the main stream is keyed."""
 
     def __init__(
         self, timers: OperatorTimerService, states: DeclaredStates, keyed_state: KeyedStateBackend
@@ -149,7 +150,7 @@ class KeyedWritingContext(_BaseContext, KeyedBroadcastProcessFunction.Context):
     ) -> None:
         backend = self._keyed_state
         handle = _keyed_handle(backend, state_descriptor)
-        # A copy: the function may clear the state of the key at hand.
+        # A copy: the function may clear the state of the present key.
         for key in list(backend.state_keys(state_descriptor.get_name())):
             backend.current_key = user_key(key)
             function(backend.current_key, handle)
@@ -173,7 +174,7 @@ def _keyed_handle(backend: KeyedStateBackend, descriptor: StateDescriptor) -> St
 
 @runs(BroadcastProcessOperator)
 class BroadcastProcessingOperator(ProcessingOperator):
-    """Both kinds of broadcast process functions."""
+    """The operator of both kinds of broadcast process functions."""
 
     def __init__(self, name: str, spec: BroadcastProcessOperator) -> None:
         super().__init__(name, spec)
@@ -201,7 +202,7 @@ class BroadcastProcessingOperator(ProcessingOperator):
 
     def generate_key(self, code: CodeWriter, index: int, value: str, is_head: bool) -> None:
         if index and self._keyed:
-            # A broadcast record has no key: keyed state is reached by apply_to_keyed_state alone.
+            # A broadcast record has no key: only apply_to_keyed_state reaches keyed state.
             code.line(f"{code.bind('state', self.context.state)}.current_key = {code.bind('no_key', NO_KEY)}")
         else:
             super().generate_key(code, index, value, is_head)

@@ -1,8 +1,8 @@
 """ProcessFunction, KeyedProcessFunction and their two-input forms, with timers, keyed state and side outputs.
 
-Owner: the task thread. One Context object serves all records of a subtask, as in PyFlink: it must not be kept. What a
-function yields as `(OutputTag, value)` goes to that side output, everything else to the main output. Rows of event-time
-timers bear the timer's timestamp, those of processing-time timers none.
+Owner: the task thread. One Context object serves all records of a subtask, as in PyFlink: it must not be
+kept. A yielded `(OutputTag, value)` goes to that side output, everything else to the main output. Rows of
+event-time timers have the timer's timestamp, those of processing-time timers none.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class KeyedElementContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFun
 
 @runs(ProcessOperator, CoProcessOperator)
 class ProcessingOperator(FunctionOperator):
-    """Any process function."""
+    """The operator of any process function."""
 
     emits_tagged = True
 
@@ -88,9 +88,9 @@ class ProcessingOperator(FunctionOperator):
     ) -> None:
         self._selector_blobs = spec.selector_of_each_input
         super().__init__(name, spec.function, keyed=any(blob is not None for blob in self._selector_blobs))
-        # Broadcast state is there without keys, too.
+        # Broadcast state exists without keys, too.
         self.emits_state = True
-        #: Records behind the watermark; they are processed all the same.
+        #: Records behind the watermark; they are processed nevertheless.
         self.late_records = 0
 
     def setup(self, context: OperatorContext) -> None:
@@ -110,7 +110,7 @@ class ProcessingOperator(FunctionOperator):
         self._make_contexts()
 
     def _make_contexts(self) -> None:
-        """Sets `_contexts`, one an input, and `_timer_context`."""
+        """Sets `_contexts`, one for each input, and `_timer_context`."""
         context: Any
         if self._keyed:
             state = self.context.state
@@ -123,7 +123,7 @@ class ProcessingOperator(FunctionOperator):
     # ------------------------------------------------------------------ rows
 
     def method_name(self, index: int) -> str:
-        """The method of the function that takes the records of an input."""
+        """The function's method for the records of an input."""
         return "process_element" if len(self._selectors) == 1 else f"process_element{index + 1}"
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
@@ -148,7 +148,7 @@ class ProcessingOperator(FunctionOperator):
         generate_iteration(code, f"{process}({value}, {context})", timestamp, emit)
 
     def generate_key(self, code: CodeWriter, index: int, value: str, is_head: bool) -> None:
-        """Code that makes the key of a record of input `index` the current one."""
+        """Generates code that makes the key of a record of input `index` the current one."""
         selector = self._selectors[index]
         if selector is not None:
             generate_current_key(code, selector, value, self.context.state, is_head)

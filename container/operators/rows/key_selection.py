@@ -1,4 +1,4 @@
-"""Code that computes the key of each row, with the keys of a whole chunk told in advance where the state asks for it.
+"""Generates code that computes the key of each row; state may get the keys of a whole chunk in advance.
 
 Owner: the task thread while it compiles. Key selectors are called once a row in every case. Only what does no more than
 read fields of the row is written into the code instead.
@@ -16,25 +16,25 @@ from yarrow.container.state.value_table import KeysAhead
 
 
 class KeyReader(Protocol):
-    """A value table or a keyed state backend."""
+    """Takes keys in advance: a value table or a keyed state backend."""
 
     @property
     def wants_keys(self) -> bool:
-        """Whether it is to be told the keys of a chunk before its rows are run."""
+        """Whether it needs the keys of a chunk before the rows run."""
         ...
 
     def prefetch(self, keys: Sequence[Any]) -> None:
-        """The raw keys of the rows that come."""
+        """Takes the raw keys of the coming rows."""
         ...
 
 
 def generate_key(
     code: CodeWriter, selector: Callable[[Any], Any], value: str, reader: KeyReader | None
 ) -> str:
-    """Code that computes the raw key of a row; gives its variable.
+    """Generates code that computes the raw key of a row; returns its variable.
 
-    `reader` is what may ask for the keys of the chunk: for the head of a chain only, whose rows are the function's
-    parameter `rows`; None for operators behind others.
+    `reader` may ask for the keys of the chunk. It is set only for the head of a chain, whose rows are the
+    function's parameter `rows`; operators behind others pass None.
     """
     key = code.fresh("k")
     if reader is not None and reader.wants_keys:
@@ -52,6 +52,6 @@ def generate_key(
 def generate_current_key(
     code: CodeWriter, selector: Callable[[Any], Any], value: str, state: KeyedStateBackend, is_head: bool
 ) -> None:
-    """Code that makes the key of a row the current one of the operator's keyed state."""
+    """Generates code that makes the key of a row the current one of the operator's keyed state."""
     key = generate_key(code, selector, value, state if is_head else None)
     code.line(f"{code.bind('state', state)}.current_key = {key}")

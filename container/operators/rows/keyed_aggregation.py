@@ -1,7 +1,8 @@
 """Running keyed reduce and the built-in aggregates (sum, min, max, min_by, max_by, count, mean) on rows.
 
-Owner: the task thread. Each record emits the new value of its key. The state is one value table. Generated code reads
-it with the raw key, and only a miss makes the canonical key (see runtime.data.keys for why a hit is right).
+Owner: the task thread. Each record emits the new value of its key. The state is one value table. Generated
+code reads it with the raw key, and only a miss makes the canonical key (runtime.data.keys says why a hit is
+right).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ STATE_NAME = "_aggregation"
 
 
 def state_type(declared: TypeInformation | None) -> TypeInformation:
-    """The type of kept rows: as a descriptor without a type, an undeclared stream allows what has no safe form."""
+    """The type of stored rows. An undeclared stream may store pickles, like a descriptor without a type."""
     return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
 
 
@@ -43,12 +44,12 @@ class FoldingOperator(KeyReadingOperator):
 
     @property
     def uses_current_key(self) -> bool:
-        """Whether what combines has keyed state of its own; known when the operator is open."""
+        """Whether the combining function uses keyed state of its own; known when the operator is open."""
         return False
 
     @abstractmethod
     def bind_combination(self, code: CodeWriter) -> str:
-        """The name in the code of (value so far, new record) -> new value."""
+        """Binds the function (value so far, new record) -> new value; returns its name in the code."""
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -77,7 +78,7 @@ class FoldingOperator(KeyReadingOperator):
 
 @runs(ReduceOperator)
 class ReducingOperator(FoldingOperator, FunctionOperator):
-    """reduce(function)."""
+    """Runs reduce(function)."""
 
     @classmethod
     def of(cls, descriptor: OperatorDescriptor) -> Self:
@@ -92,7 +93,7 @@ class ReducingOperator(FoldingOperator, FunctionOperator):
 
     @property
     def uses_current_key(self) -> bool:
-        # `yarrow info --code` compiles operators that nothing has opened.
+        # `yarrow info --code` compiles operators that were never opened.
         return self._opened and self._runtime_context.has_keyed_state
 
     def bind_combination(self, code: CodeWriter) -> str:
@@ -108,7 +109,7 @@ def generate_keyed_update(
     update: Callable[[str], None],
     fixed: Callable[[str], str],
 ) -> str:
-    """Code of read - update - write in a value table; gives the variable of the new value. See ValueTable."""
+    """Generates read - update - write in a value table; returns the variable of the new value. See ValueTable."""
     live = code.bind("live", values.live)
     table, sharded, shards = code.fresh("s"), code.fresh("b"), code.fresh("n")
     code.at_start(f"{table} = {live}[0]")
@@ -134,7 +135,7 @@ def generate_keyed_update(
 
 @runs(AggregateOperator)
 class FieldAggregation(FoldingOperator):
-    """sum, min, max, min_by, max_by, count and mean over one field; None = the record itself."""
+    """Runs sum, min, max, min_by, max_by, count and mean over one field; None = the record itself."""
 
     @classmethod
     def of(cls, descriptor: OperatorDescriptor) -> Self:
@@ -153,7 +154,10 @@ class FieldAggregation(FoldingOperator):
 
 
 def _combination(kind: AggregateKind, position: int | str | None, name: str) -> Callable[[Any, Any], Any]:
-    """(value so far, new record) -> new value; as Flink, min and max replace the field of the first record only."""
+    """The function (value so far, new record) -> new value.
+
+    As in Flink, min and max replace only the field of the first record.
+    """
     if kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
         smaller = kind is AggregateKind.MIN_BY
 

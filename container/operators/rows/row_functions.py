@@ -1,7 +1,7 @@
 """map, flat_map, filter, project and the stateless two-input functions, as parts of the fused loop.
 
-Owner: the task thread. User functions are called once a record, never inlined. What they may return besides plain
-results follows PyFlink (None from flat_map is no result; coroutine results do not exist).
+Owner: the task thread. User functions are called once for each record, never inlined. Their allowed results
+follow PyFlink (None from flat_map is no result; coroutine results do not exist).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
 
 @runs(RowFunctionOperator)
 class StatelessFunctionOperator(FunctionOperator, KeyReadingOperator):
-    """map, flat_map or filter."""
+    """Runs map, flat_map or filter."""
 
     def __init__(self, name: str, spec: RowFunctionOperator) -> None:
         super().__init__(name, spec.function, keyed=spec.key_selector is not None)
@@ -84,7 +84,7 @@ class StatelessFunctionOperator(FunctionOperator, KeyReadingOperator):
 
 
 def generate_iteration(code: CodeWriter, call: str, timestamp: str | None, emit: Emit) -> None:
-    """Code that emits each element of the iterable that `call` gives; None is no element."""
+    """Generates code that emits each element of the iterable that `call` returns; None has no elements."""
     results, result = code.fresh("r"), code.fresh("v")
     code.line(f"{results} = {call}")
     with code.block(f"if {results} is not None:"), code.block(f"for {result} in {results}:"):
@@ -110,7 +110,7 @@ class ProjectionOperator(RowOperator):
 
 @runs(CoFunctionOperator)
 class CoStatelessFunctionOperator(FunctionOperator):
-    """co_map or co_flat_map: methods map1 / map2, flat_map1 / flat_map2."""
+    """Runs co_map or co_flat_map: methods map1 / map2, flat_map1 / flat_map2."""
 
     def __init__(self, name: str, spec: CoFunctionOperator) -> None:
         super().__init__(name, spec.function, spec.key_selectors is not None)

@@ -1,8 +1,8 @@
-"""assign_timestamps_and_watermarks: a row operator that stamps each row and makes watermarks of what it saw.
+"""TimestampsAndWatermarks: a row operator that stamps each row and makes watermarks of the timestamps.
 
-Owner: the task thread. The assigner is called once a record in the fused loop; where the generator needs only the
-greatest timestamp, the loop keeps that and calls nothing else. A watermark of `on_event` goes out at once, between two
-rows. Watermarks and idleness from upstream end here, except the one that ends event time.
+Owner: the task thread. The fused loop calls the assigner once for each record. If the generator needs only
+the greatest timestamp, the loop keeps that and calls nothing else. A watermark of `on_event` is emitted at
+once, between two rows. Watermarks and idleness from upstream end here, except the one that ends event time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from yarrow.runtime.graph.operator_spec import TimestampsAndWatermarksOperator
 
 @runs(TimestampsAndWatermarksOperator)
 class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
-    """Stamps rows and makes watermarks; see the module's docstring."""
+    """Stamps rows and makes watermarks, by one strategy."""
 
     one_to_one = True
     passes_rows = True
@@ -40,7 +40,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
     def __init__(self, name: str, spec: TimestampsAndWatermarksOperator) -> None:
         super().__init__(name)
         self._blob = spec.strategy
-        #: The highest timestamp seen, kept by generated code; the generator learns of it when it is asked.
+        #: The highest timestamp, kept by generated code; the generator gets it when it is asked.
         self.greatest = MIN_TIMESTAMP
 
     def setup(self, context: OperatorContext) -> None:
@@ -51,7 +51,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         interval = settings.interval_ms if self._strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
         stamped = self._strategy.needs_timestamps or self._strategy.timestamp_assigner is not None
-        # An idle stream must be woken by its very next row, and a bound asks how far each row went.
+        # An idle stream must wake at its very next row, and a limit needs each row's timestamp.
         self._each_row = (
             self._tracker.needs_each_event
             or not stamped
@@ -87,7 +87,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
             emit(value, stamp)
 
     def _generate_timestamp(self, code: CodeWriter, value: str, timestamp: str | None) -> str:
-        """Code that gives the row's timestamp, an int wherever one is needed; gives its variable."""
+        """Generates code for the row's timestamp, an int if one is needed; returns its variable."""
         assigner = self._strategy.timestamp_assigner
         stamp = code.fresh("t")
         former = "None" if timestamp is None else timestamp
@@ -124,7 +124,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         return self._periodic.next_ms
 
     def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
-        # A generator function, so that it runs where its errors get the operator's name.
+        # A generator function, so that its errors get the operator's name.
         if self._periodic.is_due(now):
             if not self._each_row and self.greatest != MIN_TIMESTAMP:
                 self._tracker.on_event(None, self.greatest)

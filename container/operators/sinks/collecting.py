@@ -1,10 +1,10 @@
 """CollectingOperator: the end of a chain whose rows go to the client of execute_and_collect.
 
-Owner: the task thread. Rows are counted in streams, whose position, with the rows that the client has not confirmed,
-is operator state: what comes again after a restart, under another master too, is known by its position, and what a
-checkpoint covers is told to the client, which hands out nothing else where rows are to come exactly once. So with
-checkpoints it does not end before the client has its rows, unless all the job waits for that alone. It must not know
-who passes rows on.
+Owner: the task thread. Rows are counted in streams. A stream's position and the unconfirmed rows are operator
+state. So rows that are sent again after a restart, also under another master, are recognised by their
+positions. The client hears which rows a checkpoint covers. With exactly-once it returns no others. With
+checkpoints, the operator does not end before the client has its rows, unless the whole job waits only for
+that. It must not know who passes rows on.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from yarrow.runtime.graph.operator_spec import CollectOperator, TypeSpec
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
 
-#: Rows and bytes of one message of a collect operator; a single larger row travels alone.
+#: Most rows and bytes of a message; a single larger row is sent alone.
 COLLECT_ROWS = 1000
 COLLECT_BYTES = 1 << 20
-#: In place of a sequence number: of the message that asks to be told when the subtask may end.
+#: Replaces the sequence number in the message that asks when the subtask may end.
 AWAITS = -1
-#: Checkpoints whose end is waited for; of those before nobody will hear any more.
+#: Checkpoints whose end is awaited; earlier ones will not be reported any more.
 _REMEMBERED = 64
 
 
 @runs(CollectOperator)
 class CollectingOperator(BulkRowOperator, ColumnarOperator):
-    """Hands rows to the client, one message under way at a time: the answer is the credit for the next.
+    """Sends rows to the client, one message at a time: the answer is the credit for the next.
 
-    Rows stay here until the client has confirmed them, which comes with the answers. Those that pass the master are
-    bounded there, since an answer waits for room.
+    Rows stay here until an answer says that the client has confirmed them. The rows on their way through the
+    master are bounded there, because an answer waits for room.
     """
 
     keeps_state_behind_end = True
@@ -53,17 +53,17 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         return cls(descriptor.name, cast(CollectOperator, descriptor.spec), input_type_of(descriptor))
 
     def __init__(self, name: str, spec: CollectOperator, type_spec: TypeSpec = None) -> None:
-        """`type_spec`: the declared type of the rows."""
+        """`type_spec` is the declared type of the rows."""
         super().__init__(name)
         self._type_spec = type_spec
         self._collect_id = spec.collect_id
         self._limit = spec.max_buffered_rows
         self._rows_per_message = COLLECT_ROWS
-        #: Of the last message.
+        #: Mean row size of the last message.
         self._bytes_per_row = 0
-        #: Rest of a payload that is longer than a message.
+        #: Rest of a payload that is longer than one message.
         self._parts: deque[bytes] = deque()
-        #: What the present message is of, and how many of its first rows.
+        #: The stream of the present message, and the number of its first rows in the message.
         self._under_way: CollectStream
         self._rows_under_way = 0
         self._sequence = 0
@@ -74,9 +74,9 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._cuts: dict[int, list[tuple[CollectStream, int]]] = {}
         #: The input had ended before the restored checkpoint.
         self._resumed = False
-        #: The savepoint at whose cut all tasks stand still, and its kind.
+        #: The savepoint at which all tasks are suspended, and its kind.
         self._standing: tuple[int, SnapshotKind] | None = None
-        #: Whether the master was asked when this subtask may end, and has said that it may.
+        #: Whether the master was asked when this subtask may end, and has answered that it may.
         self._asked = self._let_go = False
 
     # ------------------------------------------------------------------ life cycle
@@ -84,7 +84,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
     def open(self) -> None:
         self._state = self.context.operator_state.list_state(ListStateDescriptor(STREAMS))
         environment = self.context.environment
-        # Without checkpoints behind its end there is none that could hold less than the client has yet to get.
+        # Without checkpoints after its end, none could hold less than the client still has to get.
         self._awaits_client = environment.settings.get(
             checkpointing.INTERVAL
         ) is not None and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
@@ -99,13 +99,13 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
             name = f"{-1 if restored is None else restored}-{environment.subtask}"
             self._streams.append(CollectStream(name, attempt))
             self._streams[0].told = 0
-        #: The rows of this attempt.
+        #: The stream of this attempt.
         self._own = self._streams[0]
         self._under_way = self._own
         self._send()
 
     def resume_finished(self) -> None:
-        # The client may not have had the last rows when the input had ended.
+        # The client may not have had the last rows when the input ended.
         self._resumed = True
         self.open()
         self.finish()
@@ -131,11 +131,11 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         if not self._holds_back:
             return
         if self._sequence == 0 and not self._in_flight:
-            # The client is to hear of this attempt before the end: what a former one sent is void.
+            # The client must hear of this attempt before the end: unconfirmed rows of a former one are void.
             self._own.told = -1
         for stream in self._streams:
             taken = stream.sent + (self._rows_under_way if stream is self._under_way else 0)
-            # Of those with which this attempt began the client may have some from a former one.
+            # The client may have some of the restored rows from a former attempt.
             stream.held_from = taken if kind is SnapshotKind.RESCALE else max(taken, stream.restored)
 
     def snapshot_state(self, checkpoint_id: int) -> None:
@@ -150,10 +150,10 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
             del self._cuts[next(iter(self._cuts))]
 
     def _others_from(self, stream: CollectStream, checkpoint_id: int) -> int:
-        """Position behind the rows that the present client gets when the job ends with this savepoint.
+        """Position behind the last row for the present client when the job ends with this savepoint.
 
-        They stay in the savepoint, for should a task fail before the end this job goes on from it. A client of another
-        job that begins from it gets what follows.
+        They stay in the savepoint, because this job continues from it if a task fails before the end. A
+        client of another job that begins from it gets only what follows.
         """
         if self._standing is None or self._standing[0] != checkpoint_id:
             return stream.first
@@ -163,9 +163,9 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     @property
     def _holds_back(self) -> bool:
-        """True behind the cut of a savepoint with which all tasks end: what has not left is for who begins from it.
+        """True after the cut of a savepoint with which all tasks end: unsent rows belong to the next job.
 
-        Not where the last rows are there: they are for who has all before them.
+        Not if the last rows are there: they belong to the client that has all rows before them.
         """
         if self._standing is None or self._resumed:
             return False
@@ -226,14 +226,14 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         )
 
     def _next_stream(self) -> CollectStream | None:
-        """The one of which the client is to hear; None = there is nothing to say."""
+        """The stream of which the client must hear next; None = none."""
         for stream in (*self._streams[1:], self._own):
             if stream.unsent or stream.told < stream.confirmed:
                 return stream
         return self._own if self._finishing and not self._last_sent and not self._holds_back else None
 
     def _next_message(self, stream: CollectStream) -> tuple[list[Any], bytes]:
-        """The next rows and how they travel; fewer rows where they are large, for messages have a size limit."""
+        """The next rows and their encoded form; fewer if they are large, because messages have a size limit."""
         count = self._rows_per_message
         begin = stream.sent - stream.first
         while True:
@@ -246,7 +246,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
             count = max(1, count * COLLECT_BYTES // (2 * len(payload)))
 
     def on_credit(self, sequence: int, confirmed: Mapping[str, int]) -> None:
-        """The message of that sequence number was taken; the client has the rows before these positions of streams."""
+        """Takes the answer to a message: the client has the rows before these positions of streams."""
         if sequence == AWAITS:
             self._let_go = True
         elif sequence == self._sequence and self._in_flight:
@@ -261,7 +261,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     @property
     def collect_id(self) -> str:
-        """Names the client's iterator."""
+        """The id of the client's iterator."""
         return self._collect_id
 
     @property
@@ -279,11 +279,11 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     @property
     def only_awaits_client(self) -> bool:
-        """True when the end of this subtask is left to the client: its rows are out, or stay in a savepoint."""
+        """True if only the client delays the end of this subtask: its rows are sent, or stay in a savepoint."""
         return self._holds_back or (self._last_sent and not self._in_flight)
 
     def await_client(self) -> None:
-        """Nobody in this task waits for anything else: asks, once, to be told when it may end."""
+        """Asks, once, when the subtask may end, because nothing else in the task is awaited."""
         if not self._asked:
             self._asked = True
             self.context.environment.push_collected(self._message(self._own, AWAITS)._replace(awaits=True))

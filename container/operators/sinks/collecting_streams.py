@@ -1,6 +1,7 @@
-"""CollectStream: rows of a collect operator in one order, and the form in which they are kept in its state.
+"""CollectStream: rows of a collect operator in one order, and their form in its state.
 
-Owner: the task thread. Positions count on over attempts, masters and parallelisms. It must not know when rows are sent.
+Owner: the task thread. Positions continue across attempts, masters and parallelisms. It must not know when
+rows are sent.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from typing import Any
 
 import pyarrow as pa
 
-#: Name of the operator's list state; part of the format of savepoints. An element is a stream: its name, its end,
-#: whether its rows are record batches, those that the client has not confirmed, their writers, the name of the client's
-#: iterator, and the position from which on the rows are any other client's. The last three were added later.
+#: Name of the operator's list state; part of the format of savepoints. An element is a stream. It holds its
+#: name, its end, whether its rows are record batches, and the unconfirmed rows. Then follow the writers of
+#: these, the id of the client's iterator, and the position from which on the rows are for other clients too.
+#: The last three were added later.
 STREAMS = "collect-streams"
 
 
 class CollectStream:
     """Rows in one order, counted from 0 over all attempts.
 
-    A subtask that goes on from a checkpoint goes on with the streams that it finds there: at another parallelism these
-    may be several, or none. Then it begins one, named by that checkpoint, so that no name comes twice.
+    A subtask that continues from a checkpoint continues the streams in its state. After a change of
+    parallelism these may be several, or none. If there is none, it begins one with the checkpoint's id in its
+    name, so that no name occurs twice.
     """
 
     def __init__(
@@ -31,21 +34,21 @@ class CollectStream:
         rows: list[Any] | None = None,
         former: Iterable[tuple[int, str]] = (),
     ) -> None:
-        """`writer`: the attempt that goes on with it; `former`: as `writers`, of the state that it begins from."""
+        """`writer`: the attempt that continues it; `former`: the `writers` in the restored state."""
         self.name = name
         #: Position behind the last row.
         self.end = end
-        #: The last ones, which the client has not confirmed.
+        #: The last rows, which the client has not confirmed.
         self.rows = rows or []
-        #: Position behind the last row that was sent, and taken on the way.
+        #: Position behind the last row that was sent and accepted.
         self.sent = self.first
-        #: Position from which on rows stay where they are; None = none do.
+        #: Position from which on rows are not sent; None = all are.
         self.held_from: int | None = None
-        #: Where this attempt began: rows of former attempts from there on are void.
+        #: Where this attempt began: later rows of former attempts are void.
         self.restored = end
-        #: Rows before it are covered by a completed checkpoint.
+        #: A completed checkpoint covers the rows before this position.
         self.confirmed = end
-        #: What the client was told last of `confirmed`; -1 = it does not know of this attempt.
+        #: The `confirmed` that the client knows; -1 = it does not know of this attempt.
         self.told = -1
         self._writers = [*former, (end, writer)]
 
@@ -56,12 +59,12 @@ class CollectStream:
 
     @property
     def unsent(self) -> int:
-        """Rows that nobody has taken yet and that are to leave; some of them may be under way."""
+        """Number of rows that nobody has accepted and that must be sent; some may be on their way."""
         return (self.end if self.held_from is None else self.held_from) - self.sent
 
     @property
     def writers(self) -> tuple[tuple[int, str], ...]:
-        """From which position on which attempt has written the rows from `first` on, in order; this one is the last."""
+        """(position, attempt) for each writer of the rows from `first` on, in order; this attempt is the last."""
         following = [*(begin for begin, _ in self._writers[1:]), None]
         self._writers = [
             each
@@ -71,13 +74,13 @@ class CollectStream:
         return tuple(self._writers)
 
     def _leave(self, position: int) -> None:
-        """The rows before the position are another client's, which has them."""
+        """Drops the rows before the position, which another client has."""
         del self.rows[: max(0, position - self.first)]
         self.sent = self.first
 
     @classmethod
     def restored_from(cls, element: tuple[Any, ...], attempt: str, iterator: str) -> CollectStream:
-        """The stream of an element, with what is left of it for the client with that iterator."""
+        """The stream of an element, with the remaining rows for the client with that iterator."""
         name, end, batches, rows, *added = element
         missing: tuple[Any, ...] = ((), "", 0)[len(added) :]
         writers, stored_for, others_from = [*added, *missing]
@@ -87,23 +90,23 @@ class CollectStream:
         return stream
 
     def element(self, iterator: str, others_from: int) -> tuple[Any, ...]:
-        """What is stored of it; see STREAMS."""
+        """The stored element of the stream; see STREAMS."""
         return (self.name, self.end, *_stored_rows(self.rows), self.writers, iterator, others_from)
 
     def append(self, row: Any) -> None:
-        """A row behind the last."""
+        """Adds a row."""
         self.rows.append(row)
         self.end += 1
 
     def let_go(self, position: int) -> None:
-        """The client has all rows before the position."""
+        """Drops the rows before the position, which the client has."""
         count = min(position, self.sent) - self.first
         if count > 0:
             del self.rows[:count]
 
 
 def _stored_rows(rows: list[Any]) -> tuple[bool, list[Any]]:
-    """Whether they are record batches, and how they are kept in state."""
+    """Whether they are record batches, and their stored form."""
     if rows and isinstance(rows[0], pa.RecordBatch):
         return True, [_ipc(batch) for batch in rows]
     return False, list(rows)

@@ -1,7 +1,7 @@
-"""print and SinkFunction: ends of a chain without transactions. A Sink is in sink_writing.
+"""print and SinkFunction: ends of a chain without transactions. sink_writing runs a Sink.
 
-Owner: the task thread. Rows are collected by the fused loop and handed over in bulk at the end of each chunk, except
-to SinkFunction, which is called once a record as users expect.
+Owner: the task thread. The fused loop collects rows, which are processed together at the end of each chunk. A
+SinkFunction is instead called once for each record, as users expect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from yarrow.runtime.graph.operator_spec import (
 
 
 class BulkRowOperator(RowOperator):
-    """Base of ends that take rows in bulk: the loop appends, `take_rows` gets them once a chunk."""
+    """Base of ends that take rows in bulk: the loop appends, and `take_rows` gets them once a chunk."""
 
     takes_chunks = True
 
@@ -49,13 +49,13 @@ class BulkRowOperator(RowOperator):
             self.take_rows(rows, timestamps)
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
-        """The rows of one chunk."""
+        """Takes the rows of one chunk."""
         raise TypeError(f"operator '{self.name}' takes no rows")
 
 
 @runs(PrintOperator)
 class PrintingOperator(BulkRowOperator):
-    """Lines in Flink's form: `identifier:subtask> value`, the subtask only where there are several."""
+    """Prints lines in Flink's form: `identifier:subtask> value`, with the subtask only if there are several."""
 
     def __init__(self, name: str, spec: PrintOperator) -> None:
         super().__init__(name)
@@ -70,7 +70,7 @@ class PrintingOperator(BulkRowOperator):
         context.metric_group.register("numRecordsSend", lambda: self.records_in)
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        # The text is made at once: a value changed later must print as it was.
+        # The text is made at once: a value that changes later must be printed in its present form.
         text = code.bind("text", self._text)
         code.line(f"{code.bind('append', self._rows.append)}({text}({value}))")
 
@@ -82,7 +82,7 @@ class PrintingOperator(BulkRowOperator):
 
 
 class RecordSinkContext:
-    """What a SinkFunction learns about a record."""
+    """The context of a SinkFunction for one record."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -90,11 +90,11 @@ class RecordSinkContext:
         self.element_timestamp: int | None = None
 
     def current_processing_time(self) -> int:
-        """The machine's time, ms."""
+        """Present processing time, epoch ms."""
         return self._clock.epoch_ms()
 
     def current_watermark(self) -> int:
-        """The event time reached."""
+        """The present event time."""
         return self.watermark
 
     def timestamp(self) -> int | None:
@@ -104,7 +104,7 @@ class RecordSinkContext:
 
 @runs(SinkFunctionOperator)
 class SinkFunctionCaller(FunctionOperator):
-    """invoke(value, context) once a record."""
+    """Calls invoke(value, context) once for each record."""
 
     def __init__(self, name: str, spec: SinkFunctionOperator) -> None:
         super().__init__(name, spec.function)

@@ -1,8 +1,8 @@
-"""What a sink has prepared and not committed yet, by checkpoint, and the commits themselves.
+"""PendingCommits: the prepared and uncommitted results of a sink, by checkpoint, and their commits.
 
-Owner: the task thread of the sink. A commit that fails is tried again at a time that the operator asks for
-(`next_attempt`), so that nothing waits here. Order is kept: no committable overtakes one that was prepared before it.
-Must not know writers, barriers or where state is stored.
+Owner: the task thread of the sink. The operator retries a failed commit at `next_attempt`, so that nothing
+blocks here. Order is kept: no committable overtakes one that was prepared before it. Must not know writers,
+barriers or the place of state.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import sink
 from yarrow.runtime.config.settings import Settings
 
-#: Longest time between two tries, s.
+#: Most seconds between two tries.
 MAX_DELAY_SECONDS = 10.0
-#: In place of a checkpoint's id: committed when the input ends, in a job without checkpoints.
+#: Replaces a checkpoint's id: committed when the input ends, in a job without checkpoints.
 END_OF_INPUT = 1 << 62
 _SHOWN = 200
 
 
 class CommitFailedError(YarrowError):
-    """A prepared result could not be made visible; the job restores the checkpoint, which holds it, and tries again."""
+    """A prepared result could not be committed; the job restores the checkpoint that holds it, and tries again."""
 
     def __init__(
         self, sink_name: str, committable: Any, checkpoint_id: int, tries: int, cause: Exception
@@ -51,24 +51,24 @@ class CommitFailedError(YarrowError):
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """How failed commits are tried again."""
+    """Limits and delays of commit retries."""
 
     retries: int
     delay_seconds: float
 
     @staticmethod
     def of(settings: Settings) -> RetrySettings:
-        """What the configuration says."""
+        """Reads the configuration."""
         delay = settings.get(sink.COMMITTER_RETRY_DELAY)
         return RetrySettings(settings.get(sink.COMMITTER_RETRIES), delay.seconds)
 
     def delay_after(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
+        """Seconds to wait after so many consecutive failures."""
         return float(min(MAX_DELAY_SECONDS, self.delay_seconds * 2 ** min(failures - 1, 16)))
 
 
 class PendingCommits:
-    """The committables of one sink subtask that are prepared and not known to be committed."""
+    """The committables of one sink subtask that were prepared and have no known commit."""
 
     def __init__(
         self, sink_name: str, subtask: int, committer: Committer, clock: Clock, retry: RetrySettings
@@ -80,45 +80,45 @@ class PendingCommits:
         self._retry = retry
         #: Ids ascend; the lists are in the order of preparation.
         self._by_checkpoint: dict[int, list[Any]] = {}
-        #: Everything up to this checkpoint is to be committed.
+        #: Everything up to this checkpoint must be committed.
         self._completed = -1
         self._failures = 0
-        #: Checkpoints that hold what was pending when they were taken and may still be restored.
+        #: Checkpoints that hold then pending committables and may still be restored.
         self._snapshots: set[int] = set()
-        #: Reading of the monotonic clock at the next try; None = nothing to do.
+        #: Monotonic time in seconds of the next try; None = none.
         self.next_attempt: float | None = None
-        #: How often commits succeeded, failed, and were tried again.
+        #: Numbers of successful, failed and retried commits.
         self.successful = 0
         self.failed = 0
         self.retried = 0
 
     def add(self, checkpoint_id: int, committables: Iterable[Any]) -> None:
-        """Prepared for a checkpoint; ids must not fall."""
+        """Adds committables of a checkpoint; ids must not fall."""
         found = list(committables)
         if found:
             self._by_checkpoint.setdefault(checkpoint_id, []).extend(found)
 
     def entries(self) -> list[tuple[int, Any]]:
-        """All that is pending, with its checkpoint, in the order of commits."""
+        """All pending committables with their checkpoints, in the order of commits."""
         return [(n, committable) for n, found in self._by_checkpoint.items() for committable in found]
 
     def snapshotted(self, checkpoint_id: int) -> None:
-        """The checkpoint holds what `entries` gives now."""
+        """Notes that the checkpoint holds the present `entries`."""
         self._snapshots.add(checkpoint_id)
 
     def aborted(self, checkpoint_id: int) -> None:
-        """That checkpoint will never be complete; what it holds is committed with a later one."""
+        """Notes that the checkpoint will never complete; its committables are committed with a later one."""
         self._snapshots.discard(checkpoint_id)
 
     def complete(self, checkpoint_id: int) -> None:
-        """Commits what was prepared up to this checkpoint. Raises CommitFailedError when no try is left."""
+        """Commits everything up to this checkpoint. Raises CommitFailedError if no try is left."""
         self._snapshots = {n for n in self._snapshots if n > checkpoint_id}
         self._completed = max(self._completed, checkpoint_id)
         if self._failures == 0:
             self.attempt()
 
     def attempt(self) -> None:
-        """Commits what is due; after a failure `next_attempt` says when to call again."""
+        """Commits everything that is due; after a failure `next_attempt` says when to call again."""
         self.next_attempt = None
         due = [n for n in self._by_checkpoint if n <= self._completed]
         total = sum(len(self._by_checkpoint[n]) for n in due)
@@ -165,7 +165,10 @@ class PendingCommits:
         return True
 
     def abandon(self) -> Sequence[Any]:
-        """Takes out what no checkpoint can bring back: it may be aborted. The rest belongs to a restore."""
+        """Removes the committables that no checkpoint can restore: these may be aborted.
+
+        The rest belongs to a restore.
+        """
         newest = max(self._snapshots, default=-1)
         kept = max(newest, self._completed)
         lost = [n for n in self._by_checkpoint if n > kept]

@@ -1,8 +1,8 @@
-"""The operator of a Sink: rows to its writer, prepared results to checkpoints, commits when these are complete.
+"""SinkWritingOperator: runs a Sink: rows to its writer, prepared results to checkpoints, commits after completion.
 
-Owner: the task thread; a sink that blocks has one of its own. At a checkpoint: flush, prepare, snapshot; the commit
-waits for the checkpoint's completion. What a restored checkpoint holds is committed before the writer is made. Must not
-know formats, files or where checkpoints go.
+Owner: the task thread; a blocking sink has its own. At a checkpoint it flushes, prepares and snapshots; the
+commit waits for the checkpoint's completion. Restored committables are committed before the writer is made.
+Must not know formats, files or the place of checkpoints.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class WriterTimers:
         self._order = itertools.count()
 
     def register(self, timestamp: int, action: Callable[[], None]) -> None:
-        """Calls `action` once at `timestamp`."""
+        """Calls `action` once at `timestamp`, epoch ms."""
         heapq.heappush(self._heap, (timestamp, next(self._order), action))
 
     @property
     def first(self) -> int | None:
-        """Time of the earliest."""
+        """Epoch ms of the earliest timer; None = none."""
         return self._heap[0][0] if self._heap else None
 
     def fire(self, now: int) -> None:
-        """Calls what is due; what an action registers waits for the next call."""
+        """Calls due actions; a timer that an action registers waits for the next call."""
         due = []
         while self._heap and self._heap[0][0] <= now:
             due.append(heapq.heappop(self._heap)[2])
@@ -93,7 +93,7 @@ class WriterContext(SubtaskContext):
 
     @property
     def restored_checkpoint_id(self) -> int | None:
-        """None = nothing was restored."""
+        """None = no checkpoint was restored."""
         restored = self._environment.restored
         return restored.checkpoint_id if restored.is_restored else None
 
@@ -114,10 +114,11 @@ class WriterContext(SubtaskContext):
 
 @runs(SinkWriterOperator)
 class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
-    """Writer and committer of a Sink.
+    """Runs writer and committer of a Sink.
 
-    Rows are fixed when they reach the writer's list, since a writer may keep them. Without checkpoints everything is
-    committed at the end of the input; with them the last results wait for the checkpoint behind the end.
+    Rows are copied into the writer's list, because a writer may keep them. Without checkpoints everything is
+    committed at the end of the input. With checkpoints, the last results wait for the checkpoint after the
+    end.
     """
 
     has_upkeep = True
@@ -143,17 +144,17 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._committer: Committer | None = None
         self._commits: PendingCommits | None = None
         self._timers = WriterTimers()
-        #: State for a writer that is not made yet, because commits of the restored checkpoint are tried again.
+        #: State for a writer that waits until the commits of the restored checkpoint succeed.
         self._for_writer: list[Any] = []
-        #: False where the input had ended before the restored checkpoint.
+        #: False if the input had ended before the restored checkpoint.
         self._takes_rows = True
         self._rows_sent = 0
         self._rows_refused = 0
-        #: What the writer has told at its end.
+        #: The writer's final byte count.
         self._bytes_sent: int | None = None
-        #: How long the last call of `write` took.
+        #: Milliseconds of the last `write`.
         self._send_ms: float | None = None
-        #: Prepared at the end of the input, waiting for a checkpoint.
+        #: Prepared at the end of the input; waits for a checkpoint.
         self._last: list[Any] = []
 
     # ------------------------------------------------------------------ life cycle
@@ -164,7 +165,7 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._make_writer()
 
     def resume_finished(self) -> None:
-        # The checkpoint behind the end was complete; whether its commits were done nobody knows.
+        # The checkpoint after the end was complete; whether its commits were done is unknown.
         self._takes_rows = False
         self._restore()
 
@@ -194,12 +195,12 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         restored = self.context.environment.restored.checkpoint_id
         for checkpoint_id, committable in sorted(self._committable_state.get(), key=lambda entry: entry[0]):
             commits.add(min(checkpoint_id, restored), [committable])
-        # The checkpoint is complete, or it would not have been restored; its notification may have been lost.
+        # The restored checkpoint is complete; its notification may have been lost.
         if len(commits):
             commits.complete(restored)
 
     def _make_writer(self) -> None:
-        """Makes the writer once nothing of the restored checkpoint waits for its commit."""
+        """Makes the writer once all committables of the restored checkpoint are committed."""
         if self._commits is None or self._commits.next_attempt is None:
             restored, self._for_writer = self._for_writer, []
             self._writer = self._sink.create_writer(WriterContext(self.context, self._timers), restored)
@@ -337,9 +338,10 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
 
     @property
     def _commits_without_checkpoint(self) -> bool:
-        """True when the tail waits and no checkpoint will come.
+        """True if the last results wait and no checkpoint will come.
 
-        Looked at after `finish` only: where a savepoint stops the job, its cut follows at once and takes the tail.
+        Called after `finish` only: if a savepoint stops the job, its cut follows at once and takes the last
+        results.
         """
         return bool(self._last) and not self._awaits_checkpoint
 

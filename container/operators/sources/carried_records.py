@@ -1,7 +1,7 @@
-"""Records that a reader gave and the chain had not run at a cut, as elements of a source's operator state.
+"""CarriedRecords: records that a reader gave and the chain had not run at a cut, in a source's operator state.
 
-Owner: the task thread of the source. Positions of splits lie behind these records, so they go where their split goes
-when the job is restored at another parallelism. Must not know readers, nor when records are run.
+Owner: the task thread of the source. Split positions lie behind these records, so at another parallelism the
+records follow their split. Must not know readers, nor when records run.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from yarrow.runtime.snapshot.value_serializers import value_serializer
 #: Name of the operator state; part of the format of savepoints.
 CARRIED = "source-records"
 
-#: Subtask, parallelism, whether its reader held the split, split id, rows or the bytes of an Arrow stream, timestamps,
-#: what goes to side outputs, ids of splits that had ended before.
+#: Subtask, parallelism, whether its reader held the split, split id, rows or the bytes of an Arrow stream,
+#: timestamps, rows for side outputs, ids of splits that had ended before.
 Carried = tuple[
     int, int, bool, str | None, list[Any] | bytes, list[int | None] | None, list[Any] | None, list[str]
 ]
 
 
 def can_be_carried(records: Iterable[SourceRecords], operator: str) -> bool:
-    """False where a snapshot could not be written with these: some objects have no stored form, or no copy."""
+    """False if a snapshot could not hold these: some objects have no stored form, or no copy."""
     serializer = value_serializer(None, CARRIED, operator, allow_pickle=True)
     try:
         elements = encode_carried(records, 0, 1, ())
-        # The state keeps copies. An object that pickles and cannot be made again shows here, too.
+        # The state keeps copies. An object that pickles and cannot be unpickled also shows here.
         for element in elements:
             freeze_or_copy(element)
         serializer.dump_values(list(elements))
@@ -44,7 +44,7 @@ def can_be_carried(records: Iterable[SourceRecords], operator: str) -> bool:
 def encode_carried(
     records: Iterable[SourceRecords], subtask: int, parallelism: int, held_splits: Collection[str]
 ) -> list[Carried]:
-    """The elements of the state; `held_splits` are those that the reader's own state names."""
+    """The elements of the state; `held_splits` are the splits in the reader's own state."""
     return [
         (
             subtask,
@@ -63,10 +63,10 @@ def encode_carried(
 def decode_carried(
     elements: Sequence[Carried], subtask: int, parallelism: int, splits: Collection[str]
 ) -> list[SourceRecords]:
-    """Of all elements those for a reader to which `splits` were restored, in order.
+    """The elements for a reader to which `splits` were restored, in order.
 
-    Records of a split follow it. Those of a split that had ended, or that name none, stay with their subtask where the
-    parallelism is the same, and go round otherwise.
+    Records follow their split. Other records, of an ended split or without one, stay with their subtask if
+    the parallelism is the same. At another parallelism they are divided in turn.
     """
     found: list[SourceRecords] = []
     ended: list[str] = []
@@ -79,7 +79,7 @@ def decode_carried(
             if not held and split_id is not None and split_id not in ended:
                 ended.append(split_id)
     if ended:
-        # Nobody else will say that such a split holds back no watermark any more.
+        # No other message will say that such a split holds back no watermark any more.
         found.append(SourceRecords([], finished_before=tuple(ended)))
     return found
 

@@ -1,7 +1,7 @@
-"""The adapter for SourceFunction: its run() has a thread of its own that hands rows over to the task.
+"""SourceFunctionHead: runs a SourceFunction, whose run() has its own thread and passes rows to the task.
 
-Owner: the task thread, but for what stands in front of the function: `_Handover` is a bounded queue between the two
-threads, CheckpointLock keeps the function from emitting within a cut.
+Owner: the task thread, except the function's side: `_Handover` is a bounded queue between the two threads,
+and CheckpointLock keeps the function from emitting within a cut.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator
 
 _log = logging.getLogger(__name__)
-#: Rows a SourceFunction may be ahead of the task.
+#: Most rows that a SourceFunction may be ahead of the task.
 _HANDOVER_ROWS = 8192
-#: How long the end of a task waits for run() to return after cancel(); meanwhile its thread stands still.
+#: Seconds that the end of a task waits for run() after cancel(); its thread is blocked meanwhile.
 _JOIN_SECONDS = 1.0
-#: How long the task waits for a SourceFunction's lock before it takes rows, for which that thread may be waiting.
+#: Seconds that the task waits for a SourceFunction's lock before it takes rows, for which that thread may be
+#: waiting.
 _HOLD_SECONDS = 0.002
 
 
 class CheckpointLock(AbstractContextManager[None]):
-    """Held by a source function while it emits records and moves its position; the task holds it during a cut.
+    """A lock that a source function holds while it emits and moves its position; the task holds it during a cut.
 
-    A task that wants it goes first: a function that emits without a pause would not let it in otherwise.
+    The task has priority: a function that emits without a pause would otherwise keep it out.
     """
 
     def __init__(self) -> None:
@@ -73,27 +74,27 @@ class CheckpointLock(AbstractContextManager[None]):
     # ---- task thread
 
     def hold(self, seconds: float) -> bool:
-        """True when nobody emits any more until `let_go`; False when somebody still did after `seconds`."""
+        """True if no function emits until `let_go`; False if one still did after `seconds`."""
         self._open.clear()
         return self._lock.acquire(timeout=seconds)
 
     def let_go(self, *, held: bool) -> None:
-        """Functions may emit again."""
+        """Lets functions emit again."""
         if held:
             self._lock.release()
         self._open.set()
 
 
 class _Handover:
-    """A bounded queue from the source's thread to the task, and the SourceContext in front of it."""
+    """A bounded queue from the source's thread to the task, with the SourceContext as its input."""
 
     def __init__(self, wake: Callable[[], None], source_name: str, object_reuse: bool) -> None:
         self._wake = wake
         self._name = source_name
         self._object_reuse = object_reuse
-        #: (row, timestamp) in order, and marks of event time between them.
+        #: (row, timestamp) in order, with watermarks and statuses between them.
         self._rows: deque[tuple[Any, int | None] | Watermark | WatermarkStatus] = deque()
-        #: Marks put in and taken out.
+        #: Number of marks put in and taken out.
         self._marks_put = 0
         self._marks_taken = 0
         self._room = threading.Condition()
@@ -105,15 +106,15 @@ class _Handover:
 
     # ---- source thread
     def collect(self, element: Any) -> None:
-        """A row without timestamp."""
+        """Emits a row without timestamp."""
         self._put(element, None)
 
     def collect_with_timestamp(self, element: Any, timestamp: int) -> None:
-        """A row with its event time."""
+        """Emits a row with its event time in epoch ms."""
         self._put(element, timestamp)
 
     def _put(self, element: Any, timestamp: int | None) -> None:
-        # Fixed here: the task reads it while the function already changes its object for the next.
+        # Copied here: the task reads it while the function may already change its object.
         self._append((element if self._object_reuse else freeze_or_copy(element), timestamp))
 
     def _append(self, entry: tuple[Any, int | None] | Watermark | WatermarkStatus) -> None:
@@ -125,7 +126,7 @@ class _Handover:
         rows = self._rows
         if len(rows) >= _HANDOVER_ROWS:
             self.is_full = True
-            # A task that waits for credit is to learn that the function stands still.
+            # A task that waits for credit must hear that the function is blocked.
             self._wake()
             with self._room:
                 while len(rows) >= _HANDOVER_ROWS and not self.cancelled:
@@ -139,7 +140,7 @@ class _Handover:
             self._wake()
 
     def emit_watermark(self, timestamp: int) -> None:
-        """No record at or before `timestamp` will follow; a lower one than before has no effect."""
+        """Promises that no record at or before `timestamp` will follow; no effect if it is lower than before."""
         if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             raise TimestampError(
                 f"source '{self._name}': emit_watermark({timestamp!r}): expected whole milliseconds since the epoch, "
@@ -148,7 +149,7 @@ class _Handover:
         self._put_mark(Watermark(timestamp))
 
     def mark_as_temporarily_idle(self) -> None:
-        """Nothing holds its breath for this source until its next record or watermark."""
+        """Excludes this source from watermarks until its next record or watermark."""
         self._put_mark(WatermarkStatus(True))
 
     def _put_mark(self, mark: Watermark | WatermarkStatus) -> None:
@@ -156,20 +157,20 @@ class _Handover:
         self._append(mark)
 
     def get_checkpoint_lock(self) -> AbstractContextManager[Any]:
-        """Held while a record is emitted and the position moved."""
+        """The lock to hold while a record is emitted and the position moved."""
         return self._lock
 
     def close(self) -> None:
-        """Part of the SourceContext interface."""
+        """Does nothing; part of the SourceContext interface."""
         return None
 
     # ---- task thread
     def hold(self) -> bool:
-        """Keeps the source's thread from emitting until `let_go`; False when it is still emitting."""
+        """Keeps the source's thread from emitting until `let_go`; False if it is still emitting."""
         return self._lock.hold(_HOLD_SECONDS)
 
     def let_go(self, *, held: bool) -> None:
-        """The source's thread may emit again."""
+        """Lets the source's thread emit again."""
         self._lock.let_go(held=held)
 
     def take(
@@ -185,7 +186,7 @@ class _Handover:
         mark: Watermark | WatermarkStatus | None = None
         taken: list[Any] = []
         if self._marks_put == self._marks_taken:
-            # A mark that comes now lies behind these rows: what counts is that there was none among them.
+            # A mark that comes now lies behind these rows; there was none among them.
             taken = [rows.popleft() for _ in range(count)]
         while len(taken) < count and mark is None:
             entry = rows.popleft()
@@ -268,7 +269,7 @@ class SourceFunctionHead(SourceHead):
         self._send_mark()
 
     def _send_mark(self) -> None:
-        """Sends the watermark or status behind the rows at hand; where sources stamp rows, theirs does not count."""
+        """Sends the watermark or status behind the present rows; ignored if sources stamp rows themselves."""
         mark, self._mark = self._mark, None
         if mark is None or isinstance(self._time, IngestionTime):
             return
@@ -279,9 +280,9 @@ class SourceFunctionHead(SourceHead):
             self.watermarks_to.set_idle(True)
 
     def before_cut(self) -> Iterator[SourceRecords]:
-        """Everything emitted before the function could be stopped between two records."""
+        """All rows emitted before the function could be stopped between two records."""
         while True:
-            # A function that holds the lock may wait for room: it gets it.
+            # A function that holds the lock may wait for room, and gets it.
             self._held = self._handover.hold()
             while isinstance(records := self._take_rows(), SourceRecords):
                 yield records
@@ -308,7 +309,7 @@ class SourceFunctionHead(SourceHead):
         try:
             self._function.cancel()
         except Exception:
-            # The task ends in any case; run() leaves at its next collect.
+            # The task ends in any case; run() ends at its next collect.
             _log.exception("cancel() of source '%s' raised", self.name)
 
     @property

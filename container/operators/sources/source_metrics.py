@@ -1,8 +1,8 @@
-"""The metrics of a source and of its splits: lags of event time, idleness, what is still to be read.
+"""SourceMetrics: the metrics of a source and its splits: lags of event time, idleness, pending records and bytes.
 
-Owner: the task thread notes once a poll or a part of it; the reporting thread reads, about once a second. Nothing is
-noted for a single record. The rules are those of Flink's source metrics (FLIP-33): an idle source's lags stand still,
-and a lag is absent until there is an event time or a watermark to measure.
+Owner: the task thread writes once for each poll or part of it; the reporting thread reads, about once a
+second. No single record is noted. The rules are those of Flink's source metrics (FLIP-33). The lags of an
+idle source stay constant. A lag is absent before the first event time or watermark.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from yarrow.runtime.metrics.rate import RateBetweenReadings
 
 
 class SourceMetrics:
-    """What the metrics of one source are made of; `watermark` gives the last one that the source sent on."""
+    """The values behind one source's metrics; `watermark` returns the last one that the source sent."""
 
     def __init__(self, group: OperatorMetricGroup, clock: Clock, watermark: Callable[[], int]) -> None:
         self._clock = clock
         self._watermark = watermark
         #: Epoch ms at which the last poll with records returned.
         self._fetched_at = 0
-        #: Timestamp of the last record emitted; None before the first that has one.
+        #: Timestamp of the last emitted record; None before the first that has one.
         self._event_time: int | None = None
-        #: Epoch ms since when nothing is there; None while records come.
+        #: Epoch ms since which no record is available; None while records come.
         self._idle_since: int | None = None
         group.register("currentEmitEventTimeLag", self._emit_lag)
         group.register("currentFetchEventTimeLag", self._fetch_lag)
@@ -39,17 +39,17 @@ class SourceMetrics:
     # ------------------------------------------------------------------ task thread
 
     def fetched(self) -> None:
-        """A poll has given records."""
+        """Notes a poll with records."""
         self._fetched_at = self._clock.epoch_ms()
         self._idle_since = None
 
     def nothing_there(self) -> None:
-        """A poll has found nothing."""
+        """Notes a poll without records."""
         if self._idle_since is None:
             self._idle_since = self._clock.epoch_ms()
 
     def emitted(self, records: SourceRecords) -> None:
-        """Records with their timestamps went into the chain."""
+        """Notes records that went into the chain, with their timestamps."""
         stamps = records.timestamps
         if stamps is not None and len(stamps) and (last := stamps[-1]) is not None:
             self._event_time = last
@@ -74,7 +74,7 @@ class SourceMetrics:
 
 
 def register_pending(group: OperatorMetricGroup, reader: SourceReader[Any, Any]) -> None:
-    """Registers what the reader can tell of records and bytes that it has still to read."""
+    """Registers the reader's numbers of pending records and bytes."""
     kind = type(reader)
     if kind.pending_records is not SourceReader.pending_records:
         group.register("pendingRecords", reader.pending_records)
@@ -83,7 +83,7 @@ def register_pending(group: OperatorMetricGroup, reader: SourceReader[Any, Any])
 
 
 class SplitMetrics:
-    """Watermark of one split, and how long it was active and idle."""
+    """The watermark of one split, and its active and idle times."""
 
     def __init__(self, group: OperatorMetricGroup, split_id: str, tracker: WatermarkTracker) -> None:
         self._group = group.add_group("split", split_id).add_group("watermark")
@@ -101,11 +101,11 @@ class SplitMetrics:
         return lambda: self._time.totals_ms(perf_counter())[phase]
 
     def changed(self) -> None:
-        """The split's generator may have become idle, or active again."""
+        """Notes that the split's generator may have become idle, or active again."""
         phase = Phase.IDLE if self._tracker.idle else Phase.BUSY
         if phase is not self._time.phase:
             self._time.enter(phase, perf_counter())
 
     def remove(self) -> None:
-        """The split has ended."""
+        """Removes the metrics of an ended split."""
         self._group.unregister()

@@ -1,4 +1,4 @@
-"""The reading side of a Source: a task's head that polls a SourceReader.
+"""ReadingSource: a task's head that polls the SourceReader of a Source.
 
 Owner: the task thread. The enumerator lives in source_coordinator.
 """
@@ -61,7 +61,7 @@ class ReaderContext(SubtaskContext):
         self._numbers = itertools.count()
 
     def request_split(self) -> None:
-        """Asks the enumerator."""
+        """Asks the enumerator for a split."""
         self.send("request")
 
     def send_event_to_enumerator(self, event: Any) -> None:
@@ -69,7 +69,7 @@ class ReaderContext(SubtaskContext):
         self.send("event", event)
 
     def send(self, *message: Any) -> None:
-        """A message to the coordinator."""
+        """Sends a message to the coordinator."""
         self._environment.send_operator_event(
             self._context.descriptor.id,
             COORDINATOR,
@@ -78,7 +78,7 @@ class ReaderContext(SubtaskContext):
         )
 
     def wake_up(self) -> None:
-        """Any thread: poll soon."""
+        """Makes the task poll soon. Any thread."""
         self._environment.wake()
 
 
@@ -86,8 +86,8 @@ class ReaderContext(SubtaskContext):
 class ReadingSource(SourceHead):
     """Polls the reader of a Source.
 
-    Its state is the list of splits with their positions, which event of the enumerator it has taken last, and records
-    that it gave and that had not been run.
+    Its state has three parts: the splits with their positions, the number of the enumerator's last event, and
+    unprocessed records.
     """
 
     reads_ahead = True
@@ -104,14 +104,15 @@ class ReadingSource(SourceHead):
         self._reader: SourceReader[Any, SourceSplit] | None = None
         self._coordinator_complete = False
         self._no_more_splits = False
-        #: Waits for this at its end: the first checkpoint behind it, where the reader commits by notifications.
+        #: At its end it waits for the first checkpoint after that, because the reader commits by
+        #: notifications.
         self._commits = False
         self._ended = False
-        #: It was skipped, and the enumerator beside it is not done.
+        #: It was skipped, and the enumerator beside it still runs.
         self._serves = False
         self._last_cut: int | None = None
         self._errors = 0
-        #: What the cut under way has to hold beside the splits; what the restored state held.
+        #: Records for the present cut, besides the splits; at first the restored ones.
         self._carries: list[SourceRecords] = []
         self._carried: list[SourceRecords] = []
 
@@ -162,7 +163,7 @@ class ReadingSource(SourceHead):
 
     def take_carried(self) -> list[SourceRecords]:
         carried, self._carried = self._carried, []
-        # A split that had ended counts until its records were run: those of others must not outrun them.
+        # A split that had ended counts until its records have run: other splits must not advance past them.
         self._time.add_splits([records.split_id for records in carried if records.split_id is not None])
         return carried
 
@@ -195,7 +196,7 @@ class ReadingSource(SourceHead):
                 reader.handle_source_event(message[1])
 
     def _add_splits(self, splits: Sequence[SourceSplit]) -> None:
-        """Assigned or restored ones: each counts for the watermark from now on."""
+        """Adds assigned or restored splits, which count for the watermark from now on."""
         assert self._reader is not None
         self._time.add_splits([split.split_id for split in splits])
         self._reader.add_splits(splits)
@@ -237,7 +238,7 @@ class ReadingSource(SourceHead):
         self, environment: TaskEnvironment, operator_id: OperatorID, *, beside_enumerator: bool
     ) -> None:
         self._serves = beside_enumerator
-        # The coordinator lives with subtask 0, which ends last: with it there is nobody to tell.
+        # The coordinator lives with subtask 0, which ends last: without it there is nobody to tell.
         if environment.subtask != 0 or beside_enumerator:
             payload = encode_to_coordinator(UNNUMBERED, 0, ("finished",))
             environment.send_operator_event(operator_id, COORDINATOR, environment.subtask, payload)

@@ -1,8 +1,8 @@
-"""Timestamps and watermarks made inside a source: a generator a split, the minimum over the splits.
+"""SourceTime: timestamps and watermarks inside a source: a generator for each split, the minimum over the splits.
 
-Owner: the task thread of the source. A split counts from its assignment until its reader says that it has ended; idle
-ones are left out; a reader without splits stands still, or is idle after the strategy's time. A batch is cut where a
-generator emits between two of its rows. Must not know readers or chains.
+Owner: the task thread of the source. A split counts from its assignment until its reader reports its end;
+idle splits do not count. A reader without splits keeps its watermark, or is idle after the strategy's time. A
+batch is cut where a generator emits between two of its rows. Must not know readers or chains.
 """
 
 from __future__ import annotations
@@ -33,43 +33,44 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 
 class SourceTime:
-    """What a source does with the timestamps of its records: by default it only looks at them."""
+    """The event time of a source; by default it only checks timestamps."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def timed(self, records: SourceRecords) -> Iterable[SourceRecords]:
-        """The records with their timestamps, in parts; between two parts watermarks go out.
+        """The records with their timestamps, in parts; watermarks are sent between two parts.
 
-        Each part must be handed on before the next is asked for. Raises OperatorFailure for a wrong timestamp.
+        Each part must be processed before the next is requested. Raises OperatorFailure for a wrong
+        timestamp.
         """
         if records.timestamps is not None and isinstance(records.rows, Sequence):
             check_timestamps(records.timestamps, records.rows, self._name)
         return (records,)
 
     def add_splits(self, split_ids: Iterable[str]) -> None:
-        """The reader got splits."""
+        """Adds the reader's new splits."""
         return None
 
     def next_emission(self) -> int | None:
-        """Epoch ms of the next periodic watermark."""
+        """Epoch ms of the next periodic watermark; None = none."""
         return None
 
     def emit_if_due(self, now_ms: int) -> None:
-        """Sends a periodic watermark when it is time."""
+        """Sends a periodic watermark if it is due."""
         return None
 
     def rows_wait(self, waiting: bool) -> None:
-        """No split is asked for rows, because others wait or the task stands still; or they are again."""
+        """Says that no split is polled, because rows wait or the task is suspended; or that splits are polled again."""
         return None
 
 
 class _AskedTime:
-    """The clock's time in ms while splits are asked for rows; it stands while they are not."""
+    """A clock in ms that runs only while splits are polled."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: Ms for which it has stood so far.
+        #: Milliseconds for which it has stood so far.
         self._stood = 0
         self._since: int | None = None
 
@@ -77,7 +78,7 @@ class _AskedTime:
         return (self._clock.epoch_ms() if self._since is None else self._since) - self._stood
 
     def stand(self, standing: bool) -> None:
-        """Stands still, or goes on."""
+        """Stops or resumes the clock."""
         if standing:
             self._since = self._clock.epoch_ms()
         elif self._since is not None:
@@ -86,7 +87,7 @@ class _AskedTime:
 
 
 class IngestionTime(SourceTime):
-    """Rows are stamped with the time at which they are read, and the watermark follows the clock."""
+    """Stamps rows with the time at which they are read; the watermark follows the clock."""
 
     def __init__(
         self, name: str, context: OperatorContext, settings: TimeSettings, target: WatermarkTarget
@@ -96,11 +97,11 @@ class IngestionTime(SourceTime):
         self._target = target
         self._periodic = PeriodicEmission(settings.interval_ms, self._clock.epoch_ms())
         self._last = MIN_TIMESTAMP
-        #: Rows stamped with `_last` may not have been run.
+        #: Rows with the stamp `_last` may not have run.
         self._at_hand = False
 
     def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
-        # The clock may be set back: what was promised by a watermark stays.
+        # The clock may be set back: a watermark's promise stays.
         self._last = max(self._last, self._clock.epoch_ms())
         records.timestamps = [self._last] * _length(records)
         self._at_hand = True
@@ -118,7 +119,7 @@ class IngestionTime(SourceTime):
 
 
 class SplitWatermarks(SourceTime):
-    """Event time by a strategy, with a generator a split."""
+    """Event time by a strategy, with a generator for each split."""
 
     def __init__(
         self,
@@ -135,23 +136,23 @@ class SplitWatermarks(SourceTime):
         self._target = target
         assigner = strategy.timestamp_assigner
         self._extract = None if assigner is None else assigner.extract_timestamp
-        # A split is not idle because it was not asked.
+        # A split is not idle because it was not polled.
         self._asked_time = _AskedTime(context.environment.clock)
         interval = settings.interval_ms if strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
         self._splits: dict[str, WatermarkTracker] = {}
-        #: Of the same splits.
+        #: The metrics of the same splits.
         self._split_metrics: dict[str, SplitMetrics] = {}
-        #: Counts while there is no split, and takes the records of readers that name none.
+        #: Counts while there is no split, and takes records of readers that name none.
         self._without_split = self._new_tracker(self._note_move)
         #: True for a reader whose records name no split.
         self._unnamed = False
         self._moved = False
-        #: A generator has seen rows that may not have been run: what it says of them waits for them.
+        #: A generator has seen rows that may not have run: its watermark waits for them.
         self._ahead = False
         #: The interval passed meanwhile.
         self._was_due = False
-        #: Counts of the splits that have ended.
+        #: Sums over the ended splits.
         self._late_before = 0
         self._bounded_before = 0
         context.metric_group.gauge(
@@ -204,7 +205,7 @@ class SplitWatermarks(SourceTime):
                 continue
             self._forget(tracker)
             self._split_metrics.pop(split_id).remove()
-            # The last split to go leaves its watermark behind, and the time to idleness begins anew.
+            # The last removed split leaves its watermark, and the time to idleness begins anew.
             self._moved = bool(self._splits)
             if not self._splits and not self._unnamed:
                 self._forget(self._without_split)
@@ -224,7 +225,7 @@ class SplitWatermarks(SourceTime):
         return tracker
 
     def _hand_on(self) -> None:
-        """Tells the stream what the generators have said since the last call."""
+        """Sends the generators' changes since the last call to the stream."""
         if not self._moved or self._ahead:
             return
         self._moved = False
@@ -286,7 +287,7 @@ class SplitWatermarks(SourceTime):
             yield from self._seen(SourceRecords(rows[start:], stamps[start:], records.split_id, side, errors))
 
     def _seen(self, part: SourceRecords) -> Iterator[SourceRecords]:
-        """A part that the generator has seen to its end; other things of the task may come between two of its rows."""
+        """A part that the generator has seen completely; mails of the task may run between two of its rows."""
         self._ahead = True
         yield part
         self._ahead = False
@@ -296,7 +297,7 @@ class SplitWatermarks(SourceTime):
         self._hand_on()
 
     def _stamps(self, rows: Sequence[Any], former: Sequence[int | None] | None) -> list[int | None]:
-        """The timestamp of each row, the assigner's where there is one."""
+        """The timestamp of each row; the assigner's if there is one."""
         extract = self._extract
         stamps: list[Any] = []
         if extract is None:
