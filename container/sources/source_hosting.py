@@ -151,7 +151,7 @@ class SourceHosting:
     # ------------------------------------------------------------------ life
 
     def task_began(self, builder: TaskBuilder, task: StreamTask, restored: bytes | None) -> None:
-        """Takes a new task of this worker; with subtask 0 of a source its coordinator begins and replaces a former one."""
+        """Takes a new task; with subtask 0 of a source its coordinator begins and replaces a former one."""
         descriptor = builder.descriptor
         place = (builder.graph.job_id, builder.vertex.id, descriptor.subtask)
         self._begun[place] = descriptor.attempt_number

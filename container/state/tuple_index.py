@@ -27,8 +27,8 @@ def index_of_keys(types: Sequence[pa.DataType], *, tuples: bool) -> KeyIndex:
 class TupleIndex(KeyIndex):
     """Numbers the tuples of several columns' values.
 
-    The slots of the first two columns make a word, whose slot makes the next word with that of the third column, and so
-    on: each is looked up as a key of one machine word is.
+    The slots of the first two columns make a word. Its slot and that of the third column make the next word,
+    and so on. Each word is looked up like a key of one machine word.
     """
 
     def __init__(self, columns: Sequence[ColumnIndex]) -> None:

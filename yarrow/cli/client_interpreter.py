@@ -1,7 +1,8 @@
 """`-pyclientexec`: the command goes on in another interpreter, with the same arguments.
 
-Owner: the main thread, before anything of the program is loaded. An archive that holds the interpreter is unpacked into
-a temporary folder, which goes with the process; that of a killed one goes with the next that unpacks.
+Owner: the main thread, before anything of the program is loaded. An archive with the interpreter is unpacked
+into a temporary folder, which is removed with the process. The folder of a killed process is removed by the
+next one that unpacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """info --code: the functions that workers generate for the chains of a job.
 
-Owner: the main thread. User functions are loaded and operators built as in a worker, in a fragment that does not run:
-nothing is opened, no function is called, no connection is made.
+Owner: the main thread. User functions are loaded and operators built as in a worker, in a fragment that does
+not run. No function is opened or called, and no connection is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ExecutionConfig: how a program is executed, as methods over a Configuration.
 
-A view owned by the thread that builds the job: what is set here is set in the Configuration and the other way
-round, so that there is one truth. Times are in milliseconds. What concerns Java classes alone (Kryo, Avro, closure
-cleaner) is kept and read back, and has no effect: the program is told why when it is executed.
+A view owned by the thread that builds the job: it reads and writes the Configuration, so that there is one
+truth. Times are in milliseconds. Options of Java classes alone (Kryo, Avro, closure cleaner) are kept and
+read back, and have no effect. The program is told why when it is executed.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ class BoundedOutOfOrdernessWatermarks(WatermarkGenerator):
 class WatermarksWithIdleness(WatermarkGenerator):
     """Marks the stream idle after a time without records and active at the next one.
 
-    The time is counted from the first periodic call that found no record since the call before, so an idle
-    stream is noticed between one and two intervals late, never early.
+    The time is counted from the first periodic call without a record since the call before. So an idle stream
+    is noticed between one and two intervals late, never early.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The DataStream API: what a program imports.
 
-Names are loaded when they are first used: a worker that imports an interface module from here does not load
-the graph-building modules, and these import the runtime, which imports the interface modules.
+Names are loaded when they are first used. So a worker that imports an interface module from here does not
+load the graph-building modules. Those import the runtime, which imports the interface modules.
 """
 
 from __future__ import annotations

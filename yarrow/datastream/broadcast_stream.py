@@ -1,7 +1,7 @@
 """BroadcastStream and BroadcastConnectedStream: a stream that every subtask reads, and one that is processed by it.
 
-Owner: the thread that builds the program. What a subtask keeps of the broadcast stream is broadcast state: the maps of
-the descriptors, the same in each subtask as long as the function writes the same in each.
+Owner: the thread that builds the program. A subtask keeps broadcast state of the broadcast stream: the maps
+of the descriptors. It is the same in each subtask as long as the function writes the same in each.
 """
 
 from __future__ import annotations

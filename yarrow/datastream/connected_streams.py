@@ -1,7 +1,7 @@
 """ConnectedStreams: two streams, of any types, read by one operator.
 
-Owner: the thread that builds the program. Where both streams are keyed, their operator sees one key space:
-state kept for a key by records of the first is seen by those of the second.
+Owner: the thread that builds the program. If both streams are keyed, their operator has one key space:
+records of both streams with one key share its state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """GraphBuilder: makes the transformations of one program; what DataStream and its kin call.
 
-Owner: the thread that builds the program. It pickles user functions at once, so that one that cannot be sent
-to workers fails at the line that passed it, and puts conversions where rows meet columns. It decides nothing
-that needs the whole graph: that is the generators' part.
+Owner: the thread that builds the program. It pickles user functions at once, so that a function which cannot
+be sent fails at the line that passed it. It puts conversions where rows meet columns. It decides nothing that
+needs the whole graph: that is the generators' part.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ class StreamColumns(ProgramStream):
     ) -> DataStream:
         """Return the stream of `fn`'s result for each batch.
 
-        `fn` takes and returns a pyarrow RecordBatch or Table, or a polars or pandas DataFrame: what its first
-        parameter is annotated with, else `container` ("pyarrow", "polars", "pandas"), else a RecordBatch.
-        With a schema, each result must have it.
+        `fn` takes and returns a pyarrow RecordBatch or Table, or a polars or pandas DataFrame. The annotation
+        of its first parameter says which, else `container` ("pyarrow", "polars", "pandas"); the default is a
+        RecordBatch. With a schema, each result must have it.
         """
         return self._batch_function("Map Batches", BatchShape.MAP_BATCHES, fn, schema, container)
 

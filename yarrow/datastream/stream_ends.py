@@ -61,9 +61,8 @@ class StreamEnds(ProgramStream):
         With a limit the iterator ends, and the job is cancelled, after so many records.
         With exactly-once checkpoints a record is returned once a checkpoint that covers it is complete, or the job has
         finished. Without, it is returned at once, and perhaps again after a restart.
-        A job that is stopped with a savepoint has records left to return, which no job that begins from it returns
-        again: read on to the end.
-        Raises the job's error from `next`.
+        A job that is stopped with a savepoint has records left to return: read on to the end. No job that begins
+        from the savepoint returns them again. Raises the job's error from `next`.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit must not be negative: {limit}")

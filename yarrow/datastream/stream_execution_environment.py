@@ -228,8 +228,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Execute the program and wait for its end.
 
-        Raises JobExecutionError, which begins with the user's own traceback where a function failed, and, after the job
-        was cancelled, KeyboardInterrupt for Ctrl-C and BrokenPipeError where nobody reads this program's output.
+        Raises JobExecutionError, which begins with the user's own traceback if a function failed. After a cancelled job
+        it raises KeyboardInterrupt for Ctrl-C, and BrokenPipeError if nobody reads this program's output.
         """
         try:
             return wait_for_job(self._submit(job_name))

@@ -1,7 +1,7 @@
 """Streams that this version cannot make: named for programs that annotate with them or import them.
 
-Owner: none. The methods that would return them (`window`, `window_all`, `cache`) are refused, naming what is missing;
-so are their constructors and methods, which have PyFlink's names and parameters.
+Owner: none. The methods that would return them (`window`, `window_all`, `cache`) are refused, and the error
+names what is missing. So are their constructors and methods, which have PyFlink's names and parameters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LocalJobClient: the handle on a job of an embedded cluster.
 
-Owner: any thread of the user; questions are answered on the cluster's loop. When the job has ended the client
-holds its result, and the rows that were not fetched yet, itself: the cluster may be gone by then.
+Owner: any thread of the user; questions are answered on the cluster's loop. After the job's end the client
+itself holds the result and the unfetched rows, because the cluster may be gone by then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bootstrap functions in the operator of process functions: state and event-time timers are the operator's.
 
-Timers of the machine's clock are not: one whose time has passed would fire while state is being made, with nobody to
-hear it, and be gone for the job that is to restore it. What a function does with them comes out of the operator as rows
+Processing-time timers are not set: one whose time has passed would fire while state is being made. Nobody
+would hear it, and the restored job would lack it. The operator emits a function's changes of them as rows
 `(key, timestamp, registered)`, to be written beside its state. Owner: the calling thread.
 """
 

@@ -1,7 +1,7 @@
 """Runs a KeyedStateReaderFunction over all keys of an operator, some key groups at a time.
 
-Owner: the calling thread. A part of the key groups is restored into a heap backend as the operator itself would restore
-it, so that the function sees the states' own handles; then the next. It must not know tables.
+Owner: the calling thread. One part of the key groups after the other is restored into a heap backend, as the
+operator itself would restore it. So the function sees the states' own handles. It must not know tables.
 """
 
 from __future__ import annotations

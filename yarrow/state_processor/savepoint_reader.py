@@ -1,6 +1,6 @@
 """SavepointReader: the states of a savepoint or checkpoint as Arrow tables.
 
-Owner: the calling thread; calls block. Nothing of a cluster runs and no state of a job is touched: files are read,
+Owner: the calling thread; calls block. No cluster runs, and no state of a job is touched. Files are read,
 verified, and copied into a temporary folder where they are mapped.
 """
 
@@ -160,9 +160,9 @@ class SavepointReader:
     ) -> pa.Table:
         """A keyed state as a table, or the rows that a function makes of all states of each key.
 
-        By name: columns `key`, `value` (a list for list state, a map for map state, the accumulator for aggregating
-        state) and, with time to live, `access_time`. Rows of a function that are dicts, Rows with names, NamedTuples or
-        instances of dataclasses become columns; others one column `value`.
+        By name: columns `key` and `value` and, with time to live, `access_time`. The value is a list for list
+        state, a map for map state, and the accumulator for aggregating state. Rows of a function that are dicts,
+        Rows with names, NamedTuples or instances of dataclasses become columns; others one column `value`.
         Raises StateProcessorError, UntrustedPickleError, CorruptSnapshotError, StateMigrationError.
         """
         if isinstance(state, str):

@@ -153,9 +153,9 @@ class KeyedStateTransformation:
     ) -> StateBootstrapTransformation:
         """One state by its descriptor, from a column, field or function of rows.
 
-        The value is that of the state: a list for list state, a dict for map state, the reduced value for reducing
-        state and the accumulator for aggregating state. `access_time` (a column like that of read_keyed_state) is the
-        time of the last access where the descriptor has a time to live; without it that is now.
+        The value is a list for list state, a dict for map state, the reduced value for reducing state, and
+        the accumulator for aggregating state. `access_time` is a column like that of read_keyed_state. With a
+        time to live it is the time of the last access; the default is now.
         """
         return _KeyedValues(self, KeyedTarget.of(descriptor), value, access_time)
 

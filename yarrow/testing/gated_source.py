@@ -1,8 +1,8 @@
 """A replayable source for fault tests: splits of numbered records, read slowly; it waits for a checkpoint and a fault.
 
-Owner: readers on their task's thread. A split stops at 40 % of its rows until a checkpoint is complete, and at 85 %
-until the file `fired` exists, so that a fault always falls between a completed checkpoint and the end. After `patience`
-seconds at a gate it goes on: a plan that cannot fire ends as one that did not.
+Owner: readers on their task's thread. A split stops at 40 % of its rows until a checkpoint is complete, and
+at 85 % until the file `fired` exists. So a fault always falls between a completed checkpoint and the end.
+After `patience` seconds at a gate it continues: a plan that cannot fire ends like one that did not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Runs a fragment of a DataStream program in the calling thread, step by step: rows in, rows out, time by hand.
 
-The fragment's operators run as the tasks they would be in a cluster (gate, generated chain, exchange by reference), at
-parallelism 1 and without worker, threads or sockets. Owner: the calling thread. Must not be used to measure speed.
+The fragment's operators run as their tasks in a cluster would (gate, generated chain, exchange by reference).
+They run at parallelism 1, without worker, threads or sockets. Owner: the calling thread. Must not be used to
+measure speed.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Values that Arrow would round, cut or reinterpret in silence are refused.
 
-Owner: the task thread; no state. Only None becomes null. These values fail, and the error names the row: 1.5
-in an integer column, an aware datetime in a naive one, a time finer than the column's unit, and an unknown
-field. Must not know operators.
+Owner: the task thread; no state. Only None becomes null. Errors name the row. They arise from 1.5 in an
+integer column, an aware datetime in a naive one, a time finer than the column's unit, or an unknown field.
+Must not know operators.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SourceFunctionHead: runs a SourceFunction, whose run() has its own thread and passes rows to the task.
 
-Owner: the task thread, except the function's side: `_Handover` is a bounded queue between the two threads,
-and CheckpointLock keeps the function from emitting within a cut.
+Owner: the task thread, except the function's side. `_Handover` is a bounded queue between the two threads.
+CheckpointLock keeps the function from emitting within a cut.
 """
 
 from __future__ import annotations

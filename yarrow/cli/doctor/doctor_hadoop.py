@@ -90,8 +90,8 @@ def hdfs(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
 def _restarts(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
     """Whether a NameNode that restarts would use up the attempts of a master.
 
-    A node fetches what a master needs from HDFS. Where it does not wait for a NameNode, that fails at once, counts as
-    an attempt, and the next begins in the same moment: fifteen are over in four seconds.
+    A node fetches the master's files from HDFS. If it does not wait for a NameNode, the fetch fails at once,
+    which counts as an attempt, and the next begins immediately. Fifteen attempts are over in four seconds.
     """
     if not is_highly_available(config) or len(hadoop.name_node_addresses()) > 1:
         return

@@ -1,8 +1,8 @@
 """Whether the present program reads what sources and sinks have stored: splits, enumerators, writers, committables.
 
-Neither reader nor writer is made, for those reach out to something: the values themselves are read, as a restore would
-read them, which finds classes that are gone or have changed. Owner: the main thread; calls block. It must not decide
-what becomes of an operator.
+No reader or writer is made, because these connect to other systems. The values themselves are read, as a
+restore would read them, which finds classes that are missing or have changed. Owner: the main thread; calls
+block. It must not judge an operator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The REST token of a standalone cluster that listens on more than loopback: where commands of this host find it.
 
-Owner: the main thread; blocking. It is read from the private directory of the cluster, and given to that cluster's own
-addresses only: an address that somebody names with -m must not learn it.
+Owner: the main thread; blocking. It is read from the private directory of the cluster, and given to that
+cluster's own addresses only. An address that a user names with -m must not learn it.
 """
 
 from __future__ import annotations

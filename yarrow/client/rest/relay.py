@@ -1,8 +1,8 @@
 """Relay: REST of one application on a loopback port, for clients that cannot send its token.
 
-Owner: the main thread serves until Ctrl-C; each connection has a daemon thread. It lets in programs of the same user
-and pages of its own origin, nobody else: whoever comes through is taken for the owner of the token. Bodies pass in
-pieces and are never kept.
+Owner: the main thread serves until Ctrl-C; each connection has a daemon thread. It admits only programs of
+the same user and pages of its own origin, because a client of the relay counts as the owner of the token.
+Bodies pass in pieces and are never kept.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
 def refusal_of(headers: Any, port: int) -> str:
     """Why a request may not pass; empty when it may.
 
-    It must name this relay by a loopback name (so that a name which an attacker makes point here is no way in), and
-    come from no page of another origin.
+    It must name this relay by a loopback name, so that an attacker's name that points here is refused. It
+    must come from no page of another origin.
     """
     own = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
     hosts = headers.get_all("host") or []

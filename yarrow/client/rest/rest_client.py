@@ -86,9 +86,10 @@ class RestTransport:
 class RestClient:
     """Talks to one server.
 
-    A request is repeated only when it is a GET, or was not sent at all, and when this client has had an answer before:
-    else nobody is there, which is said at once. `locate` names the server's present address (a URL) before a
-    repetition, the first time already when nobody answers at the known one. What it raises ends the request.
+    A request is repeated only if this client has had an answer before, and the request is a GET or was not
+    sent. Without an earlier answer the server is missing, and the client says so at once. `locate` returns
+    the server's present address (a URL) before each repetition. If nobody answers at the known address, even
+    the first request asks it. An error of `locate` ends the request.
     """
 
     def __init__(

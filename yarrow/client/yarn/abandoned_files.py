@@ -2,10 +2,10 @@
 
 Clients that were killed while they uploaded leave such folders too.
 
-Owner: the client's thread, while it waits for its own application anyhow; blocking, a few requests.
-It touches folders of this user's applications alone, and only of those that YARN says have ended. One that YARN does
-not know may just be on its way there, by another client, or be another YARN's: it goes after a day, if this YARN gave
-its number.
+Owner: the client's thread, while it waits for its own application anyway; blocking, a few requests. It
+touches only folders of this user's applications that have ended according to YARN. An application that YARN
+does not know may be about to start from another client, or belong to another YARN. Its folder is removed
+after a day, if this YARN gave its number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a client keeps on its own machine of applications: the properties file, and the secrets of each application.
 
-Owner: client processes, several at once; blocking. Files are written beside their place and renamed over it, so that a
-reader never meets half of one. A file is read only when it is a plain file of this user with a mode that fits: in a
-folder for everybody's temporary files, anybody may have put one there.
+Owner: client processes, several at once; blocking. Files are written beside their place and renamed over it,
+so that a reader never sees half of one. Only a plain file of this user with a proper mode is read, because
+anybody may put files into a shared temporary folder.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 It is the client's side of session, job and program.
 
-Owner: one client thread; every call blocks. It leaves nothing behind when a deployment fails or is interrupted: no
-application, no file on HDFS, no folder with secrets. Skein's driver, a JVM, is started for a deployment at once and in
-the background, and for `retrieve` only when the ResourceManager's web server cannot be read.
+Owner: one client thread; every call blocks. A failed or interrupted deployment leaves nothing behind: no
+application, no file on HDFS, no folder with secrets. Skein's driver is a JVM. A deployment starts it at once
+in the background. `retrieve` starts it only if the ResourceManager's web server cannot be read.
 """
 
 from __future__ import annotations

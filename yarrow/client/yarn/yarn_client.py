@@ -2,8 +2,8 @@
 
 It reads from the ResourceManager's web server, and acts through Skein's driver.
 
-Owner: one client thread; every call blocks. The driver, a JVM of some seconds, is started by `begin` or by the first
-call that needs it, never for a read that the web server answers. It ends with `close`.
+Owner: one client thread; every call blocks. The driver is a JVM that takes some seconds to start. `begin`
+starts it, or the first call that needs it, never a read that the web server answers. It ends with `close`.
 """
 
 from __future__ import annotations

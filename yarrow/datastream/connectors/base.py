@@ -1,9 +1,9 @@
 """The source and sink interfaces: splits, enumerator, reader and offsets; writer, committables and committer.
 
-Layer 1 (vocabulary): what users subclass and the engine calls. After FLIP-27 (sources) and FLIP-143/191
-(sinks) in Python form, with the batch as the unit: a reader hands over many rows a call, a writer takes
-many. Readers and writers are called on their task's thread only; an enumerator on a thread of its own, in the
-worker of the source's first subtask, one call at a time.
+Layer 1 (vocabulary): what users subclass and the engine calls. It follows FLIP-27 (sources) and FLIP-143/191
+(sinks) in Python form, with batches as the unit: readers return, and writers take, many rows a call. Readers
+and writers are called on their task's thread only. An enumerator is called on its own thread, in the worker
+of the source's first subtask, one call at a time.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ class SinkWriterContext(Protocol):
     def latest_savepoint_id(self) -> int | None:
         """The latest savepoint that was taken of the job before this attempt; None = none.
 
-        It may be later than what is restored, for a job goes back to its own checkpoints alone: what it holds must
-        stay, since another job may begin from it.
+        It may be later than the restored checkpoint, because a job goes back to its own checkpoints alone.
+        Its transactions must stay, since another job may begin from it.
         """
         ...
 
@@ -316,9 +316,10 @@ class SinkWriterContext(Protocol):
 class SinkWriter(ABC, Generic[T]):
     """Writes rows on the task's thread.
 
-    At a checkpoint the engine calls `flush(False)`, `prepare_commit` and `snapshot_state`, in this order and without a
-    row between them; at the end of input `flush(True)` and `prepare_commit`. What `prepare_commit` gave is kept in
-    the checkpoint by the engine and handed to the committer when the checkpoint is complete.
+    At a checkpoint the engine calls `flush(False)`, `prepare_commit` and `snapshot_state`, in this order and
+    without a row between them. At the end of input it calls `flush(True)` and `prepare_commit`. The engine
+    keeps the result of `prepare_commit` in the checkpoint, and passes it to the committer when the checkpoint
+    is complete.
     """
 
     @abstractmethod
@@ -337,8 +338,8 @@ class SinkWriter(ABC, Generic[T]):
     def flush(self, end_of_input: bool) -> None:
         """Everything taken so far is handed to the outside; before a checkpoint and at the end.
 
-        A sink without a committer promises at least once by this call alone: rows flushed before a checkpoint are not
-        sent again after it was restored.
+        A sink without a committer gives at-least-once by this call alone: rows flushed before a checkpoint
+        are not sent again after its restore.
         """
         return None
 
@@ -372,8 +373,8 @@ class CommitRejectedError(Exception):
 class Committer(ABC):
     """Makes prepared results visible, on the task's thread; must be idempotent: a commit may be repeated.
 
-    It is repeated when the job fails between the completion of a checkpoint and the end of its commits, or when it is
-    restored from that checkpoint again.
+    A commit is repeated if the job fails between the completion of a checkpoint and the end of its commits.
+    It is also repeated if the job is restored from that checkpoint again.
     """
 
     @abstractmethod
@@ -396,8 +397,8 @@ class Committer(ABC):
 class Sink(ABC, Generic[T]):
     """A destination of records: picklable description that makes writers and, if it has one, a committer.
 
-    Committables and the state of writers lie in checkpoints and savepoints as data: None, bool, int, float, str, bytes,
-    lists, tuples and dicts of them, and dataclasses, which are stored by their fields.
+    Checkpoints and savepoints hold committables and the state of writers as data. That is None, bool, int,
+    float, str, bytes, lists, tuples and dicts of them, and dataclasses, which are stored by their fields.
     """
 
     #: True when the writer takes record batches by `write_batch`.

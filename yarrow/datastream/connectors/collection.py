@@ -1,8 +1,7 @@
 """CollectionSource: the elements of a Python collection, in order; what `from_collection` reads from.
 
-Owner: the client makes it, the task's thread reads it. Elements travel as one protocol-5 pickle made on the
-client: user classes by reference, as everywhere on the data path, and what cannot be pickled is refused
-before a job exists.
+Owner: the client makes it, the task's thread reads it. Elements are sent as one protocol-5 pickle made on the
+client, with user classes by reference. An element that cannot be pickled is refused before a job exists.
 """
 
 from __future__ import annotations

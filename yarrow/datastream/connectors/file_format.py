@@ -1,8 +1,8 @@
 """FileFormat: makes readers of splits, which give records and say where they stand.
 
-Owner: the task's thread. A position is a byte (or other) offset that the format can resume at and the
-number of records behind it that were handed out already. Formats know nothing of enumerators, checkpoints
-or tasks.
+Owner: the task's thread. A position is a byte (or other) offset at which the format can resume, and the
+number of records behind it that were already returned. Formats know nothing of enumerators, checkpoints or
+tasks.
 """
 
 from __future__ import annotations

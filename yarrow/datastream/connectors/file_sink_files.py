@@ -1,9 +1,9 @@
 """The files of a FileSink on their way: in progress, pending, finished.
 
 Owner: the task's thread. A part file is written under a hidden name in the sink's staging folder,
-`.staging-<sink>/.<part>.inprogress.<transaction>`; closed, it is pending and known by a PendingFile; renamed to its
-target it is finished. What lies in checkpoints are the two dataclasses: changing a field changes savepoints. Must not
-decide when a file is rolled or committed.
+`.staging-<sink>/.<part>.inprogress.<transaction>`. A closed file is pending and known by a PendingFile. It is
+finished when it is renamed to its target. Checkpoints hold the two dataclasses: changing a field changes
+savepoints. Must not decide when a file is rolled or committed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The writer and the committer of a FileSink: which rows go to which file, and when files are closed.
 
-Owner: the task's thread. A file that the policy keeps open over a checkpoint is snapshotted with its length. A restored
-writer copies that much into a file of its own, so that the original serves a second recovery, and never writes where
-an attempt that is not quite dead may still write. Where a file's beginning cannot be made durable while it is open
-(anything but local files), files roll at every checkpoint.
+Owner: the task's thread. A file that the policy keeps open over a checkpoint is snapshotted with its length.
+A restored writer copies that much into its own file, so that the original serves a second recovery. It also
+never writes where an earlier attempt may still write. If a file's beginning cannot be made durable while it
+is open (anything but local files), files roll at every checkpoint.
 """
 
 from __future__ import annotations

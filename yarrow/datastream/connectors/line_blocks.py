@@ -1,9 +1,9 @@
 """Reading files of lines: blocks of whole lines, and the reader that hands out the records parsed from them.
 
-Owner: the task's thread. A split owns the lines that begin in it: it skips the rest of a line begun before
-its offset and reads a line begun before its end to that line's end. Blocks depend on nothing but the file
-and the offset where reading began, so a position is a block's offset and the number of its records handed
-out.
+Owner: the task's thread. A split owns the lines that begin in it. It skips the rest of a line that began
+before its offset, and reads a line that began before its end completely. Blocks depend only on the file and
+the offset where reading began. So a position is a block's offset and the number of its records that were
+returned.
 """
 
 from __future__ import annotations

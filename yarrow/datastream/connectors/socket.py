@@ -47,8 +47,8 @@ class SocketSplit(SourceSplit):
 class SocketTextSource(Source[str, SocketSplit]):
     """Lines from `hostname`:`port`, without their delimiter; ends when the server closes the connection.
 
-    With `max_retry` above 0 a connection that ends or fails is tried so many times again, half a second
-    apart, counted from the last data; with -1 for ever. Give the operator parallelism 1.
+    With `max_retry` above 0 a connection that ends or fails is retried that often, counted from the last
+    data. Retries are half a second apart. With -1 it is retried for ever. Give the operator parallelism 1.
     """
 
     blocking = True

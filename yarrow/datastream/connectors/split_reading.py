@@ -51,8 +51,8 @@ class OnRequestEnumerator(SplitEnumerator[SplitT], Generic[SplitT]):
 class ShareEnumerator(OnRequestEnumerator[SplitT], Generic[SplitT]):
     """Gives each reader its own share, however late that asks: split i of a fresh start goes to reader i.
 
-    Splits that come back, or from a checkpoint, go to their own reader if that asks first, else to any: the reader may
-    have ended, or be one of another parallelism.
+    Splits that come back, or from a checkpoint, go to their own reader if that asks first, else to any. Their
+    reader may have ended, or belong to another parallelism.
     """
 
     def __init__(

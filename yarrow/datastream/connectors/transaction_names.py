@@ -1,9 +1,10 @@
 """Names of what a sink subtask has begun and not committed: unique, and telling whether somebody still needs it.
 
-Owner: the writer that makes them (task thread). A name carries the job and sink, the subtask, and the last checkpoint
-that the subtask had taken part in when it began. So a writer that starts from checkpoint n knows by the name alone
-what its predecessors left behind: what began at or after n is in no state that was restored. What began before a
-savepoint of the job is in that one, from which another job may begin: nobody but that job ends it. Must do no I/O.
+Owner: the writer that makes them (task thread). A name holds the job and sink, the subtask, and the last
+checkpoint in which the subtask had taken part when the transaction began. So a writer that starts from
+checkpoint n knows its predecessors' leftovers by name alone. A transaction that began at or after n is in no
+restored state. A transaction that began before a savepoint of the job is in that savepoint. Another job may
+begin from it, and only that job may end the transaction. Must do no I/O.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """TwoPhaseCommitSink: exactly-once into anything that can hold rows back until it is told to show them.
 
-Owner: the client builds the sink; every other call comes on the task's thread, one instance a subtask. Rows between two
-checkpoints make one transaction. A transaction is data (see Sink): it lies in the checkpoint that covers it, and is
-committed when that is complete, in another process if this one has died. Must not know the engine's state or barriers.
+Owner: the client builds the sink; every other call comes on the task's thread, one instance a subtask. Rows
+between two checkpoints make one transaction. A transaction is data (see Sink): the checkpoint that covers it
+holds it. It is committed when that checkpoint is complete, in another process if this one has died. Must not
+know the engine's state or barriers.
 """
 
 from __future__ import annotations
@@ -69,10 +70,11 @@ class TransactionContext:
 class TwoPhaseCommitSink(Sink[T], Generic[T, TransactionT]):
     """Base of sinks that write in transactions.
 
-    The engine calls, in each subtask: `open`; `commit` for what a restored checkpoint holds; `recover`; then for the
-    rows up to a checkpoint `begin_transaction`, `write` for each slice of rows and `pre_commit`; and `commit` when the
-    checkpoint is complete. Without a row no transaction is begun. `abort` is called for a transaction that is known to
-    be of no use. A killed process cannot do that, so `recover` looks for what such processes left behind.
+    In each subtask the engine first calls `open`, `commit` for each restored transaction, and `recover`. For
+    the rows up to a checkpoint it then calls `begin_transaction`, `write` for each slice of rows, and
+    `pre_commit`. It calls `commit` when the checkpoint is complete. Without a row no transaction is begun.
+    `abort` is called for a transaction that is known to be useless. A killed process cannot do that, so
+    `recover` looks for the leftovers of such processes.
 
     The instance is pickled on the client: open connections in `open`, not in `__init__`.
     """

@@ -1,8 +1,7 @@
 """JSON: lines of a file as rows or columns, and single messages.
 
-Owner: the task's thread. Rows are decoded one by one. Columns are parsed by Arrow block by block, and a
-block that Arrow refuses is read again row by row, so that both ways give the same rows and the same
-malformed ones.
+Owner: the task's thread. Rows are decoded one by one. Arrow parses columns block by block. A block that Arrow
+refuses is read again row by row, so that both ways give the same rows and the same malformed ones.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The functions users write: what they subclass, and the contexts they are handed.
 
-Interfaces alone. One instance serves one subtask, is called only by the thread that owns the task (an
-AsyncFunction: by its event loop), and must pickle before `open`. Functions that may emit several results
-return an iterable or are generators; process functions send to a side output with `yield tag, value`. Times
-are milliseconds since the epoch in UTC. Nothing here executes anything. Programs import from here; the modules below
-hold one kind of function each.
+Interfaces alone. One instance serves one subtask, and must pickle before `open`. Only the thread that owns
+the task calls it (for an AsyncFunction, its event loop). Functions that may emit several results return an
+iterable or are generators; process functions send to a side output with `yield tag, value`. Times are
+milliseconds since the epoch in UTC. Nothing here executes anything. Programs import from here; the modules
+below hold one kind of function each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """State: what user functions remember between records.
 
-Interfaces of the handles, and the descriptors that name a state and declare its type. A handle is used only
-while a function of its task is being called, by the thread that owns the task, and speaks of the current key.
-The backends that keep the values are part of the runtime. Programs import from here.
+Interfaces of the handles, and the descriptors that name a state and declare its type. A handle belongs to the
+current key, and may be used only while a function of its task is being called, on the task's thread. The
+backends that keep the values are part of the runtime. Programs import from here.
 """
 
 from __future__ import annotations

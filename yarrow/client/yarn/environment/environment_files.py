@@ -1,9 +1,9 @@
 """Which files make up the active Python environment, and where each stands in the one that containers get.
 
-Owner: the client's thread; blocking (lists folders, reads no content but `.pth` files and metadata). The result is one
-self-contained installation: interpreter, standard library, packages of the virtual environment merged into its
-site-packages, editable installs as the files that their wheel would hold, shared libraries. Must not pack anything by
-the name of a checkout: what is not part of an installation stays behind.
+Owner: the client's thread; blocking (lists folders, reads no content but `.pth` files and metadata). The
+result is one self-contained installation. It holds the interpreter, the standard library and shared
+libraries. Its site-packages hold the packages of the virtual environment. Editable installs become the files
+of their wheels. Must not pack files that belong to no installation, such as those of a checkout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shared libraries that an environment takes from the system: found by reading ELF files, without running any of them.
 
-Owner: the client's thread; blocking. Knows ELF's dynamic section (System V gABI) and the order in which the loader
-searches; must not know what an archive looks like. The C runtime stays the node's own: it must fit its kernel and its
-name service, and two of them in one process do not work.
+Owner: the client's thread; blocking. Knows ELF's dynamic section (System V gABI) and the order in which the
+loader searches; must not know the form of an archive. The C runtime stays the node's own. It must fit the
+node's kernel and name service, and two C runtimes in one process do not work.
 """
 
 from __future__ import annotations

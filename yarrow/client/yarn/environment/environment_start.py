@@ -1,9 +1,9 @@
 """The script that stands for the interpreter in a container: unpacks the environment once a node, then starts it.
 
-Owner: none; the text of one program for /bin/sh. The archives come as plain files, because a NodeManager took far
-longer than tar to unpack ten thousand files (it sets the mode of each; without Hadoop's native library probably by a
-process each). What was unpacked lies beside the archive in the node's cache, in the folder that
-YARN made for it and removes with it; where that may not be written to, it lies in the container.
+Owner: none; the text of one program for /bin/sh. The archives come as plain files, because a NodeManager took
+far longer than tar to unpack ten thousand files. (It sets the mode of each; without Hadoop's native library
+it probably starts a process for each.) Unpacked files lie beside the archive in the node's cache, in the
+folder that YARN made for it and removes with it. If that folder is not writable, they lie in the container.
 """
 
 from __future__ import annotations

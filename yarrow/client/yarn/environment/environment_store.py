@@ -1,9 +1,9 @@
 """Environments that were packed before: on HDFS under the hash of their content, and what the client remembers.
 
-Owner: the client's thread; blocking. An archive on HDFS never changes: it is written under a hidden name, its length is
-checked, and it gets its name in one step, so that clients at the same time do no harm. Clients and running masters note
-that they use one; whoever stores another removes those that nobody has used for long. The client's memory is a file
-that only saves work: without it everything is packed anew.
+Owner: the client's thread; blocking. An archive on HDFS never changes. It is written under a hidden name,
+checked for its length, and renamed in one step, so that concurrent clients do no harm. Clients and running
+masters note that they use one. A client that stores another removes those that were unused for long. The
+client's memory is a file that only saves work: without it everything is packed anew.
 """
 
 from __future__ import annotations
