@@ -8,7 +8,6 @@ and for the last of each kind.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
 import msgspec
 
@@ -20,12 +19,17 @@ from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.checkpoint_statistics import (
+    BarrierWait,
     CheckpointConfiguration,
     CheckpointRecord,
     CheckpointStatistics,
     CheckpointStatus,
     CheckpointSummary,
+    CountedCheckpoints,
+    ExternalizedCheckpoints,
+    LatestRecords,
     NumberSummary,
+    PhaseDurations,
     RestoredRecord,
     SubtaskCheckpoint,
     VertexCheckpoint,
@@ -33,8 +37,19 @@ from yarrow.runtime.rpc.checkpoint_statistics import (
 )
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, FailureCause
 
+#: Flink's interval of a job that takes no checkpoints by itself.
+NEVER = 2**63 - 1
 #: Number of completed checkpoints over which percentiles are taken.
 _SAMPLES = 1000
+#: Numbers of a checkpoint that are those of its vertices together.
+_SUMS = (
+    "checkpointed_size",
+    "state_size",
+    "processed_data",
+    "persisted_data",
+    "num_subtasks",
+    "num_acknowledged_subtasks",
+)
 _BACKENDS = {"hashmap": "HashMapStateBackend", "rocksdb": "EmbeddedRocksDBStateBackend"}
 _STORAGES = {"jobmanager": "JobManagerCheckpointStorage", "filesystem": "FileSystemCheckpointStorage"}
 
@@ -54,8 +69,7 @@ class CheckpointStatisticsTracker:
         self._restored: RestoredRecord | None = None
         self._latest: dict[str, CheckpointRecord] = {}
         self._samples: dict[str, _Samples] = {
-            name: _Samples()
-            for name in ("checkpointed_size", "state_size", "duration", "processed", "persisted")
+            name: _Samples() for name in CheckpointSummary.__struct_fields__
         }
 
     # Events.
@@ -78,18 +92,21 @@ class CheckpointStatisticsTracker:
         now = self._clock.epoch_ms()
         metrics = message.metrics
         part = SubtaskCheckpoint(
-            subtask=subtask,
+            index=subtask,
             ack_timestamp=now,
-            duration=max(0, now - pending.timestamp_ms),
+            end_to_end_duration=max(0, now - pending.timestamp_ms),
             checkpointed_size=metrics.checkpointed_size,
             state_size=sum(state.state_size for state in message.states.values()),
-            sync=round(metrics.sync_ms),
-            asynchronous=round(metrics.async_ms),
-            alignment=round(metrics.alignment_ms),
+            checkpoint_duration=PhaseDurations(
+                sync=round(metrics.sync_ms), asynchronous=round(metrics.async_ms)
+            ),
+            alignment=BarrierWait(
+                processed=metrics.processed_bytes,
+                persisted=metrics.persisted_bytes,
+                duration=round(metrics.alignment_ms),
+            ),
             start_delay=round(metrics.start_delay_ms),
-            processed=metrics.processed_bytes,
-            persisted=metrics.persisted_bytes,
-            unaligned=metrics.unaligned,
+            unaligned_checkpoint=metrics.unaligned,
         )
         self._running[pending.checkpoint_id].parts.setdefault(vertex_id, {})[subtask] = part
 
@@ -113,17 +130,17 @@ class CheckpointStatisticsTracker:
     def discarded(self, checkpoint_id: int) -> None:
         """Records that its files are being deleted."""
         for index, record in enumerate(self._ended):
-            if record.checkpoint_id == checkpoint_id:
+            if record.id == checkpoint_id:
                 self._ended[index] = msgspec.structs.replace(record, discarded=True)
         for name, record in self._latest.items():
-            if record.checkpoint_id == checkpoint_id:
+            if record.id == checkpoint_id:
                 self._latest[name] = msgspec.structs.replace(record, discarded=True)
 
     def restored(self, checkpoint: CompletedCheckpoint) -> None:
         """Records that tasks are restored from it."""
         self._restored_count += 1
         self._restored = RestoredRecord(
-            checkpoint_id=checkpoint.checkpoint_id,
+            id=checkpoint.checkpoint_id,
             restore_timestamp=self._clock.epoch_ms(),
             is_savepoint=checkpoint.kind.is_savepoint,
             external_path=checkpoint.pointer,
@@ -140,8 +157,7 @@ class CheckpointStatisticsTracker:
         running = self._running.pop(pending.checkpoint_id)
         now = self._clock.epoch_ms()
         record = msgspec.structs.replace(
-            running.record(self._names, now),
-            status=status,
+            running.record(self._names, now, status),
             end_timestamp=now,
             external_path=external_path,
             failure_message=failure_message,
@@ -158,15 +174,18 @@ class CheckpointStatisticsTracker:
         running = [item.record(self._names, now) for item in reversed(self._running.values())]
         return CheckpointStatistics(
             configuration=self._configuration,
-            restored_count=self._restored_count,
-            in_progress=len(running),
-            completed=self._completed,
-            failed=self._failed,
+            counts=CountedCheckpoints(
+                restored=self._restored_count,
+                total=len(running) + self._completed + self._failed,
+                in_progress=len(running),
+                completed=self._completed,
+                failed=self._failed,
+            ),
             summary=CheckpointSummary(**{name: samples.summary() for name, samples in self._samples.items()}),
-            latest_completed=_brief(self._latest.get("completed")),
-            latest_savepoint=_brief(self._latest.get("savepoint")),
-            latest_failed=_brief(self._latest.get("failed")),
-            restored=self._restored,
+            latest=LatestRecords(
+                **{name: _without_parts(record) for name, record in self._latest.items()},
+                restored=self._restored,
+            ),
             history=tuple(_without_parts(record) for record in (*running, *self._ended)),
         )
 
@@ -182,14 +201,14 @@ class CheckpointStatisticsTracker:
             values["lastCheckpointRestoreTimestamp"] = self._restored.restore_timestamp
         if (last := self._last_completed()) is not None:
             values |= {
-                "lastCheckpointDuration": last.duration,
+                "lastCheckpointDuration": last.end_to_end_duration,
                 "lastCheckpointSize": last.checkpointed_size,
                 "lastCheckpointFullSize": last.state_size,
                 "lastCheckpointMetadataSize": last.metadata_size,
-                "lastCheckpointProcessedData": last.processed,
-                "lastCheckpointPersistedData": last.persisted,
+                "lastCheckpointProcessedData": last.processed_data,
+                "lastCheckpointPersistedData": last.persisted_data,
                 "lastCheckpointCompletedTimestamp": last.end_timestamp,
-                "lastCompletedCheckpointId": last.checkpoint_id,
+                "lastCompletedCheckpointId": last.id,
             }
         return values
 
@@ -201,14 +220,14 @@ class CheckpointStatisticsTracker:
 
     def _last_completed(self) -> CheckpointRecord | None:
         ended = [self._latest[name] for name in ("completed", "savepoint") if name in self._latest]
-        return max(ended, key=lambda record: record.checkpoint_id, default=None)
+        return max(ended, key=lambda record: record.id, default=None)
 
     def record(self, checkpoint_id: int) -> CheckpointRecord | None:
         """One checkpoint with the parts of its subtasks; None if it is unknown or forgotten."""
         if (running := self._running.get(checkpoint_id)) is not None:
             return running.record(self._names, self._clock.epoch_ms())
         for record in (*self._ended, *self._latest.values()):
-            if record.checkpoint_id == checkpoint_id:
+            if record.id == checkpoint_id:
                 return record
         return None
 
@@ -220,49 +239,56 @@ class _Running:
         self.expected: dict[JobVertexID, int] = {}
         self.parts: dict[JobVertexID, dict[int, SubtaskCheckpoint]] = {}
 
-    def record(self, names: dict[JobVertexID, str], now: int) -> CheckpointRecord:
+    def record(
+        self,
+        names: dict[JobVertexID, str],
+        now: int,
+        status: CheckpointStatus = CheckpointStatus.IN_PROGRESS,
+    ) -> CheckpointRecord:
         pending = self.pending
+        vertices = tuple(
+            self._vertex(vertex_id, names[vertex_id], count, status)
+            for vertex_id, count in self.expected.items()
+        )
         return CheckpointRecord(
-            checkpoint_id=pending.checkpoint_id,
-            status=CheckpointStatus.IN_PROGRESS,
+            id=pending.checkpoint_id,
+            status=status,
             kind=pending.kind,
             native=pending.native,
             unaligned=self.unaligned,
             trigger_timestamp=pending.timestamp_ms,
-            duration=max(0, now - pending.timestamp_ms),
-            vertices=tuple(
-                _vertex(vertex_id, names[vertex_id], count, self.parts.get(vertex_id, {}).values())
-                for vertex_id, count in self.expected.items()
-            ),
+            end_to_end_duration=max(0, now - pending.timestamp_ms),
+            vertices=vertices,
+            latest_ack_timestamp=max((vertex.latest_ack_timestamp for vertex in vertices), default=-1),
+            **{name: sum(getattr(vertex, name) for vertex in vertices) for name in _SUMS},
         )
 
-
-def _vertex(
-    vertex_id: JobVertexID, name: str, expected: int, parts: Iterable[SubtaskCheckpoint]
-) -> VertexCheckpoint:
-    ordered = sorted(parts, key=lambda part: part.subtask)
-    return VertexCheckpoint(
-        vertex_id=vertex_id,
-        name=name,
-        subtasks=expected,
-        acknowledged=len(ordered),
-        latest_ack=max((part.ack_timestamp for part in ordered), default=-1),
-        checkpointed_size=sum(part.checkpointed_size for part in ordered),
-        state_size=sum(part.state_size for part in ordered),
-        duration=max((part.duration for part in ordered), default=-1),
-        processed=sum(part.processed for part in ordered),
-        persisted=sum(part.persisted for part in ordered),
-        parts=tuple(ordered),
-    )
+    def _vertex(
+        self, vertex_id: JobVertexID, name: str, expected: int, status: CheckpointStatus
+    ) -> VertexCheckpoint:
+        parts = [part for _, part in sorted(self.parts.get(vertex_id, {}).items())]
+        if len(parts) == expected and status is CheckpointStatus.IN_PROGRESS:
+            status = CheckpointStatus.COMPLETED
+        return VertexCheckpoint(
+            id=self.pending.checkpoint_id,
+            status=status,
+            vertex_id=vertex_id,
+            name=name,
+            num_subtasks=expected,
+            num_acknowledged_subtasks=len(parts),
+            latest_ack_timestamp=max((part.ack_timestamp for part in parts), default=-1),
+            checkpointed_size=sum(part.checkpointed_size for part in parts),
+            state_size=sum(part.state_size for part in parts),
+            end_to_end_duration=max((part.end_to_end_duration for part in parts), default=-1),
+            processed_data=sum(part.alignment.processed for part in parts),
+            persisted_data=sum(part.alignment.persisted for part in parts),
+            parts=tuple(parts),
+        )
 
 
 def _without_parts(record: CheckpointRecord) -> CheckpointRecord:
     vertices = tuple(msgspec.structs.replace(vertex, parts=()) for vertex in record.vertices)
     return msgspec.structs.replace(record, vertices=vertices)
-
-
-def _brief(record: CheckpointRecord | None) -> CheckpointRecord | None:
-    return None if record is None else _without_parts(record)
 
 
 class _Samples:
@@ -290,17 +316,19 @@ def configuration_record(settings: CheckpointSettings) -> CheckpointConfiguratio
     """The settings in the form of REST."""
     retention = settings.retention
     return CheckpointConfiguration(
-        exactly_once=settings.exactly_once,
-        interval=-1 if settings.interval is None else round(settings.interval * 1000),
+        mode="exactly_once" if settings.exactly_once else "at_least_once",
+        interval=NEVER if settings.interval is None else round(settings.interval * 1000),
         timeout=round(settings.timeout * 1000),
         min_pause=round(settings.min_pause * 1000),
         max_concurrent=settings.max_concurrent,
-        externalized=retention is not ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
-        delete_on_cancellation=retention is not ExternalizedRetention.RETAIN_ON_CANCELLATION,
+        externalization=ExternalizedCheckpoints(
+            enabled=retention is not ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
+            delete_on_cancellation=retention is not ExternalizedRetention.RETAIN_ON_CANCELLATION,
+        ),
         state_backend=_BACKENDS.get(settings.state_backend, settings.state_backend),
-        storage=settings.custom_storage or _STORAGES[settings.storage.value],
-        unaligned=settings.unaligned,
-        tolerable_failures=settings.tolerable_failures,
-        aligned_timeout=settings.aligned_timeout_ms,
-        after_tasks_finish=settings.after_tasks_finish,
+        checkpoint_storage=settings.custom_storage or _STORAGES[settings.storage.value],
+        unaligned_checkpoints=settings.unaligned,
+        tolerable_failed_checkpoints=settings.tolerable_failures,
+        aligned_checkpoint_timeout=settings.aligned_timeout_ms,
+        checkpoints_after_tasks_finish=settings.after_tasks_finish,
     )

@@ -50,7 +50,7 @@ class EndedJob:
     def of(cls, job: FinishedJob, now: int) -> EndedJob:
         """The facts about a job, taken now."""
         statistics = job.checkpoints.statistics()
-        records = (job.checkpoints.record(record.checkpoint_id) for record in statistics.history)
+        records = (job.checkpoints.record(record.id) for record in statistics.history)
         return cls(job.overview, job.details, statistics, tuple(filter(None, records)), now)
 
 

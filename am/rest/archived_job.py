@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from yarrow.am.dispatcher.job_archive import EndedJob
+from yarrow.am.rest.models import checkpoints as models
 from yarrow.am.rest.models.jobs import JobPlan, JobsOverview
 from yarrow.am.rest.models.rescaling import RescalesHistory
-from yarrow.am.rest.views import checkpoints, jobs, vertices
+from yarrow.am.rest.views import jobs, vertices
 from yarrow.am.rest.views.rescaling import rescale_details_of
 from yarrow.runtime.rpc.messages import VertexDetails
 
@@ -36,13 +37,16 @@ def _of_job(job: EndedJob, exceptions: int) -> Iterator[tuple[str, BaseModel]]:
 
 def _of_checkpoints(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:
     base = f"/jobs/{job.overview.job_id}/checkpoints"
-    yield base, checkpoints.statistics(job.checkpoints)
-    yield f"{base}/config", checkpoints.configuration(job.checkpoints.configuration)
+    yield base, models.CheckpointStatisticsBody.model_validate(job.checkpoints)
+    yield f"{base}/config", models.CheckpointConfigurationBody.model_validate(job.checkpoints.configuration)
     for record in job.records:
-        details = f"{base}/details/{record.checkpoint_id}"
-        yield details, checkpoints.checkpoint(record)
+        details = f"{base}/details/{record.id}"
+        yield details, models.checkpoint_body(record)
         for vertex in record.vertices:
-            yield f"{details}/subtasks/{vertex.vertex_id}", checkpoints.vertex_details(record, vertex)
+            yield (
+                f"{details}/subtasks/{vertex.vertex_id}",
+                models.TaskCheckpointDetails.model_validate(vertex),
+            )
 
 
 def _of_rescales(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:

@@ -1,6 +1,7 @@
 """What a job tells about its checkpoints: history, summary and settings, as REST and metrics show them.
 
-Owner: none (frozen values on the wire). Times are epoch milliseconds, durations milliseconds, sizes bytes; -1 where a
+Owner: none (frozen values on the wire). Names are those of Flink's REST API, whose bodies are filled by name from these
+records (am/rest/models/checkpoints.py). Times are epoch milliseconds, durations milliseconds, sizes bytes; -1 where a
 number is not known yet.
 """
 
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -28,54 +30,101 @@ class CheckpointStatus(enum.StrEnum):
     FAILED = "FAILED"
 
 
+class PhaseDurations(Record, frozen=True, kw_only=True):
+    """How long one subtask stood still for its snapshot, and wrote it."""
+
+    sync: int
+    asynchronous: int
+
+
+class BarrierWait(Record, frozen=True, kw_only=True):
+    """How long one subtask waited for barriers, and the bytes that it read and wrote meanwhile."""
+
+    #: Nothing is held back in buffers.
+    buffered: ClassVar[int] = 0
+    processed: int
+    persisted: int
+    duration: int
+
+
 class SubtaskCheckpoint(Record, frozen=True, kw_only=True):
     """The part of one subtask that has acknowledged."""
 
-    subtask: int
+    class_name: ClassVar[str] = "completed"
+    status: ClassVar[str] = "completed"
+    aborted: ClassVar[bool] = False
+    index: int
     ack_timestamp: int
-    duration: int
+    end_to_end_duration: int
     checkpointed_size: int
     state_size: int
-    sync: int
-    asynchronous: int
-    alignment: int
+    checkpoint_duration: PhaseDurations
+    alignment: BarrierWait
     start_delay: int
-    processed: int
-    persisted: int
-    unaligned: bool
+    unaligned_checkpoint: bool
 
 
-class VertexCheckpoint(Record, frozen=True, kw_only=True):
+class UnacknowledgedCheckpoint(Record, frozen=True, kw_only=True):
+    """The part of one subtask that has not acknowledged."""
+
+    class_name: ClassVar[str] = "pending"
+    status: ClassVar[str] = "pending_or_failed"
+    index: int
+
+
+class CheckpointTotals(Record, frozen=True, kw_only=True):
+    """What is told of a checkpoint, and of the part of each vertex in it."""
+
+    alignment_buffered: ClassVar[int] = 0
+    #: Of the checkpoint.
+    id: int
+    status: CheckpointStatus
+    latest_ack_timestamp: int
+    #: Uploaded by this checkpoint.
+    checkpointed_size: int
+    #: All state.
+    state_size: int
+    #: End of a completed or failed one less its trigger; so far else.
+    end_to_end_duration: int
+    #: Bytes read between the first and the last barrier.
+    processed_data: int
+    #: Bytes in flight that were written.
+    persisted_data: int
+    #: Those that take part.
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+
+class VertexCheckpoint(CheckpointTotals, frozen=True, kw_only=True):
     """The part of one vertex."""
 
     vertex_id: JobVertexID
     name: str
-    #: Subtasks that take part.
-    subtasks: int
-    acknowledged: int
-    latest_ack: int
-    checkpointed_size: int
-    state_size: int
-    duration: int
-    processed: int
-    persisted: int
     #: In order of subtasks; filled only where details are asked for.
     parts: tuple[SubtaskCheckpoint, ...] = ()
 
+    @property
+    def subtasks(self) -> list[SubtaskCheckpoint | UnacknowledgedCheckpoint]:
+        """The part of each subtask, by its index."""
+        parts = {part.index: part for part in self.parts}
+        count = max([self.num_subtasks, *(index + 1 for index in parts)])
+        return [parts.get(index) or UnacknowledgedCheckpoint(index=index) for index in range(count)]
 
-class CheckpointRecord(Record, frozen=True, kw_only=True):
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Each number of the parts over all of them, by its name."""
+        return _summaries(self.parts)
+
+
+class CheckpointRecord(CheckpointTotals, frozen=True, kw_only=True):
     """One checkpoint."""
 
-    checkpoint_id: int
-    status: CheckpointStatus
     kind: SnapshotKind
     #: Of a savepoint: in the form of the backend.
     native: bool = False
     unaligned: bool
     trigger_timestamp: int
     vertices: tuple[VertexCheckpoint, ...]
-    #: End of a completed or failed one less its trigger; so far else.
-    duration: int
     external_path: str = ""
     #: Of a completed one.
     metadata_size: int = -1
@@ -84,45 +133,41 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     failure_message: str = ""
 
     @property
-    def subtasks(self) -> int:
-        """Subtasks that take part."""
-        return sum(vertex.subtasks for vertex in self.vertices)
+    def class_name(self) -> str:
+        """Flink's name of the shape in which REST shows it."""
+        return self.status.value.lower()
 
     @property
-    def acknowledged(self) -> int:
-        """Subtasks that have acknowledged."""
-        return sum(vertex.acknowledged for vertex in self.vertices)
+    def is_savepoint(self) -> bool:
+        """Whether it is one."""
+        return self.kind.is_savepoint
 
     @property
-    def latest_ack(self) -> int:
-        """Epoch ms of the last acknowledgement."""
-        return max((vertex.latest_ack for vertex in self.vertices), default=-1)
+    def savepoint_format(self) -> str | None:
+        """Of a savepoint."""
+        if not self.is_savepoint:
+            return None
+        return "NATIVE" if self.native else "CANONICAL"
 
     @property
-    def checkpointed_size(self) -> int:
-        """Uploaded by this checkpoint."""
-        return sum(vertex.checkpointed_size for vertex in self.vertices)
+    def checkpoint_type(self) -> str:
+        """Flink's name of its kind."""
+        if self.kind.stops_job:
+            return "SYNC_SAVEPOINT"
+        if self.is_savepoint:
+            return "SAVEPOINT"
+        return "UNALIGNED_CHECKPOINT" if self.unaligned else "CHECKPOINT"
 
     @property
-    def state_size(self) -> int:
-        """All state."""
-        return sum(vertex.state_size for vertex in self.vertices)
-
-    @property
-    def processed(self) -> int:
-        """Bytes read between the first and the last barrier."""
-        return sum(vertex.processed for vertex in self.vertices)
-
-    @property
-    def persisted(self) -> int:
-        """Bytes in flight that were written."""
-        return sum(vertex.persisted for vertex in self.vertices)
+    def tasks(self) -> Mapping[str, VertexCheckpoint]:
+        """The part of each vertex, by its id."""
+        return {vertex.vertex_id: vertex for vertex in self.vertices}
 
 
 class RestoredRecord(Record, frozen=True, kw_only=True):
     """The checkpoint or savepoint that the job went back to last."""
 
-    checkpoint_id: int
+    id: int
     restore_timestamp: int
     is_savepoint: bool
     external_path: str
@@ -146,49 +191,71 @@ class CheckpointSummary(Record, frozen=True, kw_only=True):
 
     checkpointed_size: NumberSummary | None = None
     state_size: NumberSummary | None = None
-    duration: NumberSummary | None = None
-    processed: NumberSummary | None = None
-    persisted: NumberSummary | None = None
+    end_to_end_duration: NumberSummary | None = None
+    processed_data: NumberSummary | None = None
+    persisted_data: NumberSummary | None = None
+
+
+class ExternalizedCheckpoints(Record, frozen=True, kw_only=True):
+    """What becomes of checkpoints when the job ends."""
+
+    enabled: bool
+    delete_on_cancellation: bool
 
 
 class CheckpointConfiguration(Record, frozen=True, kw_only=True):
-    """How the job takes checkpoints; an interval of -1 = not by itself."""
+    """How the job takes checkpoints; an interval of 2^63-1 = not by itself."""
 
-    exactly_once: bool
+    mode: str
     interval: int
     timeout: int
     min_pause: int
     max_concurrent: int
-    externalized: bool
-    delete_on_cancellation: bool
+    externalization: ExternalizedCheckpoints
     state_backend: str
-    storage: str
-    unaligned: bool
-    tolerable_failures: int
-    aligned_timeout: int
-    after_tasks_finish: bool
+    checkpoint_storage: str
+    unaligned_checkpoints: bool
+    tolerable_failed_checkpoints: int
+    aligned_checkpoint_timeout: int
+    checkpoints_after_tasks_finish: bool
+
+
+class CountedCheckpoints(Record, frozen=True, kw_only=True):
+    """Checkpoints so far."""
+
+    restored: int = 0
+    total: int = 0
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class LatestRecords(Record, frozen=True, kw_only=True):
+    """The last one of each kind."""
+
+    completed: CheckpointRecord | None = None
+    savepoint: CheckpointRecord | None = None
+    failed: CheckpointRecord | None = None
+    restored: RestoredRecord | None = None
 
 
 class CheckpointStatistics(Record, frozen=True, kw_only=True):
     """Checkpoints of a job so far; the records without the parts of subtasks."""
 
     configuration: CheckpointConfiguration
-    restored_count: int = 0
-    in_progress: int = 0
-    completed: int = 0
-    failed: int = 0
-    summary: CheckpointSummary = CheckpointSummary()
-    latest_completed: CheckpointRecord | None = None
-    latest_savepoint: CheckpointRecord | None = None
-    latest_failed: CheckpointRecord | None = None
-    restored: RestoredRecord | None = None
+    counts: CountedCheckpoints
+    summary: CheckpointSummary
+    latest: LatestRecords
     #: Newest first.
     history: tuple[CheckpointRecord, ...] = ()
 
-    @property
-    def total(self) -> int:
-        """All that were begun."""
-        return self.in_progress + self.completed + self.failed
+
+def _summaries(records: Sequence[Record]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for name in records[0].__struct_fields__ if records else ():
+        values = [getattr(record, name) for record in records]
+        found[name] = _summaries(values) if isinstance(values[0], Record) else summary_of(sorted(values))
+    return found
 
 
 def summary_of(

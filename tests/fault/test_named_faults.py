@@ -64,8 +64,8 @@ class GatedTotals:
         return LoopThread.shared().call(dispatcher.request_checkpoint_statistics(self.job_id))
 
     def until_completed(self, more: int = 1) -> None:
-        wanted = self.statistics().completed + more
-        wait_until(lambda: self.statistics().completed >= wanted)
+        wanted = self.statistics().counts.completed + more
+        wait_until(lambda: self.statistics().counts.completed >= wanted)
 
     def ends_right(self) -> None:
         """Opens the last gate; the output is that of a run without faults."""
@@ -198,26 +198,22 @@ def test_a_full_disk_fails_checkpoints_leaves_nothing_and_the_job_lives(
     job = GatedTotals(threads, tmp_path, **settings)
     job.until_completed()
     disk.full.set()
-    failed = job.statistics().failed
-    wait_until(lambda: job.statistics().failed >= failed + 3)
+    failed = job.statistics().counts.failed
+    wait_until(lambda: job.statistics().counts.failed >= failed + 3)
     assert disk.refused >= 3
-    latest = job.statistics().latest_failed
+    latest = job.statistics().latest.failed
     assert latest is not None and "No space left on device" in latest.failure_message
     folder = job.checkpoints / job.job_id
     # By operator, state and path.
-    pattern = named.format(folder=folder / f"chk-{latest.checkpoint_id}", shared=folder / "shared")
+    pattern = named.format(folder=folder / f"chk-{latest.id}", shared=folder / "shared")
     assert re.search(pattern, latest.failure_message), latest.failure_message
     assert job.client.get_job_details().result().restarts == 0
     disk.full.clear()
     job.until_completed()
-    kept = job.statistics().latest_completed
+    kept = job.statistics().latest.completed
     assert kept is not None
     # What is deleted goes soon after: failed checkpoints leave no folder behind.
-    wait_until(
-        lambda: all(
-            int(path.name.removeprefix("chk-")) > latest.checkpoint_id for path in folder.glob("chk-*")
-        )
-    )
+    wait_until(lambda: all(int(path.name.removeprefix("chk-")) > latest.id for path in folder.glob("chk-*")))
     job.ends_right()
 
 
@@ -246,14 +242,14 @@ def test_a_stalled_storage_times_out_and_what_comes_late_is_deleted(
         },
     )
     job.until_completed()
-    completed = job.statistics().completed
+    completed = job.statistics().counts.completed
     stalled.set()
     wait_until(lambda: len(late) > 0)
-    failed = job.statistics().failed
-    wait_until(lambda: job.statistics().failed > failed)
-    latest = job.statistics().latest_failed
+    failed = job.statistics().counts.failed
+    wait_until(lambda: job.statistics().counts.failed > failed)
+    latest = job.statistics().latest.failed
     assert latest is not None and "expired" in latest.failure_message
-    assert job.statistics().completed <= completed + 1
+    assert job.statistics().counts.completed <= completed + 1
     go_on.set()
     job.until_completed(2)
     wait_until(lambda: not any(Path(path).exists() for path in late))
@@ -308,7 +304,7 @@ def test_a_slow_consumer_stops_its_source_and_no_other_job(threads: MiniCluster,
 
     def completed() -> int:
         dispatcher = threads.cluster.dispatcher
-        return LoopThread.shared().call(dispatcher.request_checkpoint_statistics(job_id)).completed
+        return LoopThread.shared().call(dispatcher.request_checkpoint_statistics(job_id)).counts.completed
 
     # Barriers overtake what waits.
     before = completed()

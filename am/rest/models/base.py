@@ -24,9 +24,9 @@ def _camel(name: str) -> str:
 
 
 class RestModel(BaseModel):
-    """Fields are named on the wire as in Python."""
+    """Fields are named on the wire as in Python; `model_validate` takes them from the attributes of any object."""
 
-    model_config = ConfigDict(populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(populate_by_name=True, defer_build=True, from_attributes=True)
 
 
 class HyphenModel(RestModel):

@@ -1,19 +1,26 @@
 """Bodies about checkpoints and savepoints, in Flink's shape.
 
-Owner: none (declarations). Times are epoch milliseconds, durations milliseconds, sizes bytes.
+Owner: none (declarations). What a JobMaster tells of checkpoints (runtime/rpc/checkpoint_statistics.py) has the same
+names: `model_validate` makes a body of a record. Times are epoch milliseconds, durations milliseconds, sizes bytes.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, NumberOrNaN, RestModel
+from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord
 
 #: As in the path where the outcome is asked for.
 _HEX = "^[0-9a-fA-F]{32}$"
 
+#: Flink's text for a checkpoint that no path leads to.
+_IN_MEMORY = "<checkpoint-not-externally-addressable>"
+
+#: An empty text is none.
+TextOrNone = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 CheckpointStatus = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
 
 
@@ -40,15 +47,23 @@ class StatsSummary(RestModel):
     p999: NumberOrNaN = "NaN"
 
 
+def _or_without_data(found: object) -> object:
+    return StatsSummary() if found is None else found
+
+
+#: None is a summary without data.
+Summary = Annotated[StatsSummary, BeforeValidator(_or_without_data)]
+
+
 class CheckpointSummaryBody(RestModel):
     """Sizes and durations of completed checkpoints."""
 
-    checkpointed_size: StatsSummary = Field(default_factory=StatsSummary)
-    state_size: StatsSummary = Field(default_factory=StatsSummary)
-    end_to_end_duration: StatsSummary = Field(default_factory=StatsSummary)
-    alignment_buffered: StatsSummary = Field(default_factory=StatsSummary)
-    processed_data: StatsSummary = Field(default_factory=StatsSummary)
-    persisted_data: StatsSummary = Field(default_factory=StatsSummary)
+    checkpointed_size: Summary = Field(default_factory=StatsSummary)
+    state_size: Summary = Field(default_factory=StatsSummary)
+    end_to_end_duration: Summary = Field(default_factory=StatsSummary)
+    alignment_buffered: Summary = Field(default_factory=StatsSummary)
+    processed_data: Summary = Field(default_factory=StatsSummary)
+    persisted_data: Summary = Field(default_factory=StatsSummary)
 
 
 class TaskCheckpoint(RestModel):
@@ -83,19 +98,31 @@ class Checkpoint(TaskCheckpoint):
 class CompletedCheckpointBody(Checkpoint):
     """A checkpoint that can be restored."""
 
-    external_path: str | None
+    external_path: Annotated[str | None, BeforeValidator(lambda path: path or _IN_MEMORY)]
     discarded: bool
 
 
 class FailedCheckpoint(Checkpoint):
     """A checkpoint that failed."""
 
-    failure_timestamp: int
-    failure_message: str | None
+    failure_timestamp: int = Field(validation_alias="end_timestamp")
+    failure_message: TextOrNone
+
+
+def checkpoint_body(record: CheckpointRecord) -> Checkpoint:
+    """A checkpoint in the shape of its status."""
+    shapes: dict[str, type[Checkpoint]] = {"completed": CompletedCheckpointBody, "failed": FailedCheckpoint}
+    return shapes.get(record.class_name, Checkpoint).model_validate(record)
+
+
+def _by_status(found: object) -> object:
+    return checkpoint_body(found) if isinstance(found, CheckpointRecord) else found
 
 
 #: One of the three, by status.
-AnyCheckpoint = CompletedCheckpointBody | FailedCheckpoint | Checkpoint
+AnyCheckpoint = Annotated[
+    CompletedCheckpointBody | FailedCheckpoint | Checkpoint, BeforeValidator(_by_status)
+]
 
 
 class RestoredCheckpoint(RestModel):
@@ -104,7 +131,7 @@ class RestoredCheckpoint(RestModel):
     id: int
     restore_timestamp: int
     is_savepoint: bool
-    external_path: str | None
+    external_path: TextOrNone
 
 
 class LatestCheckpoints(RestModel):
@@ -155,28 +182,28 @@ class CheckpointConfigurationBody(RestModel):
 class CheckpointDuration(RestModel):
     """Parts of the time that a task's part took."""
 
-    sync: StatsSummary = Field(default_factory=StatsSummary)
-    asynchronous: StatsSummary = Field(default_factory=StatsSummary, serialization_alias="async")
+    sync: Summary = Field(default_factory=StatsSummary)
+    asynchronous: Summary = Field(default_factory=StatsSummary, serialization_alias="async")
 
 
 class CheckpointAlignment(RestModel):
     """The time of waiting for barriers, and the bytes meanwhile."""
 
-    buffered: StatsSummary = Field(default_factory=StatsSummary)
-    processed: StatsSummary = Field(default_factory=StatsSummary)
-    persisted: StatsSummary = Field(default_factory=StatsSummary)
-    duration: StatsSummary = Field(default_factory=StatsSummary)
+    buffered: Summary = Field(default_factory=StatsSummary)
+    processed: Summary = Field(default_factory=StatsSummary)
+    persisted: Summary = Field(default_factory=StatsSummary)
+    duration: Summary = Field(default_factory=StatsSummary)
 
 
 class TaskCheckpointSummary(RestModel):
     """The subtasks of a vertex in one checkpoint."""
 
-    checkpointed_size: StatsSummary = Field(default_factory=StatsSummary)
-    state_size: StatsSummary = Field(default_factory=StatsSummary)
-    end_to_end_duration: StatsSummary = Field(default_factory=StatsSummary)
+    checkpointed_size: Summary = Field(default_factory=StatsSummary)
+    state_size: Summary = Field(default_factory=StatsSummary)
+    end_to_end_duration: Summary = Field(default_factory=StatsSummary)
     checkpoint_duration: CheckpointDuration = Field(default_factory=CheckpointDuration)
     alignment: CheckpointAlignment = Field(default_factory=CheckpointAlignment)
-    start_delay: StatsSummary = Field(default_factory=StatsSummary)
+    start_delay: Summary = Field(default_factory=StatsSummary)
 
 
 class SubtaskDuration(RestModel):
@@ -205,7 +232,7 @@ class SubtaskCheckpointBody(RestModel):
     end_to_end_duration: int | None = None
     checkpointed_size: int | None = None
     state_size: int | None = None
-    checkpoint: SubtaskDuration | None = None
+    checkpoint: SubtaskDuration | None = Field(default=None, validation_alias="checkpoint_duration")
     alignment: SubtaskAlignment | None = None
     start_delay: int | None = None
     unaligned_checkpoint: bool | None = None

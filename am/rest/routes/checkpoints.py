@@ -9,7 +9,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-import yarrow.am.rest.views.checkpoints as views
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import TriggerBody
 from yarrow.am.rest.models.checkpoints import (
@@ -20,6 +19,7 @@ from yarrow.am.rest.models.checkpoints import (
     CheckpointStatisticsBody,
     CheckpointTrigger,
     TaskCheckpointDetails,
+    checkpoint_body,
 )
 from yarrow.am.rest.routes.cluster_access import (
     Access,
@@ -43,7 +43,8 @@ CheckpointIdPath = Annotated[int, Path(alias="checkpointid", ge=0, lt=2**63, des
 async def checkpoint_statistics(access: Access, job_id: JobIdPath) -> CheckpointStatisticsBody:
     """Checkpoints of a job so far."""
     dispatcher = access.services.dispatcher
-    return views.statistics(await dispatcher.request_checkpoint_statistics(JobID(job_id.lower())))
+    found = await dispatcher.request_checkpoint_statistics(JobID(job_id.lower()))
+    return CheckpointStatisticsBody.model_validate(found)
 
 
 @router.get("/checkpoints/config", responses=refusals(400, 404))
@@ -51,7 +52,7 @@ async def checkpoint_configuration(access: Access, job_id: JobIdPath) -> Checkpo
     """The checkpoint settings of a job; with the longest interval it takes none by itself."""
     dispatcher = access.services.dispatcher
     found = await dispatcher.request_checkpoint_statistics(JobID(job_id.lower()))
-    return views.configuration(found.configuration)
+    return CheckpointConfigurationBody.model_validate(found.configuration)
 
 
 @router.get("/checkpoints/details/{checkpointid}", responses=refusals(400, 404))
@@ -59,7 +60,7 @@ async def checkpoint_details(
     access: Access, job_id: JobIdPath, checkpoint_id: CheckpointIdPath
 ) -> AnyCheckpoint:
     """One checkpoint."""
-    return views.checkpoint(await _record(access, job_id, checkpoint_id))
+    return checkpoint_body(await _record(access, job_id, checkpoint_id))
 
 
 @router.get("/checkpoints/details/{checkpointid}/subtasks/{vertexid}", responses=refusals(400, 404))
@@ -70,7 +71,7 @@ async def checkpoint_of_vertex(
     record = await _record(access, job_id, checkpoint_id)
     for vertex in record.vertices:
         if vertex.vertex_id == vertex_id.lower():
-            return views.vertex_details(record, vertex)
+            return TaskCheckpointDetails.model_validate(vertex)
     raise NotFoundError(
         f"vertex {vertex_id} has no part in checkpoint {checkpoint_id} of job {job_id}:"
         f" GET /jobs/{job_id}/checkpoints/details/{checkpoint_id} lists those that have"

@@ -240,15 +240,15 @@ def test_a_checkpoint_folder_that_is_closed_later_fails_checkpoints_and_not_the_
     def statistics() -> CheckpointStatistics:
         return LoopThread.shared().call(cluster.cluster.dispatcher.request_checkpoint_statistics(job_id))
 
-    wait_until(lambda: statistics().completed > 0)
-    failed = statistics().failed
+    wait_until(lambda: statistics().counts.completed > 0)
+    failed = statistics().counts.failed
     os.chmod(folder / job_id, 0o500)
     with without_privileges():
-        wait_until(lambda: statistics().failed >= failed + 3)
+        wait_until(lambda: statistics().counts.failed >= failed + 3)
     os.chmod(folder / job_id, 0o755)
-    latest, completed = statistics().latest_failed, statistics().completed
+    latest, completed = statistics().latest.failed, statistics().counts.completed
     assert latest is not None and re.search(rf"{folder}/{job_id}.*ermission", latest.failure_message)
-    wait_until(lambda: statistics().completed > completed)
+    wait_until(lambda: statistics().counts.completed > completed)
     assert client.get_job_details().result().restarts == 0
     allow(tmp_path, ROWS)
     client.get_job_execution_result().result()

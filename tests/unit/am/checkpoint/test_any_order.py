@@ -205,5 +205,5 @@ def test_each_id_ends_once_and_bounds_are_kept(
     assert set(watched.ends.values()) <= {1}
     assert set(watched.answers.values()) <= {1}
     statistics = watched.simulation.coordinator.statistics.statistics()
-    assert statistics.in_progress == 0
-    assert statistics.completed + statistics.failed == len(watched.kinds)
+    assert statistics.counts.in_progress == 0
+    assert statistics.counts.completed + statistics.counts.failed == len(watched.kinds)

@@ -305,7 +305,7 @@ def test_a_storage_that_fails_fails_the_checkpoint_alone() -> None:
         simulation.acknowledge(2, number)
     actions = simulation.handle(MetadataFailed(2, failure("/full: no space")))
     assert names(actions) == ["Notify", "DiscardLocation"]
-    assert simulation.coordinator.statistics.statistics().failed == 2
+    assert simulation.coordinator.statistics.statistics().counts.failed == 2
 
 
 def test_a_checkpoint_whose_pointer_is_refused_goes_with_its_files_and_is_not_the_jobs_fault() -> None:

@@ -17,7 +17,7 @@ def ended_job(cluster: FakeCluster) -> EndedJob:
     async def look() -> EndedJob:
         overviews = {job.job_id: job for job in await cluster.dispatcher.list_jobs()}
         statistics = cluster.dispatcher.checkpoints.statistics()
-        found = [cluster.dispatcher.checkpoints.record(each.checkpoint_id) for each in statistics.history]
+        found = [cluster.dispatcher.checkpoints.record(each.id) for each in statistics.history]
         records = tuple(record for record in found if record is not None)
         return EndedJob(
             overviews[ENDED_JOB], cluster.dispatcher.jobs[ENDED_JOB], statistics, records, now=NOW
