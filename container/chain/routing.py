@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.field_readers import generate_call
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.result_partition import ResultPartition
@@ -203,7 +202,7 @@ def _generate_key_target(
     router = KeyTargets(targets, max_parallelism, lambda: partition.records_taken)
     selector = method_of(load_function(selector_blob, name), "get_key", name)
     key, target = code.fresh("k"), code.fresh("a")
-    generate_call(code, "key", selector, value, key)
+    code.line(f"{key} = {code.bind('key', selector)}({value})")
     is_direct = code.fresh("d")
     code.at_start(f"{is_direct} = {code.bind('is_direct', router.is_direct)}()")
     with code.block(f"if {is_direct}:"):

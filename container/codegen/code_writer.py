@@ -1,7 +1,6 @@
 """CodeWriter: writes the source of a fused chain: lines, indentation, bound objects, and the operator of each line.
 
-Owner: the task thread while it compiles. Only names made here, operator shapes and identifiers of attributes that
-key selectors read become source: no other user string does.
+Owner: the task thread while it compiles. Only names made here and operator shapes become source: no user string does.
 """
 
 from __future__ import annotations

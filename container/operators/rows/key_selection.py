@@ -1,7 +1,6 @@
 """Generates code that computes the key of each row; state may get the keys of a whole chunk in advance.
 
-Owner: the task thread while it compiles. Key selectors are called once a row in every case. Only what does no more than
-read fields of the row is written into the code instead.
+Owner: the task thread while it compiles. Key selectors are called once a row in every case.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.field_readers import generate_call
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.value_table import KeysAhead
 
@@ -45,7 +43,7 @@ def generate_key(
         code.at_start(f"{next_key} = {keys}.__next__")
         code.line(f"{key} = {next_key}()")
     else:
-        generate_call(code, "key", selector, value, key)
+        code.line(f"{key} = {code.bind('key', selector)}({value})")
     return key
 
 
