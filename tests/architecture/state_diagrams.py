@@ -16,16 +16,16 @@ from yarrow.runtime.graph.states import EXECUTION_TRANSITIONS, JOB_TRANSITIONS
 def document() -> str:
     """The whole Markdown text."""
     sections = [
-        ("A job", "Driven by the JobMaster.", diagram(JOB_TRANSITIONS)),
+        ("A job", "The JobMaster makes every transition.", diagram(JOB_TRANSITIONS)),
         (
             "An execution: one attempt of one subtask",
-            "Workers report, the JobMaster decides.",
+            "Workers report states, and the JobMaster decides.",
             diagram(EXECUTION_TRANSITIONS),
         ),
         (
             "A task, as its worker sees it",
-            "Behind INITIALIZING, RUNNING and the end that the worker reports; SUSPENDED stands at a savepoint that "
-            "stops the job.",
+            "The stages divide the states INITIALIZING and RUNNING, which the worker reports. A SUSPENDED task waits "
+            "for the end of a savepoint that stops the job.",
             diagram(TASK_TRANSITIONS),
         ),
         (
@@ -35,7 +35,7 @@ def document() -> str:
         ),
         (
             "A slot, as its TaskExecutor sees it",
-            "It is FREE again when its worker has ended.",
+            "A slot is FREE again when its worker has ended.",
             diagram(TASK_EXECUTOR_SLOT_TRANSITIONS),
         ),
         (
@@ -47,7 +47,7 @@ def document() -> str:
     lines = [
         "# State machines",
         "",
-        "Generated from the transition tables by `python -m tests.architecture.state_diagrams`; do not edit.",
+        "`python -m tests.architecture.state_diagrams` writes this page from the transition tables. Do not edit it.",
     ]
     for title, note, picture in sections:
         lines += ["", f"## {title}", "", note, "", "```mermaid", picture, "```"]
