@@ -15,6 +15,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.longest_first import put_longest_first
+
 os.environ.setdefault("YARROW_DEBUG", "1")
 
 # What a shell starts in the background ignores Ctrl-C, and so would every command that is tested with it.
@@ -28,8 +30,31 @@ if (
 settings.register_profile("yarrow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("yarrow")
 
+#: Seconds of files with few tests, or with tests that take long, when clusters are shared by file.
+LONG_FILES = {
+    "tests/fault/test_fault_plans.py": 200.0,
+    "tests/cluster/checkpoints/test_unaligned_checkpoints.py": 60.0,
+    "tests/cluster/control/test_running_master.py": 50.0,
+    "tests/cluster/embedded/test_secured_cluster.py": 30.0,
+    "tests/cluster/failover/test_collected_once.py": 20.0,
+    "tests/cluster/failover/test_killed_processes.py": 40.0,
+    "tests/cluster/failover/test_rescaling.py": 80.0,
+    "tests/cluster/pages/test_flinks_page.py": 60.0,
+    "tests/cluster/savepoints/test_state_processor_in_jobs.py": 50.0,
+    "tests/fault/test_task_executors_lost.py": 50.0,
+}
+#: Seconds of any other test on a cluster.
+USUAL = 1.5
+
 #: Seconds a test's processes and threads have to end after it.
 GRACE = 15.0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of tests that start clusters, the files that take longest come first."""
+    if all(_starts_processes(item) and item.get_closest_marker("yarn") is None for item in items):
+        put_longest_first(items, lambda nodeid: nodeid.partition("::")[0], LONG_FILES, USUAL)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +64,9 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     The root logger gets back its level: a program that a test runs in this process may have set it.
     """
     level = logging.root.level
-    processes_before = set(psutil.Process().children(recursive=True)) if _starts_processes(request) else None
+    processes_before = (
+        set(psutil.Process().children(recursive=True)) if _starts_processes(request.node) else None
+    )
     threads_before = set(threading.enumerate())
     yield
     logging.root.setLevel(level)
@@ -53,8 +80,8 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         assert not alive, f"the test left processes running: {[_describe(process) for process in alive]}"
 
 
-def _starts_processes(request: pytest.FixtureRequest) -> bool:
-    return any(request.node.get_closest_marker(name) is not None for name in ("cluster", "fault"))
+def _starts_processes(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in ("cluster", "fault"))
 
 
 def _describe(process: psutil.Process) -> str:

@@ -18,7 +18,7 @@ from tests.support.hadoop.leftovers import Places
 from tests.support.hadoop.readiness import tail
 from tests.support.hadoop.web import delete_folder
 from tests.yarn.clusters_of_runs import SHARED, cluster_of_run
-from tests.yarn.parts import Parts
+from tests.yarn.parts import Parts, sort
 from tests.yarn.waiting import GRACE
 
 #: The end of each container's log that a failed test shows.
@@ -51,11 +51,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    sort(items)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Parts:
-    """With `-n 2` each of two processes has a cluster of its own."""
+    """With `-n 3` each of three processes has a cluster of its own."""
     return Parts(config, log)
 
 

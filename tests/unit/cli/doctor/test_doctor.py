@@ -144,7 +144,7 @@ class _NameNode(BaseHTTPRequestHandler):
 @pytest.fixture
 def name_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HadoopConfiguration]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _NameNode) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
         address = f"127.0.0.1:{server.server_port}"
