@@ -17,6 +17,8 @@ from tests.support.hadoop.layout import default_directory
 SHARED = "YARROW_HADOOP_DIRECTORY"
 #: Set by who wants these tests skipped where a program is missing that they need.
 MAY_SKIP = "YARROW_TEST_WITHOUT_HADOOP"
+#: A container waits for several heartbeats of its node: a tenth of a second instead of YARN's one second.
+NODE_HEARTBEAT_MS = 100
 OWN = f"{default_directory()}-tests"
 
 
@@ -32,7 +34,7 @@ def cluster_of_run(shared: str, *, secured: bool = False) -> Iterator[HadoopClus
         yield cluster
         return
     suffix = "-secured" if secured else ""
-    cluster = HadoopCluster.at(f"{OWN}-{os.getpid()}{suffix}", secured=secured)
+    cluster = HadoopCluster.at(f"{OWN}-{os.getpid()}{suffix}", secured, NODE_HEARTBEAT_MS)
     try:
         with one_at_a_time():
             take_down_abandoned()

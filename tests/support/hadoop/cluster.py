@@ -78,19 +78,23 @@ class DaemonStatus:
 class HadoopCluster:
     """One cluster in a folder of its own."""
 
-    def __init__(self, layout: Layout, secured: bool = False) -> None:
+    def __init__(self, layout: Layout, secured: bool = False, node_heartbeat_ms: int = 500) -> None:
         self._layout = layout
         self._secured = secured
+        self._node_heartbeat_ms = node_heartbeat_ms
         self._clock = SystemClock()
 
     @staticmethod
-    def at(directory: Path | str | None = None, secured: bool = False) -> HadoopCluster:
+    def at(
+        directory: Path | str | None = None, secured: bool = False, node_heartbeat_ms: int = 500
+    ) -> HadoopCluster:
         """The cluster of a folder (default: the one that all share), whether it runs or not.
 
-        With `secured` it asks for Kerberos when it is made; one that was made keeps to what it is.
+        With `secured` it asks for Kerberos when it is made; one that was made keeps to what it is. Containers are
+        allocated, started and reported with the NodeManagers' heartbeats: with fewer milliseconds each comes sooner.
         """
         root = Path(directory) if directory is not None else default_directory()
-        return HadoopCluster(Layout(Path(os.path.abspath(root))), secured)
+        return HadoopCluster(Layout(Path(os.path.abspath(root))), secured, node_heartbeat_ms)
 
     def __enter__(self) -> HadoopCluster:
         self.up()
@@ -346,7 +350,7 @@ class HadoopCluster:
         if not chosen or not all(ports.is_free(port) for port in chosen.values()):
             chosen = ports.choose(str(root), names)
         known = ClusterState(dict(chosen), str(jars), str(home), kerberos=secured)
-        configuration.write(self._layout, known.ports, jars, secured)
+        configuration.write(self._layout, known.ports, jars, secured, self._node_heartbeat_ms)
         if secured:
             kerberos.write(self._layout, known.ports)
         launchers.write(self._layout.bin, home, self._layout.conf, jars)
@@ -407,7 +411,10 @@ class HadoopCluster:
     def _look(self, places: Places) -> Leftovers:
         folders = places.folders if places.folders is not None else (f"/user/{user()}", "/tmp")
         port = self.ports["namenode.web"]
-        files = [path for folder in folders for path in web.files_below(port, folder, user())]
+        # Folders that are kept hold a folder for each application that ever ran: a request for each of them.
+        files = [
+            path for folder in folders for path in web.files_below(port, folder, user(), places.is_below_kept)
+        ]
         return Leftovers(
             applications=[app["id"] for app in self.applications() if app["state"] not in _ENDED],
             processes=[

@@ -32,7 +32,9 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 """
 
 
-def write(layout: Layout, ports: Ports, jars: Path, secured: bool = False) -> None:
+def write(
+    layout: Layout, ports: Ports, jars: Path, secured: bool = False, node_heartbeat_ms: int = 500
+) -> None:
     """Writes all files of the cluster; folders are made as needed."""
     core = kerberos.core_site() if secured else {}
     hdfs = kerberos.hdfs_site(layout) if secured else {}
@@ -43,7 +45,9 @@ def write(layout: Layout, ports: Ports, jars: Path, secured: bool = False) -> No
         patience = node_manager_hdfs_site() if name else {}
         _write_xml(folder / "hdfs-site.xml", {**hdfs_site(layout, ports), **patience, **hdfs})
         node = node_manager_site(layout, ports, name) if name else {}
-        _write_xml(folder / "yarn-site.xml", {**yarn_site(layout, ports, jars), **node, **yarn})
+        _write_xml(
+            folder / "yarn-site.xml", {**yarn_site(layout, ports, jars, node_heartbeat_ms), **node, **yarn}
+        )
         (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
         # The jars of HDFS lack the web pages, and its servers do not start without the folders.
         for page in ("hdfs", "datanode", "secondary"):
@@ -98,7 +102,7 @@ def node_manager_hdfs_site() -> dict[str, str]:
     return {"dfs.client.retry.policy.enabled": "true", "dfs.client.retry.policy.spec": "500,120"}
 
 
-def yarn_site(layout: Layout, ports: Ports, jars: Path) -> dict[str, str]:
+def yarn_site(layout: Layout, ports: Ports, jars: Path, node_heartbeat_ms: int) -> dict[str, str]:
     """Properties of the ResourceManager, of clients and of all NodeManagers."""
     manager = {
         "yarn.resourcemanager.address": "rpc",
@@ -112,7 +116,7 @@ def yarn_site(layout: Layout, ports: Ports, jars: Path) -> dict[str, str]:
         "yarn.resourcemanager.hostname": LOOPBACK,
         "yarn.application.classpath": f"{layout.conf},{jars}/*",
         # Who is lost is found within seconds.
-        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
+        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": str(node_heartbeat_ms),
         "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
         "yarn.am.liveness-monitor.expiry-interval-ms": "45000",
         "yarn.resourcemanager.container.liveness-monitor.interval-ms": "5000",

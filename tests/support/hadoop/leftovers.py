@@ -70,9 +70,11 @@ class Places:
 
     def is_kept(self, path: str) -> bool:
         """Whether a file, or a folder that is empty, may stay."""
-        return path.rpartition("/")[2] in self.may_be_empty or any(
-            f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in self.kept
-        )
+        return path.rpartition("/")[2] in self.may_be_empty or self.is_below_kept(path)
+
+    def is_below_kept(self, path: str) -> bool:
+        """Whether it is one of the folders whose content is kept, or lies in one."""
+        return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in self.kept)
 
 
 def znodes_below(quorum: str, root: str) -> list[str]:

@@ -10,6 +10,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -61,8 +62,13 @@ def delete_folder(port: int, path: str, user: str) -> None:
     )
 
 
-def files_below(port: int, path: str, user: str) -> list[str]:
-    """All files below a folder of HDFS, and its empty folders; nothing where there is no such folder."""
+def files_below(
+    port: int, path: str, user: str, is_kept: Callable[[str], bool] = lambda folder: False
+) -> list[str]:
+    """All files below a folder of HDFS, and its empty folders; nothing where there is no such folder.
+
+    A folder that `is_kept` is not looked into: its own path stands for all that is in it.
+    """
     query = urlencode({"op": "LISTSTATUS", "user.name": user})
     try:
         listed = get(f"http://{LOOPBACK}:{port}/webhdfs/v1{quote(path)}?{query}")["FileStatuses"][
@@ -75,7 +81,8 @@ def files_below(port: int, path: str, user: str) -> list[str]:
     found: list[str] = []
     for entry in listed:
         name = f"{path.rstrip('/')}/{entry['pathSuffix']}"
-        below = files_below(port, name, user) if entry["type"] == "DIRECTORY" else []
+        is_open = entry["type"] == "DIRECTORY" and not is_kept(name)
+        below = files_below(port, name, user, is_kept) if is_open else []
         found += below or [name]
     return found
 

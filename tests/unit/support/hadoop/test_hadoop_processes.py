@@ -9,10 +9,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.hadoop import containers, jars, processes, state, system_packages
+from tests.support.hadoop import containers, jars, processes, state, system_packages, web
 from tests.support.hadoop.__main__ import main
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.errors import HadoopError, MissingProgramError
@@ -212,3 +213,21 @@ def test_kept_folders_are_whole_names() -> None:
     assert not places.is_kept("/tmp/logs2/x")
     assert places.is_kept("/user/me/.skein")
     assert not places.is_kept("/user/me/.skein/application_1_0001")
+
+
+def test_kept_folders_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(name: str, kind: str) -> dict[str, str]:
+        return {"pathSuffix": name, "type": kind}
+
+    folders = {
+        "/tmp": [entry("logs", "DIRECTORY"), entry("logs2", "DIRECTORY"), entry("a", "FILE")],
+        "/tmp/logs2": [entry("b", "FILE")],
+    }
+
+    def get(url: str) -> object:
+        # A folder that is not in the table raises KeyError.
+        return {"FileStatuses": {"FileStatus": folders[urlsplit(url).path.removeprefix("/webhdfs/v1")]}}
+
+    monkeypatch.setattr(web, "get", get)
+    found = web.files_below(1, "/tmp", "me", Places(kept=("/tmp/logs",)).is_below_kept)
+    assert found == ["/tmp/logs", "/tmp/logs2/b", "/tmp/a"]
