@@ -223,7 +223,10 @@ class HadoopCluster:
 
     def bring_back(self) -> None:
         """Lets stopped daemons go on, starts those that have ended, and waits until all serve."""
-        for daemon in self.status():
+        found = self.status()
+        if found and all(daemon.serving for daemon in found):
+            return
+        for daemon in found:
             if daemon.pid is not None and not daemon.serving:
                 self.kill(daemon.name, signal.SIGCONT)
         self.up()
