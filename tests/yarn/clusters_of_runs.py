@@ -17,8 +17,8 @@ from tests.support.hadoop.layout import default_directory
 SHARED = "YARROW_HADOOP_DIRECTORY"
 #: Set by who wants these tests skipped where a program is missing that they need.
 MAY_SKIP = "YARROW_TEST_WITHOUT_HADOOP"
-#: A container waits for several heartbeats of its node: a tenth of a second instead of YARN's one second.
-NODE_HEARTBEAT_MS = 100
+#: A container waits for several heartbeats of its node: a fifth of a second instead of half a second.
+NODE_HEARTBEAT_MS = 200
 OWN = f"{default_directory()}-tests"
 
 

@@ -30,8 +30,8 @@ CONFIGURATION = {
     "jobmanager.memory.process.size": "640m",
     "taskmanager.memory.process.size": "768m",
     "taskmanager.numberOfTaskSlots": "1",
-    # Containers are asked for, and heard of, within a tenth of a second.
-    "yarn.heartbeat.container-request-interval": "100",
+    # Containers are asked for, and heard of, within a fifth of a second.
+    "yarn.heartbeat.container-request-interval": "200",
 }
 ENDLESS = """
 from yarrow.datastream import StreamExecutionEnvironment
