@@ -1,6 +1,6 @@
-"""Backoff: how long to wait before the next attempt, longer each time up to a limit.
+"""Backoff: the pause before the next attempt, which grows with each attempt up to a limit.
 
-Owner: whoever repeats the attempts. Pure: it reads no clock and waits for nothing; the caller does, by its own means.
+Owner: the caller that repeats attempts. Pure: it reads no clock and never waits; the caller does.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ __all__ = ["Backoff"]
 class Backoff:
     """The pauses between attempts: `first_seconds`, then each `factor` times the one before, at most `last_seconds`.
 
-    A first pause that is longer than the last one stays as it is. Raises ValueError for a negative first pause or a
-    factor below 1.
+    A first pause that is longer than the last one stays as it is. Raises ValueError for a negative first
+    pause or a factor below 1.
     """
 
     __slots__ = ("_factor", "_first_seconds", "_last_seconds", "_seconds")
@@ -29,24 +29,24 @@ class Backoff:
 
     @property
     def seconds(self) -> float:
-        """The pause that `next_seconds` will return."""
+        """The next result of `next_seconds`."""
         return self._seconds
 
     @property
     def is_longest(self) -> bool:
-        """Whether the pauses grow no more."""
+        """Whether the pauses do not grow any more."""
         return self._seconds >= self._last_seconds
 
     def next_seconds(self) -> float:
-        """Return the pause before the next attempt; the one after that is longer."""
+        """The pause before the next attempt; the one after that is longer."""
         seconds = self._seconds
         self._seconds = max(seconds, min(self._factor * seconds, self._last_seconds))
         return seconds
 
     def restore(self, seconds: float) -> None:
-        """Goes on with a pause that `seconds` told before."""
+        """Continues with a pause that `seconds` returned before."""
         self._seconds = seconds
 
     def reset(self) -> None:
-        """An attempt has succeeded: the next pause is the first one again."""
+        """Begins with the first pause again, after a successful attempt."""
         self._seconds = self._first_seconds

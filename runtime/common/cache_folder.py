@@ -1,4 +1,4 @@
-"""Where files that were fetched once are kept for this user.
+"""The folder in which files that were fetched once are kept for this user.
 
 Owner: none; pure but for the environment.
 """

@@ -1,4 +1,4 @@
-"""Time as the runtime sees it: a Clock passed in, never read from the `time` module elsewhere.
+"""Clock: the source of time in the runtime; it is passed in, and the `time` module is read nowhere else.
 
 Owner: any thread (SystemClock is stateless; ManualClock belongs to its test). Timeouts use `monotonic`,
 timestamps shown to users use `epoch_ms`.
@@ -14,7 +14,7 @@ class Clock(Protocol):
     """Source of the present time."""
 
     def epoch_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC: for display and processing time, may jump."""
+        """Milliseconds since 1970-01-01 UTC: for display and processing time; may jump."""
         ...
 
     def monotonic(self) -> float:
@@ -33,7 +33,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to: both readings advance together."""
+    """A clock that a test moves: both readings advance together."""
 
     def __init__(self, epoch_ms: int = 0) -> None:
         self._epoch_ms = float(epoch_ms)
@@ -51,6 +51,5 @@ class ManualClock:
         self._monotonic += seconds
 
 
-#: For measuring inside one thread's loop without a method call a reading; the same source as
-#: SystemClock.monotonic.
+#: For measurements inside one thread's loop without a method call; the same source as SystemClock.monotonic.
 perf_counter = time.perf_counter

@@ -1,7 +1,7 @@
-"""EndSignal: lets a process whose main thread waits, without an event loop, end by signals.
+"""EndSignal: ends a process by signals while its main thread waits without an event loop.
 
-Owner: the main thread, where Python runs handlers of signals: between any two steps of whatever runs there. So a
-handler must not take a lock; threading.Event takes one, which the interrupted thread may hold itself, for ever.
+Owner: the main thread, on which Python runs signal handlers between any two steps. So a handler must not take
+a lock. threading.Event takes one, which the interrupted thread may itself hold for ever.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from yarrow.runtime.common.clock import SystemClock
 
 
 class EndSignal:
-    """Whether one of some signals has come, and a way to wait for it."""
+    """Remembers whether one of some signals has come, and waits for it."""
 
     def __init__(self, numbers: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)) -> None:
-        """From now on these signals do nothing but be remembered here. To be made on the main thread."""
+        """Catches these signals from now on. Make it on the main thread."""
         self._came = False
-        # A byte wakes the wait, also one that begins only after the signal.
+        # A byte wakes the wait, also one that begins after the signal.
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         for number in numbers:
             signal.signal(number, self._handle)
@@ -31,7 +31,10 @@ class EndSignal:
         return self._came
 
     def wait(self, seconds: float) -> bool:
-        """Until a signal has come, `seconds` at most; whether one has. Signals of other kinds do not end it."""
+        """Waits until a signal has come, for at most `seconds`; returns whether one has.
+
+        Other signals do not end the wait.
+        """
         if not self._came:
             clock = SystemClock()
             end = clock.monotonic() + seconds

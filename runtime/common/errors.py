@@ -1,7 +1,7 @@
 """The root of Yarrow's typed errors.
 
-Owner: none. Every message names the thing, says what was expected and what to do. `YarrowError` is what a
-caller may catch to tell our errors from the user's own.
+Owner: none. Every message names the thing, says what was expected and what to do. A caller catches
+`YarrowError` to tell our errors from the user's own.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ class InvalidProgramError(YarrowError):
 
 
 class UnsupportedFeatureError(InvalidProgramError):
-    """A thing that this version does not do; the message says what is missing."""
+    """This version lacks a feature; the message names it."""
 
 
 class FencingTokenError(YarrowError):
-    """A message bore a stale or foreign fencing token and was refused."""
+    """A message had a stale or foreign fencing token and was refused."""
 
 
 class JobExecutionError(YarrowError):
-    """A job ended otherwise than FINISHED.
+    """A job did not end as FINISHED.
 
     The message begins with the user's own traceback, if there is one.
     """
@@ -35,11 +35,11 @@ class JobExecutionError(YarrowError):
 
 
 class UnreadableRowsError(YarrowError):
-    """Rows of execute_and_collect that came as what no cluster of this version writes, or of a class that changed."""
+    """Rows of execute_and_collect have a form that no cluster of this version writes, or a class that changed."""
 
 
 class UnprovedRowsError(UnreadableRowsError):
-    """Pickled rows of execute_and_collect from a server that has not proved to be the job's cluster."""
+    """Pickled rows of execute_and_collect come from a server that has not proved to be the job's cluster."""
 
 
 class JobCancelledError(JobExecutionError):
@@ -51,24 +51,24 @@ class JobSubmissionError(InvalidProgramError):
 
 
 class DuplicateJobError(JobSubmissionError):
-    """A job of that id runs or has run on this cluster."""
+    """A job with that id runs or has run on this cluster."""
 
 
 class JobNotFoundError(YarrowError):
-    """The cluster knows no job of that id (any more)."""
+    """The cluster has no job of that id (any more)."""
 
 
 class JobAlreadyEndedError(YarrowError):
-    """What was asked for needs a job that still runs."""
+    """The request needs a running job."""
 
 
 class CheckpointFailedError(YarrowError):
-    """A checkpoint or savepoint that was asked for was not completed; the job goes on, unless the text says so."""
+    """A requested checkpoint or savepoint was not completed; the job goes on, unless the text says otherwise."""
 
 
 class RestoreError(JobSubmissionError):
-    """A job cannot begin from the savepoint or checkpoint that it names: nothing of it was started."""
+    """A job cannot begin from the savepoint or checkpoint in its settings: nothing of it was started."""
 
 
 class FileSystemError(YarrowError):
-    """A path that cannot be used: unknown scheme, unreachable name node, a refused operation."""
+    """A path cannot be used: unknown scheme, unreachable name node, or a refused operation."""

@@ -1,4 +1,4 @@
-"""Identifiers of the runtime: each is a type of its own with one text form, made by an injected IdFactory.
+"""Identifiers of the runtime: each has its own type and one text form, and an injected IdFactory makes it.
 
 Owner: none (immutable values). No module outside runtime/common may make random identifiers itself.
 The text form of all but ResourceID and ExecutionAttemptID is 32 lower-case hexadecimal digits, as in Flink.
@@ -15,11 +15,11 @@ JobVertexID = NewType("JobVertexID", str)
 OperatorID = NewType("OperatorID", str)
 AllocationID = NewType("AllocationID", str)
 SlotRequestID = NewType("SlotRequestID", str)
-#: Fencing tokens of the leaders; a message bearing another one than the receiver's is refused.
+#: Fencing tokens of the leaders; a message with another token than the receiver's is refused.
 JobMasterID = NewType("JobMasterID", str)
 ResourceManagerID = NewType("ResourceManagerID", str)
 DispatcherID = NewType("DispatcherID", str)
-#: One TaskExecutor process: `<host>:<port>-<6 hex>` or a name the driver gave.
+#: One TaskExecutor process: `<host>:<port>-<6 hex>` or a name that the driver chose.
 ResourceID = NewType("ResourceID", str)
 #: One slot worker process: `<resource id>/<number of the fork>`.
 WorkerID = NewType("WorkerID", str)
@@ -37,19 +37,19 @@ def is_hex_id(text: str) -> bool:
 def execution_attempt_id(graph: str, vertex: JobVertexID, subtask: int, attempt: int) -> ExecutionAttemptID:
     """The id of attempt number `attempt` of subtask `subtask` of `vertex`.
 
-    `graph` tells runs of one job apart.
+    `graph` distinguishes runs of one job.
     """
     return ExecutionAttemptID(f"{graph}_{vertex}_{subtask}_{attempt}")
 
 
 def attempt_place(attempt: ExecutionAttemptID) -> tuple[str, int]:
-    """What the attempts of one subtask have in common, and the number of this one; 0 for an id of another form."""
+    """The common part of a subtask's attempt ids, and the number of this attempt; 0 for an id of another form."""
     place, _, number = attempt.rpartition("_")
     return (place, int(number)) if place and number.isdigit() else (attempt, 0)
 
 
 class IdFactory(Protocol):
-    """Where new identifiers come from; tests pass one that counts."""
+    """Makes identifiers; tests pass one that counts."""
 
     def hex_id(self) -> str:
         """A new identifier of 32 hexadecimal digits."""
@@ -57,14 +57,14 @@ class IdFactory(Protocol):
 
 
 class RandomIdFactory:
-    """Identifiers from the system's random source."""
+    """Makes identifiers from the system's random source."""
 
     def hex_id(self) -> str:
         return os.urandom(16).hex()
 
 
 class CountingIdFactory:
-    """Identifiers 1, 2, 3 ... in hexadecimal: the factory of tests."""
+    """Makes the identifiers 1, 2, 3 ... in hexadecimal, for tests."""
 
     def __init__(self) -> None:
         self._last = 0

@@ -1,6 +1,6 @@
-"""Paths as texts: their schemes, and their parts. A path is a local one, or a URL with a scheme.
+"""Paths as text: schemes and parts. A path is a local one, or a URL with a scheme.
 
-Owner: any thread; pure. Nothing here asks a file system.
+Owner: any thread; pure. Nothing here touches a file system.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["SCHEME", "is_hidden", "join", "scheme_of", "with_default_scheme"]
 
 #: The beginning of a path that names its scheme and a host.
 SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
-#: Flink writes local files as file:/path too.
+#: Flink also writes local files as file:/path.
 _NAMES_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
 
@@ -26,11 +26,11 @@ def scheme_of(path: str) -> str:
 
 
 def with_default_scheme(path: str, default: str | None) -> str:
-    """`path` as it is if it names its scheme; a plain path lies in the file system `default`.
+    """`path` unchanged if it has a scheme; a plain path gets the file system `default`.
 
     That is Flink's fs.default-scheme (`hdfs://host:port/`, None = local).
 
-    Raises FileSystemError for a relative path, which only a local process has a folder for.
+    Raises FileSystemError for a relative path, which has a meaning only in a local process.
     """
     if default is None or scheme_of(default) == "file" or _NAMES_SCHEME.match(path):
         return path
@@ -49,5 +49,5 @@ def join(base: str, *parts: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Names that begin with a dot or an underscore belong to writers at work, not to readers."""
+    """Whether a name begins with a dot or an underscore: such files belong to running writers, not to readers."""
     return name.startswith((".", "_"))

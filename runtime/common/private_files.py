@@ -1,6 +1,7 @@
-"""Files that others may not read: logs and what programs print hold data.
+"""Files that other users may not read: logs and programs' output contain data.
 
-Owner: the calling thread. The group may read them: YARN's NodeManager serves and collects logs as a member of it.
+Owner: the calling thread. The group may read them: YARN's NodeManager, a member of it, serves and collects
+logs.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ _OTHERS: Final = 0o007
 
 
 def private_opener(path: str, flags: int) -> int:
-    """The `opener` of `open`: a new file is not readable by others, nor is an older one from now on."""
+    """An `opener` for `open`: others can read neither a new file nor, from now on, an older one."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, _MODE)
     mode = os.fstat(descriptor).st_mode
     if mode & _OTHERS:
-        with contextlib.suppress(PermissionError):  # somebody else's, who lets us write
+        with contextlib.suppress(PermissionError):  # another user's file, to which we may write
             os.fchmod(descriptor, mode & 0o777 & ~_OTHERS)
     return descriptor
 
 
 class PrivateFileHandler(logging.FileHandler):
-    """A log file that others may not read."""
+    """A log file that other users may not read."""
 
     def _open(self) -> Any:
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private_opener)

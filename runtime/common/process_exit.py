@@ -1,7 +1,7 @@
-"""Noticing at once that processes which are not our children have ended: a parent, or a parent's parent.
+"""ProcessExitWatch: notices at once that other processes than children have ended: a parent, or its parent.
 
-Owner: a thread of its own for each watch, so that a busy event loop delays nothing. Linux only (pidfd). It decides
-nothing: what the end of a process means is told by the callback.
+Owner: a thread of its own for each watch, so that a busy event loop delays nothing. Linux only (pidfd). It
+decides nothing: the callback reacts to the end of a process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-#: How far up ancestors are looked for.
+#: Most ancestors that are searched.
 _MOST_ANCESTORS = 8
 
 
@@ -27,14 +27,14 @@ def process_name(pid: int, proc: Path = Path("/proc")) -> str:
 def parent_of(pid: int, proc: Path = Path("/proc")) -> int:
     """The parent's id; 0 when the process is gone."""
     try:
-        # The second field is the name in brackets, which may hold anything: count from its end.
+        # The second field is the name in brackets, which may contain anything: count from its end.
         return int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
 
 
 def ancestors_to(name: str, pid: int, proc: Path = Path("/proc")) -> list[int]:
-    """The ancestors of `pid` up to the first of that name, nearest first; without one of that name the parent alone."""
+    """The ancestors of `pid` up to the first with that name, nearest first; only the parent if none has the name."""
     found: list[int] = []
     current = pid
     for _ in range(_MOST_ANCESTORS):
@@ -48,10 +48,10 @@ def ancestors_to(name: str, pid: int, proc: Path = Path("/proc")) -> list[int]:
 
 
 class ProcessExitWatch:
-    """Calls back, once, from its own thread, when the first of some processes has ended."""
+    """Calls back once, from its own thread, when the first of some processes has ended."""
 
     def __init__(self, pids: Sequence[int], on_exit: Callable[[int], None]) -> None:
-        """A process that is gone already counts as one that ends now."""
+        """A process that is already gone counts as one that ends now."""
         self._on_exit = on_exit
         self._descriptors: dict[int, int] = {}
         self._gone: int | None = None
@@ -68,7 +68,7 @@ class ProcessExitWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watches no more; returns when the thread has ended, unless called from it."""
+        """Stops watching; returns when the thread has ended, unless called from it."""
         os.close(self._stop)
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()

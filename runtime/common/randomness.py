@@ -1,6 +1,6 @@
-"""Where pseudo-random numbers come from: a generator for each owner, never the shared one of `random`.
+"""Pseudo-random generators: each owner has its own, never the shared one of `random`.
 
-Owner: whoever asked for the generator. User code's own `random` stays untouched by the engine.
+Owner: the caller that requested the generator. The engine never touches user code's own `random`.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ import random
 
 
 def new_generator(seed: int | None = None) -> random.Random:
-    """A generator of its own, seeded from the system unless a seed is given (tests, replay)."""
+    """A new generator, seeded from the system unless a seed is given (tests, replay)."""
     return random.Random(int.from_bytes(os.urandom(16), "little") if seed is None else seed)

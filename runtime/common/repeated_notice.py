@@ -1,16 +1,16 @@
-"""What a state that lasts has to say: when it changes, when it has lasted for a while, and when it is over.
+"""RepeatedNotice: decides when to report a lasting state: at its change, after a while, and at its end.
 
-Owner: whoever holds the object. Pure; times are given, in seconds of a clock that never goes back.
+Owner: the holder of the object. Pure; times are passed in, in seconds of a clock that never goes back.
 """
 
 from __future__ import annotations
 
 
 class RepeatedNotice:
-    """The notices of one state, which is a text; "" = there is nothing to tell."""
+    """The notices of one state, which is a text; "" = the state is normal."""
 
     def __init__(self, again: float = 60.0, patience: float = 0.0) -> None:
-        """Told is what has lasted for `patience`; what does not change is told again after `again`."""
+        """A state is reported after `patience` seconds, and again every `again` seconds while it stays the same."""
         self._again = again
         self._patience = patience
         self._since: float | None = None
@@ -18,7 +18,7 @@ class RepeatedNotice:
         self._told_at = 0.0
 
     def look(self, text: str, now: float) -> str | None:
-        """The text, where it is to be told now; "" where one that was told is over; None = nothing is to be told."""
+        """The text if it must be reported now; "" if a reported state is over; None = nothing to report."""
         if not text:
             was_told, self._told, self._since = bool(self._told), "", None
             return "" if was_told else None

@@ -1,4 +1,4 @@
-"""Text that is told in messages, cut where it is too long for one: what it begins and ends with stays.
+"""ShortText: cuts text that is too long for a message in the middle; its beginning and end stay.
 
 Owner: none (pure).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 def cut_in_the_middle(text: str, longest: int) -> str:
     """`text`, or its beginning and its end if it is longer than `longest` characters.
 
-    A note between them says how much is left out.
+    A note between them gives the number of omitted characters.
     """
     if len(text) <= longest:
         return text

@@ -1,4 +1,4 @@
-"""The one helper for state machines: an enum, a transition table, and `transition` that checks and records.
+"""StateMachine: the helper for all state machines: an enum, a transition table, and a checked `transition`.
 
 Owner: the endpoint that owns the entity. Must not do I/O besides logging. The diagrams in docs are generated
 from the tables (see `diagram`).
@@ -19,11 +19,11 @@ _log = logging.getLogger(__name__)
 
 
 class IllegalTransitionError(YarrowError):
-    """A state machine was asked to follow an edge that its table does not have."""
+    """A state machine has no such edge in its table."""
 
 
 class StateMachine(Generic[S]):
-    """One entity's state: follows `transitions` only and stamps when each state was entered first."""
+    """The state of one entity: it follows only `transitions`, and records when each state was entered."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class StateMachine(Generic[S]):
         return target in self._transitions[self._state]
 
     def transition(self, target: S, cause: str = "") -> None:
-        """Goes to `target`; raises IllegalTransitionError when the table has no such edge."""
+        """Goes to `target`. Raises IllegalTransitionError if the table has no such edge."""
         previous = self._state
         if target not in self._transitions[previous]:
             raise IllegalTransitionError(
@@ -69,7 +69,7 @@ class StateMachine(Generic[S]):
             self._on_change(previous, target)
 
     def restore(self, state: S) -> None:
-        """Puts the entity into the state that a snapshot tells: no edge is followed, and `on_change` is not called."""
+        """Sets the state of a snapshot: no edge is followed, and `on_change` is not called."""
         self._state = state
         self.timestamps.setdefault(state, self._clock.epoch_ms())
 

@@ -1,6 +1,6 @@
-"""Stacks of the threads of this process, as its REST paths show them.
+"""The stacks of this process's threads, in the form of REST.
 
-Owner: any thread; it looks at the others, and waits for none.
+Owner: any thread; it inspects the others, and waits for none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import traceback
 
 
 def thread_stacks() -> tuple[tuple[str, str], ...]:
-    """(name, stack) of each thread that runs Python; a thread that C code has begun has its number for a name."""
+    """(name, stack) of each thread that runs Python; a thread that C code started is named by its number."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return tuple(
         (names.get(ident, f"thread {ident}"), "".join(traceback.format_stack(frame)))
@@ -20,5 +20,5 @@ def thread_stacks() -> tuple[tuple[str, str], ...]:
 
 
 def thread_text(name: str, stack: str) -> str:
-    """A thread as a page shows it, where texts of all threads follow each other: its name stands before its stack."""
+    """A thread's text on a page with all threads: its name stands before its stack."""
     return f'"{name}"\n{stack}\n'

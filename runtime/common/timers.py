@@ -1,7 +1,7 @@
-"""Timers as the control plane sees them: passed in like the Clock, so that tests move time by hand.
+"""Timers of the control plane: passed in like the Clock, so that tests move time by hand.
 
-Owner: callbacks run on the loop of whoever scheduled them (LoopTimers) or inside `advance` (ManualTimers).
-Must not be used for anything that a condition could signal.
+Owner: callbacks run on the scheduling loop (LoopTimers) or inside `advance` (ManualTimers). Must not be used
+if a condition could signal the same.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from yarrow.runtime.common.clock import ManualClock
 
 
 class TimerHandle(Protocol):
-    """A callback that has been scheduled."""
+    """A scheduled callback."""
 
     def cancel(self) -> None:
-        """The callback will not be called; no effect when it has been."""
+        """Cancels the callback; no effect when it has run."""
         ...
 
 
@@ -38,7 +38,7 @@ class LoopTimers:
 
 
 class ManualTimer:
-    """A callback held by ManualTimers."""
+    """A callback in ManualTimers."""
 
     def __init__(self, due: float, callback: Callable[[], None]) -> None:
         self.due = due
@@ -50,7 +50,7 @@ class ManualTimer:
 
 
 class ManualTimers:
-    """Timers that run when a test moves the clock: in order of due time, then of scheduling."""
+    """Timers that run when a test moves the clock, in order of due time, then of scheduling."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -65,7 +65,7 @@ class ManualTimers:
 
     @property
     def pending(self) -> int:
-        """Timers that have neither run nor been cancelled."""
+        """Number of timers that have neither run nor been cancelled."""
         return sum(not timer.cancelled for _, _, timer in self._queue)
 
     def advance(self, seconds: float) -> None:

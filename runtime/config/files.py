@@ -1,9 +1,9 @@
 """Configuration files and `-D` arguments: where settings come from.
 
-Owner: any thread; blocking reads, so not for an event loop. Two forms are read: `config.yaml` (nested YAML
-or dotted keys, as Flink 2 has it) and `flink-conf.yaml` (one `key: value` a line, as Flink 1 had it). Both
-keep the text of a value as it stands (no octal numbers, no `yes` for true) and refuse a key that is set
-twice. Nothing here knows keys.
+Owner: any thread; blocking reads, so not for an event loop. Two forms are read. `config.yaml` has nested YAML
+or dotted keys, as in Flink 2. `flink-conf.yaml` has one `key: value` a line, as in Flink 1. Both keep the
+text of a value as it stands (no octal numbers, no `yes` for true) and refuse a key that is set twice. Nothing
+here knows keys.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What a function emitted is fixed: immutable values pass by reference, all others are copied once.
 
-`freeze_or_copy` is called when a value enters a batch, a second consumer or heap state, unless object reuse
-is on or the declared type proves that nothing can change. Owner: the task thread; the table of classes seen
-only grows by whole entries. It must not run user code beyond __deepcopy__, __copy__ and __reduce__ of classes
-that define them.
+`freeze_or_copy` is called when a value enters a batch, a second consumer or heap state. It is left out if
+object reuse is on or the declared type proves that nothing can change. Owner: the task thread; the table of
+known classes only grows by whole entries. It must not run user code, except __deepcopy__, __copy__ and
+__reduce__ of classes that define them.
 """
 
 from __future__ import annotations

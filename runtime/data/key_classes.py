@@ -1,9 +1,9 @@
 """Keys that are user classes: their declared names, and the forms that stand for them.
 
-A frozen dataclass is a key by its declared name and its compared fields, an Enum by its declared name and
-member, a Row by its field names and values. Owner: whichever thread canonicalizes or decodes; the tables here
-only grow by whole entries and are safe to read at any time. It must not encode, hash or route: see
-key_encoding and key_groups.
+A frozen dataclass is a key by its declared name and its compared fields. An Enum is a key by its declared
+name and member, a Row by its field names and values. Owner: whichever thread canonicalizes or decodes; the
+tables here only grow by whole entries and are safe to read at any time. It must not encode, hash or route:
+see key_encoding and key_groups.
 """
 
 from __future__ import annotations

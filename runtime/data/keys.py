@@ -4,9 +4,9 @@ Made once at key_by and used by routing, state and timers. Owner: the thread of 
 state but the table of types already seen. It must not use hash(), pickle or repr of a key for anything that
 leaves the process.
 
-Why an engine may look a raw key up in a dict of canonical keys first: for the supported types, a raw value
-that Python finds equal to a canonical key (same hash, ==) is that key. Only on a miss is `canonicalize`
-needed. The exceptions are listed in docs/design/0003-key-encoding.md.
+An engine may first look a raw key up in a dict of canonical keys. For the supported types, a raw value that
+Python finds equal to a canonical key (same hash, ==) is that key. Only a miss needs `canonicalize`. The
+exceptions are listed in docs/design/0003-key-encoding.md.
 """
 
 from __future__ import annotations

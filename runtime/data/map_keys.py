@@ -22,7 +22,7 @@ _PLAIN = frozenset((int, str, bytes, bool, type(None)))
 
 
 def map_key(key: Any) -> Any:
-    """A key of a user's map as a dict may hold it: itself, or its canonical form where it is not one value to a dict.
+    """The form of a user's map key in a dict: the key itself, or its canonical form if the dict needs that.
 
     Raises UnsupportedKeyError for what can neither be hashed nor made canonical.
     """

@@ -1,8 +1,8 @@
 """Plain classes, whose instances are their attributes and nothing else, and generated code over their attributes.
 
-Copies and the wire both rest on these rules: an instance may be made empty and filled, and whoever fills it does
-what the class itself would have done. Owner: the calling thread; nothing here has state. It must not run user
-code: no constructor, no property, no __setattr__.
+Copies and the wire both rest on these rules. An instance may be made empty and then filled, if that equals
+what the class itself does. Owner: the calling thread; nothing here has state. It must not run user code: no
+constructor, no property, no __setattr__.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The names that Rows bear by the declared type of their stream, in whatever the type nests them.
 
-A Row without names gets those of its type: f0, f1, ... of `Types.ROW`, which are no part of its identity and are put on
-the Row itself, or the declared ones of `Types.ROW_NAMED`, in a new Row around the same values. Owner: the calling
-thread; pure but for that. It must not check values: what is not of the type comes back as it is, for the serializer
-to name.
+A Row without names gets those of its type. The names f0, f1, ... of `Types.ROW` are no part of its identity
+and are set on the Row itself. The declared names of `Types.ROW_NAMED` are set on a new Row with the same
+values. Owner: the calling thread; pure but for that. It must not check values: a value of another type is
+returned unchanged, and the serializer reports it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Archives that a user ships, unpacked within limits and nowhere but in their own folder.
 
-Owner: any thread; blocking. Names and links of an archive are not to
-be trusted: nothing is written above the folder nor through a link that the archive brought, and a small file that
-unpacks to a huge one ends at a limit instead of at the end of the disk.
+Owner: any thread; blocking. Names and links of an archive are not trusted: nothing is written above the
+folder, nor through a link of the archive. A small file that unpacks to a huge one ends at a limit, before the
+disk is full.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ClientFolder: a temporary folder of a client or a standalone process, and what killed ones left of theirs.
 
-Owner: any thread; blocking. A folder holds a lock file that its process keeps locked: a folder whose lock is free
-belongs to a process that was killed, however its process id is used by now. The next of its kind that starts here
-removes it; that of an embedded cluster goes with the last TaskExecutor already.
+Owner: any thread; blocking. A folder holds a lock file that its process keeps locked. A folder with a free
+lock belongs to a killed process, even if another process has the process id by now. The next process of its
+kind that starts here removes it. The last TaskExecutor of an embedded cluster already removes the cluster's
+folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What this process knows of HDFS from its configuration: the folder of Hadoop's files, how long failures are borne.
 
-Owner: the process's start, which says it once by `use_hdfs_settings`; read by any thread. File systems are found by
-the scheme of a path alone, wherever a path turns up, so that this is of the process and not of a call. Connects
-nowhere; looks up names of hosts where one machine may go by several.
+Owner: the process's start, which calls `use_hdfs_settings` once; any thread reads. A path's scheme alone
+selects its file system, wherever the path comes from. So these settings belong to the process and not to a
+call. Connects nowhere; looks up names of hosts if one machine may have several.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def configuration_folder() -> Path | None:
 
     It is that of env.hadoop.conf.dir or env.yarn.conf.dir, else HADOOP_CONF_DIR or YARN_CONF_DIR.
 
-    A setting comes from the machine that it was written on: on another, the folder may not be there, and the
-    machine's own variable names the right one.
+    A setting comes from the machine where it was written. On another machine the folder may be missing, and
+    the machine's own variable names the right one.
     """
     for folder in named_folders():
         if any((Path(folder) / name).is_file() for name in _FILES):

@@ -1,7 +1,8 @@
 """As whom WebHDFS is asked: by a user's name where nothing is secured, else by a delegation token.
 
-Owner: any thread. A token comes from the file that YARN gives to a container (looked at again when it changes), else
-from a Kerberos login of this process, kept and replaced before it would have to be renewed. Tokens are in no text.
+Owner: any thread. A token comes from the file that YARN gives to a container (read again when it changes),
+else from a Kerberos login of this process. A login's token is kept, and replaced before it would have to be
+renewed. No text contains tokens.
 """
 
 from __future__ import annotations

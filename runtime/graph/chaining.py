@@ -1,7 +1,7 @@
-"""Which operators are fused into one vertex: Flink's conditions, as pure functions over the StreamGraph.
+"""Chaining: which operators are fused into one vertex, by Flink's conditions, as pure functions of the StreamGraph.
 
 Owner: the thread that builds the program. Nothing here changes the graph. A chain is a tree: its head takes
-records from edges, every other operator has exactly one input, called by the one before it.
+records from edges. Every other operator has exactly one input, and the operator before it calls it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _max_parallelisms_allow(upstream: StreamNode, downstream: StreamNode, graph:
 
 
 def chained_edges(node: StreamNode, graph: StreamGraph) -> Iterator[StreamEdge]:
-    """The edges by which the operator calls others of its vertex."""
+    """The edges over which the operator calls others of its vertex."""
     return (edge for edge in node.out_edges if is_chainable(edge, graph))
 
 
@@ -48,7 +48,7 @@ def heads(graph: StreamGraph) -> Iterator[StreamNode]:
 
 
 def chain_of(head: StreamNode, graph: StreamGraph) -> list[StreamNode]:
-    """The operators of the vertex that `head` begins, each behind its caller; the head is first."""
+    """The operators of the vertex that `head` begins; each comes after its caller, and the head is first."""
     members: list[StreamNode] = []
     waiting = [head]
     while waiting:

@@ -1,6 +1,6 @@
-"""Which subtasks a pointwise edge connects, and channel counts of any edge: pure arithmetic (Flink's rule).
+"""Which subtasks a pointwise edge connects, and the channel counts of any edge: pure arithmetic (Flink's rule).
 
-Used by the scheduler and by workers, which must agree without sending channel lists.
+The scheduler and the workers use it, and must agree without sending channel lists.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from yarrow.runtime.graph.operator_spec import PartitionerKind
 
 
 def producers_of(kind: PartitionerKind, producers: int, consumers: int, consumer: int) -> range:
-    """Subtasks of the producing vertex that `consumer` reads."""
+    """The producing subtasks that `consumer` reads."""
     if not kind.is_pointwise:
         return range(producers)
     if producers == consumers:
@@ -20,7 +20,7 @@ def producers_of(kind: PartitionerKind, producers: int, consumers: int, consumer
 
 
 def consumers_of(kind: PartitionerKind, producers: int, consumers: int, producer: int) -> range:
-    """Subtasks of the consuming vertex that `producer` writes to: the other side of `producers_of`."""
+    """The consuming subtasks to which `producer` writes: the other side of `producers_of`."""
     if not kind.is_pointwise:
         return range(consumers)
     if producers == consumers:

@@ -1,4 +1,4 @@
-"""All specs that the engine brings, found in the modules of this package whose names end in `_spec`.
+"""All specs of the engine, found in the modules of this package whose names end in `_spec`.
 
 Owner: none; runs once, when a process imports the JobGraph. Must not import operators.
 """
@@ -16,7 +16,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 def any_engine_spec() -> Any:
-    """The union of the engine's specs: what msgspec needs to find the class of an encoded one by its tag."""
+    """The union of the engine's specs, from which msgspec finds the class of an encoded spec by its tag."""
     for module in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__):
         if module.name.endswith("_spec"):
             importlib.import_module(f"{_PACKAGE}.{module.name}")
@@ -24,7 +24,7 @@ def any_engine_spec() -> Any:
 
 
 def is_of_engine(kind: type[OperatorSpec]) -> bool:
-    """Whether the engine brings a spec; all others travel as ShippedOperator."""
+    """Whether the spec is the engine's own; all others are sent as ShippedOperator."""
     return kind.__module__.rpartition(".")[0] == _PACKAGE
 
 

@@ -1,9 +1,8 @@
-"""How a program reaches execution: the PipelineExecutor protocol and the ways to find one.
+"""PipelineExecutor: runs a program's jobs on one kind of cluster; and how executors are found.
 
-Owner: the thread that runs the program. The graph-building API knows this protocol only; the embedded
+Owner: the thread that runs the program. The graph-building API knows this protocol only. The embedded
 cluster, the REST client and YARN register under the entry point group `yarrow.executors`. `plan_only` and
-`collect_job_graphs` put another executor in place for as long as a user's main() runs, so that it can be run
-without running its jobs.
+`collect_job_graphs` replace the executor while a user's main() runs, so that it runs without its jobs.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from yarrow.runtime.graph.job_graph import JobGraph
 #: The group of entry points; a name in it is a value of `execution.target`.
 ENTRY_POINT_GROUP = "yarrow.executors"
 
-#: Ours, for a checkout that is not installed and so has no entry points.
+#: Our own executors, for a checkout that is not installed and so has no entry points.
 _OWN_EXECUTORS = {
     "local": "yarrow.embedded.embedded_executor:EmbeddedExecutor",
     "remote": "yarrow.client.rest.remote_executor:RemoteExecutor",
@@ -41,13 +40,13 @@ _OWN_EXECUTORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFile:
-    """A file that workers need; the executor uploads it and puts its blob key into the JobGraph."""
+    """A file that workers need; the executor uploads it and sets its blob key in the JobGraph."""
 
     name: str
     #: python_file, archive, requirements, requirements_cache or cached_file.
     kind: str
     path: str
-    #: Folder under which an archive is unpacked; None = its own name.
+    #: Folder into which an archive is unpacked; None = its own name.
     target: str | None = None
     executable: bool = False
 
@@ -58,26 +57,29 @@ class PipelineExecutor(Protocol):
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
-        """Returns when the cluster has taken the job; raises, with nothing left behind, when it has not."""
+        """Submits a job; returns when the cluster has accepted it.
+
+        Raises, and leaves nothing behind, if it has not.
+        """
         ...
 
 
 @runtime_checkable
 class CollectingJobClient(Protocol):
-    """What a JobClient has besides, where the results of execute_and_collect can be fetched."""
+    """A JobClient that can fetch the results of execute_and_collect."""
 
     def fetch_collected(self, collect_id: str, max_rows: int) -> Sequence[Any] | None:
         """The next rows, at most `max_rows`; waits until there are some; None = the end.
 
-        Raises the job's error when it failed.
+        Raises the job's error if it failed.
         """
         ...
 
 
 class ProgramAborted(BaseException):
-    """A program that was run for its plan alone came to its first `execute`.
+    """A program that runs only for its plan reached its first `execute`.
 
-    Not an Exception, so that a program which catches those ends here all the same.
+    It is no Exception, so that a program which catches those still ends here.
     """
 
     def __init__(self, job_graph: JobGraph, files: Sequence[LocalFile]) -> None:
@@ -96,12 +98,12 @@ class _PlanOnlyExecutor:
 
 
 def only_plans(executor: PipelineExecutor) -> bool:
-    """Whether the executor stops the program at its plan: what could not run may still be looked at."""
+    """Whether the executor stops the program at its plan: a job that cannot run may still be shown."""
     return isinstance(executor, _PlanOnlyExecutor)
 
 
 class _JobGraphCollector:
-    """Hands each JobGraph to a callback and lets the program run on, as if submitted detached."""
+    """Passes each JobGraph to a callback and lets the program continue, like a detached submission."""
 
     def __init__(self, deliver: Callable[[JobGraph, Sequence[LocalFile]], None]) -> None:
         self._deliver = deliver
@@ -114,7 +116,7 @@ class _JobGraphCollector:
 
 
 class DetachedJobClient(JobClient):
-    """A job that was handed over and is not waited for: its result is there at once and says nothing."""
+    """The client of a job that nobody waits for: its result is empty and there at once."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = JobID(job_id)
@@ -157,7 +159,7 @@ _in_place: ContextVar[PipelineExecutor | None] = ContextVar("yarrow_executor", d
 
 @contextmanager
 def executor_in_place(executor: PipelineExecutor) -> Iterator[None]:
-    """Every `execute` of this context goes to `executor`, whatever `execution.target` says."""
+    """Sends every `execute` of this context to `executor`, whatever `execution.target` says."""
     token = _in_place.set(executor)
     try:
         yield
@@ -167,14 +169,14 @@ def executor_in_place(executor: PipelineExecutor) -> Iterator[None]:
 
 @contextmanager
 def plan_only() -> Iterator[None]:
-    """The first `execute` of this context raises ProgramAborted with its JobGraph; nothing is started."""
+    """Makes the first `execute` of this context raise ProgramAborted with its JobGraph; nothing is started."""
     with executor_in_place(_PlanOnlyExecutor()):
         yield
 
 
 @contextmanager
 def collect_job_graphs(deliver: Callable[[JobGraph, Sequence[LocalFile]], None]) -> Iterator[None]:
-    """Every `execute` of this context calls `deliver` and returns at once; nothing is started."""
+    """Makes every `execute` of this context call `deliver` and return at once; nothing is started."""
     with executor_in_place(_JobGraphCollector(deliver)):
         yield
 
@@ -185,7 +187,7 @@ _base_configuration: ContextVar[Mapping[str, str] | None] = ContextVar(
 
 
 class _ProcessDefaults:
-    """What holds where a context has nothing in place: a thread begins with an empty context."""
+    """The defaults of contexts without settings: a thread begins with an empty context."""
 
     executor: PipelineExecutor | None = None
     configuration: Mapping[str, str] | None = None
@@ -201,10 +203,10 @@ def use_for_this_process(executor: PipelineExecutor, configuration: Mapping[str,
 
 
 def base_configuration() -> Mapping[str, str]:
-    """What environments of this context begin with: the command line's and the file's settings.
+    """The configuration with which environments of this context begin: the command line's and the file's settings.
 
-    Without a command line those of the file that YARROW_CONF_DIR or FLINK_CONF_DIR names. Raises
-    ConfigFileError when it names a directory without one.
+    Without a command line, the settings of the file that YARROW_CONF_DIR or FLINK_CONF_DIR names. Raises
+    ConfigFileError if the directory has no such file.
     """
     in_place = _base_configuration.get()
     if in_place is not None:
@@ -220,7 +222,7 @@ def base_configuration() -> Mapping[str, str]:
 
 @contextmanager
 def configuration_in_place(configuration: Mapping[str, str]) -> Iterator[None]:
-    """Environments of this context begin with `configuration`; what a program sets itself goes before it."""
+    """Makes environments of this context begin with `configuration`; the program's own settings override it."""
     token = _base_configuration.set(MappingProxyType(dict(configuration)))
     try:
         yield
@@ -229,7 +231,10 @@ def configuration_in_place(configuration: Mapping[str, str]) -> Iterator[None]:
 
 
 def executor_for(target: str) -> PipelineExecutor:
-    """The executor in place, else that of the target; InvalidProgramError names the targets there are."""
+    """The replaced executor of the context, else the target's.
+
+    Raises InvalidProgramError with the known targets.
+    """
     in_place = _in_place.get() or _ProcessDefaults.executor
     if in_place is not None:
         return in_place

@@ -1,8 +1,8 @@
 """The JobGraph: chained vertices and the edges between them, as sent from client to Dispatcher and workers.
 
 Owner: none (frozen values, msgspec-encoded). Must not contain live objects; user code is cloudpickle bytes. A
-vertex's operators form a tree: index 0 is its head, `chained_edges` lead from an operator to those fused
-behind it, `JobEdge`s leave from any operator of it.
+vertex's operators form a tree with its head at index 0. `chained_edges` lead from an operator to those fused
+behind it. A `JobEdge` may leave any operator.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, St
 if TYPE_CHECKING:
     _AnySpec = OperatorSpec
 else:
-    #: msgspec finds the class of a spec by its tag among these.
+    #: The specs among which msgspec finds a class by its tag.
     _AnySpec = any_engine_spec()
 
-#: Version of the encoded form; a Dispatcher refuses any other.
+#: Version of the encoded form; a Dispatcher refuses all others.
 JOB_GRAPH_VERSION = 1
 
 
@@ -49,17 +49,17 @@ class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainedEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """A forward edge inside a vertex: call, no exchange. `side_output` is the tag id it carries."""
+    """A forward edge inside a vertex: a call, no exchange. `side_output` is the id of its tag."""
 
     source: int
     target: int
     side_output: str | None = None
-    #: Declared type of a side output; that of other rows stands with the operator that emits them.
+    #: Declared type of a side output; the emitting operator has the type of other rows.
     side_type: TypeSpec = None
 
 
 class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
-    """A chain of operators that one task runs per subtask."""
+    """A chain of operators that runs as one task for each subtask."""
 
     id: JobVertexID
     name: str
@@ -72,7 +72,7 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
     buffer_timeout_ms: int
     #: A source or function that blocks has its own thread.
     blocking: bool = False
-    #: The program set `max_parallelism`: a savepoint with another one is refused instead of followed.
+    #: The program has set `max_parallelism`: a savepoint with another one is refused instead of followed.
     max_parallelism_explicit: bool = False
 
     @property
@@ -87,7 +87,7 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_enumerator(self) -> bool:
-        """True when a split enumerator lives beside subtask 0 of the head."""
+        """True if a split enumerator lives beside subtask 0 of the head."""
         return self.head.spec.has_enumerator
 
     @property
@@ -124,16 +124,16 @@ class ShippedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserCode(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker does before it loads a function of the job."""
+    """The steps of a worker before it loads a function of the job."""
 
-    #: cloudpickle of {name: class} for the classes defined in the client's `__main__`.
+    #: cloudpickle of {name: class} for the classes in the client's `__main__`.
     main_definitions: bytes = b""
-    #: Folders of the client that are put on sys.path where they exist (same host only).
+    #: Folders of the client that are added to sys.path if they exist (same host only).
     python_path: tuple[str, ...] = ()
     files: tuple[ShippedFile, ...] = ()
-    #: (major, minor) of the client's Python: workers of another are refused.
+    #: (major, minor) of the client's Python: workers with another are refused.
     python_version: tuple[int, int] = (3, 11)
-    #: Top-level modules that functions import and that are neither ours nor standard: checked at deploy.
+    #: Top-level modules that functions import and that are neither ours nor standard: checked at deployment.
     required_modules: tuple[str, ...] = ()
 
 
@@ -148,11 +148,11 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     user_code: UserCode
     #: The job's own configuration (Flink keys), as strings.
     configuration: dict[str, str] = msgspec.field(default_factory=dict)
-    #: Seconds of silence of the client that submitted the job after which it is cancelled; 0 = it needs no client.
+    #: Seconds of silence after which the job is cancelled without its client; 0 = it needs no client.
     client_heartbeat_timeout: float = 0.0
     #: From which level a client that reads along wants records of each logger, "" = of the root logger.
     client_log_levels: dict[str, int] = msgspec.field(default_factory=dict)
-    #: The plan in Flink's JSON shape, as made by the client.
+    #: The plan in Flink's JSON form, made by the client.
     plan: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
@@ -186,5 +186,5 @@ def encode_job_graph(graph: JobGraph) -> bytes:
 
 
 def decode_job_graph(data: bytes) -> JobGraph:
-    """The graph from msgpack; msgspec.ValidationError names what does not fit."""
+    """Decodes a graph. Raises msgspec.ValidationError with the invalid part."""
     return _DECODER.decode(data)

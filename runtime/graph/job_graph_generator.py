@@ -1,4 +1,4 @@
-"""From the StreamGraph to the JobGraph: chains become vertices, the edges between chains become exchanges.
+"""Makes the JobGraph of a StreamGraph: chains become vertices, the edges between chains become exchanges.
 
 Owner: the thread that builds the program. Pure: the job id and the user code are passed in. Vertices are in
 topological order with sources first; the id of a vertex is the operator id of its head.
@@ -26,12 +26,12 @@ from yarrow.runtime.graph.operator_ids import operator_ids
 from yarrow.runtime.graph.plan import job_plan
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 
-#: The smallest number of key groups that is derived from a parallelism.
+#: The smallest derived number of key groups.
 MIN_DERIVED_MAX_PARALLELISM = 128
 
 
 def derived_max_parallelism(parallelism: int) -> int:
-    """The number of key groups where none is given: 1.5 x parallelism as a power of two, 128 to 32768."""
+    """The derived number of key groups: 1.5 x parallelism as a power of two, 128 to 32768."""
     wanted = parallelism + parallelism // 2
     power = 1 << max(wanted - 1, 0).bit_length()
     return min(max(power, MIN_DERIVED_MAX_PARALLELISM), MAX_MAX_PARALLELISM)
@@ -45,7 +45,7 @@ def generate_job_graph(
     user_code: UserCode,
     configuration: Mapping[str, str],
 ) -> JobGraph:
-    """The JobGraph, with its plan. Raises InvalidProgramError where operators are missing or ids equal."""
+    """The JobGraph, with its plan. Raises InvalidProgramError for missing operators or equal ids."""
     if not graph.nodes:
         raise InvalidProgramError(
             "The program defines no operators, so there is nothing to execute: read a source and add a sink."
@@ -65,7 +65,7 @@ def generate_job_graph(
 
 
 def _in_topological_order(chains: Sequence[list[StreamNode]]) -> list[list[StreamNode]]:
-    """Sources first, then each chain when all it reads is placed; ties in the order of the program."""
+    """Sources first, then each chain after all its inputs; ties in the order of the program."""
     chain_of_node = {node.id: index for index, chain in enumerate(chains) for node in chain}
     waiting = sorted(range(len(chains)), key=lambda index: (bool(chains[index][0].in_edges), index))
     placed: dict[int, None] = {}
@@ -122,13 +122,13 @@ def _descriptor(node: StreamNode, ids: Mapping[int, OperatorID]) -> OperatorDesc
 
 
 def _max_parallelism(chain: Sequence[StreamNode]) -> int:
-    """The smallest one that an operator of the chain sets: it bounds them all, since they run together."""
+    """The smallest max parallelism of the chain's operators: it bounds them all, because they run together."""
     given = [node.max_parallelism for node in chain if node.max_parallelism is not None]
     return min(given) if given else derived_max_parallelism(chain[0].parallelism)
 
 
 def _buffer_timeout(chain: Sequence[StreamNode], position: Mapping[int, int]) -> int:
-    """The shortest timeout among the operators whose records leave the vertex; -1 where none has one."""
+    """The shortest timeout of the operators whose records leave the vertex; -1 = none has one."""
     emitting = [node for node in chain if any(edge.target not in position for edge in node.out_edges)]
     timeouts = [node.buffer_timeout_ms for node in emitting or chain if node.buffer_timeout_ms >= 0]
     return min(timeouts, default=-1)

@@ -1,8 +1,8 @@
 """Operator ids: the 128 bits by which a savepoint finds an operator of a changed program.
 
 Owner: the thread that builds the program; pure. A stored format: the id of a uid never changes. Without a uid
-the id follows from the place in the graph alone (order of visit, operators chained behind it, ids of the
-inputs), so names, functions and parallelism may change as long as the shape does not.
+the id depends only on the place in the graph: order of visit, operators chained behind it, ids of the inputs.
+So names, functions and parallelism may change while the form of the graph stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def operator_id_of_uid(uid: str) -> OperatorID:
 
 
 def operator_ids(graph: StreamGraph) -> dict[int, OperatorID]:
-    """The id of every operator. Raises InvalidProgramError where a uid, or a given hash, comes twice."""
+    """The id of every operator. Raises InvalidProgramError for a repeated uid or given hash."""
     ids: dict[int, OperatorID] = {}
     owners: dict[OperatorID, StreamNode] = {}
     for place, node in enumerate(_breadth_first(graph)):

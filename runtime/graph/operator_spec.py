@@ -1,8 +1,8 @@
-"""What an operator is, as data: the API names operators by these structs, only `container` runs them.
+"""Operator specs: operators as data. The API names operators by these structs, and only `container` runs them.
 
-What an operator can is a class variable or property of its spec: the master, workers and clients ask for that, never
-for the class. Owner: none (frozen values). Must not import operators or call user functions: `function` fields hold
-cloudpickle bytes that the control plane passes on unread.
+Class variables and properties of a spec tell an operator's abilities. The master, workers and clients ask for
+these, never for the class. Owner: none (frozen values). Must not import operators or call user functions:
+`function` fields hold cloudpickle bytes that the control plane passes on unread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-#: `TypeInformation.to_spec()`; None = no declared type (rows travel as pickle, any value that pickles works).
+#: `TypeInformation.to_spec()`; None = no declared type (rows are pickled, and any value that pickles works).
 TypeSpec = Any
 
 #: Where columns hold a key: the name of one column, or the names of several, whose values are a tuple.
@@ -20,14 +20,14 @@ KeyColumns = str | tuple[str, ...]
 
 
 class StreamKind(StrEnum):
-    """What an edge carries: Python rows or Arrow record batches; fixed when the JobGraph is built."""
+    """The content of an edge: Python rows or Arrow record batches; fixed when the JobGraph is built."""
 
     ROW = "row"
     COLUMNAR = "columnar"
 
 
 class BatchContainer(StrEnum):
-    """What a columnar user function receives and returns; PYARROW is a RecordBatch."""
+    """The container that a columnar user function receives and returns; PYARROW is a RecordBatch."""
 
     PYARROW = "pyarrow"
     PYARROW_TABLE = "pyarrow_table"
@@ -36,7 +36,7 @@ class BatchContainer(StrEnum):
 
 
 class RowShape(StrEnum):
-    """Shapes of stateless one-input row functions, which the chain compiler fuses."""
+    """Forms of stateless one-input row functions, which the chain compiler fuses."""
 
     MAP = "map"
     FLAT_MAP = "flat_map"
@@ -44,7 +44,7 @@ class RowShape(StrEnum):
 
 
 class CoShape(StrEnum):
-    """Shapes of stateless two-input row functions."""
+    """Forms of stateless two-input row functions."""
 
     CO_MAP = "co_map"
     CO_FLAT_MAP = "co_flat_map"
@@ -63,7 +63,7 @@ class AggregateKind(StrEnum):
 
 
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):
-    """Base of all operator specs; its class variables and properties say what an operator can."""
+    """Base of all operator specs; its class variables and properties tell an operator's abilities."""
 
     #: The operator heads a chain and reads from outside instead of from an edge.
     is_source: ClassVar[bool] = False
@@ -73,42 +73,44 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     is_sink: ClassVar[bool] = False
     #: The operator is the writer of a `Sink`: plans show it as `name: Writer`.
     writes_for_sink: ClassVar[bool] = False
-    #: False: an operator of parallelism 1 keeps it when all of a job is rescaled.
+    #: False: an operator of parallelism 1 keeps it when the whole job is rescaled.
     rescalable: ClassVar[bool] = True
-    #: The engine does not bring the operator: the spec is a ShippedOperator.
+    #: The operator is not the engine's own: the spec is a ShippedOperator.
     is_shipped: ClassVar[bool] = False
-    #: The operator converts between rows and columns, and is as wide as the operator that it converts for.
+    #: The operator converts between rows and columns, with the parallelism of the operator for which it
+    #: converts.
     is_conversion: ClassVar[bool] = False
-    #: Subtasks that have ended leave no elements of union lists that a restore would miss.
+    #: Ended subtasks leave no elements of union lists that a restore would lack.
     ended_subtasks_leave_no_unions: ClassVar[bool] = False
-    #: Opening the user function reaches another system: a check of a savepoint only lets it register its states.
+    #: Opening the user function connects to another system: a check of a savepoint only lets it register its
+    #: states.
     opens_outside: ClassVar[bool] = False
 
     @property
     def emitted_schema(self) -> bytes | None:
-        """The Arrow schema (IPC bytes) to which the operator brings each batch; None = to none, or it emits rows."""
+        """The enforced Arrow schema (IPC bytes) of all emitted batches; None = it enforces none, or emits rows."""
         return None
 
     @property
     def keeps_schema(self) -> bool:
-        """True when the batches that leave have the schema of those that came."""
+        """True if emitted batches have the schema of the received ones."""
         return False
 
     @property
     def collects_for(self) -> str | None:
-        """Id of the client's iterator that gets the operator's rows; None = no client collects them."""
+        """Id of the client's iterator for the operator's rows; None = no client collects them."""
         return None
 
 
 class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     """A `Source` (connectors.base) with its enumerator and readers.
 
-    `watermark_strategy` is given where timestamps or watermarks are made inside the source.
+    `watermark_strategy` is set if timestamps or watermarks are made inside the source.
     """
 
     is_source = True
     has_enumerator = True
-    # Readers keep their progress in one, and a reader that has ended has none.
+    # Readers keep their progress in one, and an ended reader has none.
     ended_subtasks_leave_no_unions = True
 
     source: bytes
@@ -116,10 +118,10 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
 
 
 class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="source_function"):
-    """A legacy SourceFunction whose run() blocks: it gets a thread of its own."""
+    """A legacy SourceFunction whose run() blocks, in a thread of its own."""
 
     is_source = True
-    # One that is not parallel would emit everything once a subtask.
+    # A non-parallel one would emit everything once for each subtask.
     rescalable = False
     opens_outside = True
 
@@ -129,7 +131,7 @@ class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sourc
 class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_function"):
     """map, flat_map or filter.
 
-    `key_selector` is given where a rich function on a keyed stream may ask for keyed state in open().
+    `key_selector` is set if a rich function on a keyed stream may use keyed state.
     """
 
     shape: RowShape
@@ -144,20 +146,20 @@ class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):
 
 
 class TimestampsAndWatermarksOperator(OperatorSpec, frozen=True, kw_only=True, tag="timestamps_watermarks"):
-    """Assigns timestamps to rows and makes watermarks of them by a WatermarkStrategy."""
+    """Assigns timestamps to rows and makes watermarks, by a WatermarkStrategy."""
 
     strategy: bytes
 
 
 class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
-    """ProcessFunction, or KeyedProcessFunction where `key_selector` is given."""
+    """ProcessFunction, or KeyedProcessFunction if `key_selector` is set."""
 
     function: bytes
     key_selector: bytes | None = None
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of each input; None where it has no keys."""
+        """The key selector of each input; None for an input without keys."""
         return (self.key_selector,)
 
 
@@ -177,7 +179,7 @@ class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"
 
 
 class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_function"):
-    """CoMapFunction or CoFlatMapFunction; key selectors are given where both inputs are keyed."""
+    """CoMapFunction or CoFlatMapFunction; key selectors are set if both inputs are keyed."""
 
     shape: CoShape
     function: bytes
@@ -185,21 +187,21 @@ class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_functi
 
 
 class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process"):
-    """CoProcessFunction, or KeyedCoProcessFunction where key selectors are given."""
+    """CoProcessFunction, or KeyedCoProcessFunction if key selectors are set."""
 
     function: bytes
     key_selectors: tuple[bytes, bytes] | None = None
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of each input; None where it has no keys."""
+        """The key selector of each input; None for an input without keys."""
         return self.key_selectors or (None, None)
 
 
 class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="broadcast_process"):
-    """BroadcastProcessFunction, or KeyedBroadcastProcessFunction where `key_selector` is given.
+    """BroadcastProcessFunction, or KeyedBroadcastProcessFunction if `key_selector` is set.
 
-    Input 0 is the stream that is not broadcast; `states` is a tuple of the MapStateDescriptors of broadcast state.
+    Input 0 is the main stream; `states` is a tuple of the MapStateDescriptors of broadcast state.
     """
 
     function: bytes
@@ -208,12 +210,12 @@ class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="bro
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of each input; None where it has no keys."""
+        """The key selector of each input; None for an input without keys."""
         return (self.key_selector, None)
 
 
 class BatchShape(StrEnum):
-    """Shapes of columnar user functions: a batch to a batch, or a batch to a boolean column."""
+    """Forms of columnar user functions: a batch to a batch, or a batch to a boolean column."""
 
     MAP_BATCHES = "map_batches"
     FILTER_BATCHES = "filter_batches"
@@ -264,7 +266,7 @@ class RowsToArrowOperator(OperatorSpec, frozen=True, kw_only=True, tag="rows_to_
 
 
 class ArrowToRowsOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_to_rows"):
-    """Conversion of record batches to Rows (or the tuple type declared)."""
+    """Conversion of record batches to Rows (or the declared tuple type)."""
 
     is_conversion = True
 
@@ -272,7 +274,7 @@ class ArrowToRowsOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_to
 
 
 class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_function"):
-    """A legacy SinkFunction: invoke(value, context) a record."""
+    """A legacy SinkFunction: invoke(value, context) for each record."""
 
     is_sink = True
     opens_outside = True
@@ -281,7 +283,7 @@ class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_fu
 
 
 class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writer"):
-    """A `Sink` (connectors.base) with its writer and, where it has one, its committer."""
+    """A `Sink` (connectors.base) with its writer and, if it has one, its committer."""
 
     is_sink = True
     writes_for_sink = True
@@ -298,7 +300,7 @@ class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
 
 
 class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
-    """Hands records to the client of execute_and_collect through the JobMaster; flow-controlled."""
+    """Sends records to the client of execute_and_collect through the JobMaster, with flow control."""
 
     is_sink = True
 
@@ -311,14 +313,14 @@ class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
 
 
 class ShippedOperator(OperatorSpec, frozen=True, kw_only=True, tag="shipped"):
-    """An operator that the engine does not bring; only workers import its modules and decode its own spec.
+    """An operator outside of the engine; only workers import its modules and decode its own spec.
 
-    The modules travel with the job (`add_python_file`) or are installed where workers run.
+    The modules are shipped with the job (`add_python_file`), or installed where workers run.
     """
 
     is_shipped = True
 
-    #: Holds the modules of spec and operator.
+    #: The package with the modules of spec and operator.
     package: str
     #: Module and name of the spec's class, and its fields as msgpack.
     module: str

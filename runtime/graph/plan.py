@@ -1,6 +1,6 @@
 """Plans as JSON in Flink's two shapes: the execution plan of a StreamGraph, the plan of a JobGraph.
 
-Owner: none; pure. Beyond Flink's fields an input says by `stream_kind` whether it carries rows or columns.
+Owner: none; pure. Beyond Flink's fields, `stream_kind` of an input says whether it has rows or columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 
 
 def execution_plan(graph: StreamGraph) -> dict[str, Any]:
-    """Every operator before chaining: what `get_execution_plan` prints."""
+    """Every operator before chaining: the result of `get_execution_plan`."""
     return {"nodes": [_stream_node(node) for node in sorted(graph.nodes.values(), key=lambda node: node.id)]}
 
 
@@ -45,7 +45,7 @@ def _stream_node(node: StreamNode) -> dict[str, Any]:
 
 
 def execution_plan_of_job(graph: JobGraph) -> dict[str, Any]:
-    """The execution plan of a JobGraph whose program is gone; operators are numbered by vertex."""
+    """The execution plan of a JobGraph without its program; operators are numbered by vertex."""
     nodes: list[dict[str, Any]] = []
     for number, vertex, operator, reads in _operators(graph):
         node = {
@@ -60,7 +60,7 @@ def execution_plan_of_job(graph: JobGraph) -> dict[str, Any]:
 
 
 def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
-    """Every operator with the vertex it is chained into, numbered as in `execution_plan_of_job`.
+    """Every operator with its vertex, numbered as in `execution_plan_of_job`.
 
     REST shows it beside the plan.
     """
@@ -89,7 +89,8 @@ def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
     return {"nodes": nodes}
 
 
-#: What an operator reads: the number of another, ship strategy, rows or columns, and how the result is handed over.
+#: One input of an operator: number of the producer, ship strategy, rows or columns, and how the result is
+#: passed.
 _Read = tuple[int, str, str, str]
 
 
@@ -134,7 +135,7 @@ def _with_predecessors(node: dict[str, Any], reads: Sequence[_Read]) -> dict[str
 
 
 def job_plan(graph: JobGraph) -> dict[str, Any]:
-    """Every vertex after chaining: what REST shows of a job."""
+    """Every vertex after chaining: the plan that REST shows."""
     nodes: list[dict[str, Any]] = []
     for vertex in graph.vertices:
         node: dict[str, Any] = {
@@ -142,7 +143,7 @@ def job_plan(graph: JobGraph) -> dict[str, Any]:
             "parallelism": vertex.parallelism,
             "operator": "",
             "operator_strategy": "",
-            # Flink escapes it, because its dashboard puts it into a page as it is.
+            # Flink escapes it, because its dashboard inserts it into a page unchanged.
             "description": html.escape(vertex.name),
             "optimizer_properties": {},
         }
@@ -163,7 +164,7 @@ def _input(number: int, edge: JobEdge) -> dict[str, Any]:
     }
 
 
-#: How an operator hands its result to those behind it, in Flink's words.
+#: How an operator passes its result on, in Flink's words.
 PIPELINED, BLOCKING = "pipelined_bounded", "blocking"
 
 

@@ -1,7 +1,7 @@
-"""Files that a program ships: made into one payload each, and named in the JobGraph by their blob keys.
+"""ShippedFiles: makes a payload of each file that a program ships, and names it in the JobGraph by its blob key.
 
-Owner: the thread that submits. Reads local files; where the payloads go is the caller's business. A name that a
-worker must import is kept by sending a zip, so a payload never carries a path of the host it came from.
+Owner: the thread that submits. Reads local files; the caller stores the payloads. A file whose name a worker
+must import is sent as a zip, which keeps the name. So a payload never contains a path of its host.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ def ship_files(job_graph: JobGraph, files: Sequence[LocalFile], store: Callable[
 
 
 def archive_folders(files: Sequence[LocalFile]) -> list[str]:
-    """Where the archives among them are unpacked, below the folder in which workers work."""
+    """The folders of unpacked archives, below the workers' working directory."""
     return [file.target or file.name for file in files if file.kind == "archive"]
 
 
 def payload_of(file: LocalFile) -> bytes:
-    """What is sent of a file: itself, or the zip of `archive_of`."""
+    """The payload of a file: the file itself, or the zip of `archive_of`."""
     archive = archive_of(file)
     return Path(file.path).read_bytes() if archive is None else archive
 
 
 def archive_of(file: LocalFile) -> bytes | None:
-    """A zip of a folder or of a module, so that it keeps its name; None = the file is sent as it is.
+    """A zip of a folder or of a module, which keeps its name; None = the file is sent as it is.
 
-    A package stands at the top of its zip; any other folder is a part of the search path, and so its content does.
+    A package is at the top of its zip. Any other folder is a part of the search path, and so its content is
+    at the top.
     """
     path = Path(os.path.abspath(file.path))
     if path.is_dir():
@@ -61,7 +62,7 @@ def _zip(root: Path, content: Path) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for member in members:
             if member.is_file() and "__pycache__" not in member.parts:
-                # A fixed time: the same files make the same payload, which is stored once.
+                # A fixed time: equal files make equal payloads, which are stored once.
                 entry = zipfile.ZipInfo(str(member.relative_to(root)), (1980, 1, 1, 0, 0, 0))
                 archive.writestr(entry, member.read_bytes(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -1,7 +1,7 @@
-"""Operators that the engine does not bring: how their specs travel, so that only workers import their modules.
+"""ShippedOperators: the form of specs outside of the engine, so that only workers import their modules.
 
-Owner: the thread that builds the program. The master and the TaskExecutor decode a ShippedOperator and see no more of
-it: they never import modules of a job. Must not import operators.
+Owner: the thread that builds the program. The master and the TaskExecutor decode only the ShippedOperator:
+they never import modules of a job. Must not import operators.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import msgspec
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import OperatorSpec, ShippedOperator
 
-#: What the master would have to know of an operator, and a ShippedOperator does not tell.
+#: Abilities that the master would have to know, and a ShippedOperator does not tell.
 _ENGINE_ALONE = tuple(sorted(name for name, value in vars(OperatorSpec).items() if isinstance(value, bool)))
 
 
 def shipped(spec: OperatorSpec, operator: str) -> ShippedOperator:
-    """The form in which a spec travels that is not the engine's.
+    """The shipped form of a spec that is not the engine's.
 
-    Raises InvalidProgramError naming `operator`, where workers could not import the module of the spec, or where the
-    spec claims what only operators of the engine can.
+    Raises InvalidProgramError with `operator` if workers could not import the module of the spec. It also
+    raises it if the spec claims an ability that only the engine's operators have.
     """
     kind = type(spec)
     if kind.__module__ in ("__main__", "__mp_main__") or "." in kind.__qualname__:
@@ -52,7 +52,7 @@ def shipped(spec: OperatorSpec, operator: str) -> ShippedOperator:
 
 
 def _package_of(module: str) -> str:
-    """The package whose modules hold spec and operator: the spec's own, or the module where it stands alone."""
+    """The package with the modules of spec and operator: the spec's own, or the module if it stands alone."""
     if hasattr(sys.modules[module], "__path__"):
         return module
     return module.rpartition(".")[0] or module

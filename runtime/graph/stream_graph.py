@@ -1,9 +1,8 @@
 """The StreamGraph: the operators of a program and the edges between them, before chaining.
 
-Owner: the thread that builds the program. Made by stream_graph_generator, read by chaining,
-job_graph_generator and plan; nothing changes it afterwards. It is the only form in which uid, group and
-parallelism of every single operator are settled, so everything that is refused for the shape of the graph is
-refused here.
+Owner: the thread that builds the program. stream_graph_generator makes it; chaining, job_graph_generator and
+plan read it, and nothing changes it. Only here are uid, group and parallelism of every single operator
+settled. So graphs of a bad form are refused here.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from yarrow.runtime.graph.job_graph import ResultPartitionType
 from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
 from yarrow.runtime.graph.transformations import ChainingStrategy
 
-#: The group of operators for which none was named.
+#: The slot sharing group of operators without one.
 DEFAULT_SLOT_SHARING_GROUP = "default"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamEdge:
-    """An edge between two operators; `side_output` is the tag whose records it carries."""
+    """An edge between two operators; `side_output` is the tag of its records."""
 
     source: int
     target: int
@@ -36,7 +35,7 @@ class StreamEdge:
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class StreamNode:
-    """An operator. `name` bears the prefix of its role ("Source: ", "Sink: ")."""
+    """An operator. `name` has the prefix of its role ("Source: ", "Sink: ")."""
 
     id: int
     name: str
@@ -54,7 +53,7 @@ class StreamNode:
     blocking: bool = False
     output_type: TypeSpec = None
     output_kind: StreamKind = StreamKind.ROW
-    #: Of the keys of its keyed state; None = not declared.
+    #: Type of the keys of its keyed state; None = not declared.
     state_key_type: TypeSpec = None
     in_edges: list[StreamEdge] = field(default_factory=list)
     out_edges: list[StreamEdge] = field(default_factory=list)
@@ -62,7 +61,7 @@ class StreamNode:
 
 @dataclass(kw_only=True)
 class StreamGraph:
-    """All operators by id, in the order in which they can be reached from the sources."""
+    """All operators by id, in the order in which the sources reach them."""
 
     nodes: dict[int, StreamNode] = field(default_factory=dict)
     chaining_enabled: bool = True
@@ -73,6 +72,6 @@ class StreamGraph:
         return (node for node in self.nodes.values() if not node.in_edges)
 
     def add_edge(self, edge: StreamEdge) -> None:
-        """Puts the edge at both of its ends."""
+        """Adds the edge at both of its ends."""
         self.nodes[edge.source].out_edges.append(edge)
         self.nodes[edge.target].in_edges.append(edge)

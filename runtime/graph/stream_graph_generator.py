@@ -1,9 +1,9 @@
-"""From transformations to the StreamGraph: partitions, unions and side outputs become edges.
+"""Makes a StreamGraph of transformations: partitions, unions and side outputs become edges.
 
 Owner: the thread that builds the program. Pure: reads transformations, makes a new graph, does no I/O.
-Flink's rules hold: of two partitioners in a row the one nearest to the consumer counts; without one an edge
-is FORWARD between equal parallelisms and REBALANCE otherwise; a slot sharing group is inherited where all
-inputs agree.
+Flink's rules hold. Of two partitioners in a row, the one nearest to the consumer counts. Without one, an edge
+is FORWARD between equal parallelisms and REBALANCE otherwise. A slot sharing group is inherited if all inputs
+agree.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from yarrow.runtime.graph.transformations import (
 
 @dataclass(frozen=True, kw_only=True)
 class GraphSettings:
-    """What the environment settles for every operator that does not say otherwise."""
+    """The environment's defaults for operators."""
 
     #: None = derived from the parallelism.
     max_parallelism: int | None = None
@@ -57,7 +57,7 @@ class GraphSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class _Origin:
-    """One operator whose records an input takes, and how they come."""
+    """One operator whose records an input takes, with partitioner and tag."""
 
     node: SpecTransformation
     partitioner: PartitionerSpec | None = None
@@ -67,7 +67,7 @@ class _Origin:
 
 
 def generate_stream_graph(roots: Iterable[Transformation], settings: GraphSettings) -> StreamGraph:
-    """The graph of all that the roots read. Raises InvalidProgramError, naming operators, for bad ones."""
+    """The graph of everything that the roots read. Raises InvalidProgramError with the operators at fault."""
     graph = StreamGraph(
         chaining_enabled=settings.chaining_enabled,
         chain_different_max_parallelism=settings.chain_different_max_parallelism,
@@ -84,7 +84,7 @@ def generate_stream_graph(roots: Iterable[Transformation], settings: GraphSettin
 
 
 def _in_order_of_inputs(roots: Iterable[Transformation]) -> list[Transformation]:
-    """Every transformation once, inputs before those that read them, else in the order of the calls."""
+    """Every transformation once, inputs before their consumers, else in the order of the calls."""
     done: dict[Transformation, None] = {}
     for root in sorted(roots, key=lambda transformation: transformation.id):
         path: dict[Transformation, Iterator[Transformation]] = {}
@@ -165,7 +165,7 @@ def _displayed_name(transformation: SpecTransformation) -> str:
 
 
 def inherited_group(groups: Sequence[str]) -> str:
-    """The group of an operator that names none: that of its inputs if they agree, else the default."""
+    """The group of an operator without one: that of its inputs if they agree, else the default."""
     return groups[0] if len(set(groups)) == 1 else DEFAULT_SLOT_SHARING_GROUP
 
 

@@ -1,8 +1,8 @@
-"""Transformations: what the calls of a program built, one node a call, before anything is resolved.
+"""Transformations: the result of a program's calls, one node a call, before anything is resolved.
 
 Owner: the thread that builds the program; nodes change until the StreamGraph is made (name, uid, parallelism
 ...). They hold specs and declared types, never user functions. Partition, union and side output are no
-operators: they say how the next operator is reached, and vanish in the StreamGraph.
+operators: they say how records reach the next operator, and vanish in the StreamGraph.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class ChainingStrategy(Enum):
 
 @dataclass(eq=False, kw_only=True)
 class Transformation:
-    """Base of all nodes. `id` is unique in its program and grows with the order of the calls."""
+    """Base of all nodes. `id` is unique in its program and rises with the order of the calls."""
 
     id: int
     name: str
     #: None = undeclared.
     output_type: TypeInformation | None = None
     output_kind: StreamKind = StreamKind.ROW
-    #: Arrow schema (IPC bytes) of a columnar stream where it is known.
+    #: Arrow schema (IPC bytes) of a columnar stream, if it is known.
     output_schema: bytes | None = None
 
     @property
     def inputs(self) -> Sequence[Transformation]:
-        """The nodes that this one reads, in the order of its inputs."""
+        """The input nodes, in the order of the inputs."""
         raise TypeError(f"{type(self).__name__} does not say what its inputs are")
 
 
@@ -51,24 +51,24 @@ class SpecTransformation(Transformation):
     spec: OperatorSpec
     reads: tuple[Transformation, ...] = ()
     parallelism: int
-    #: None = that of the job.
+    #: None = the job's.
     max_parallelism: int | None = None
     uid: str | None = None
-    #: 32 hexadecimal digits that take the place of the operator id.
+    #: 32 hexadecimal digits that replace the operator id.
     uid_hash: str | None = None
     description: str | None = None
-    #: None = that of the inputs.
+    #: None = the inputs'.
     slot_sharing_group: str | None = None
-    #: ms; None = that of the job.
+    #: ms; None = the job's.
     buffer_timeout_ms: int | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     #: The user's function, source or sink declares that it blocks.
     blocking: bool = False
-    #: The parallelism can be 1 only: a source that cannot be divided.
+    #: The parallelism can only be 1: an indivisible source.
     non_parallel: bool = False
-    #: Of the keys of its keyed state; None = it has none, or they are of no declared type.
+    #: Type of the keys of its keyed state; None = it has none, or they have no declared type.
     state_key_type: TypeInformation | None = None
-    #: Where set, this operator has the parallelism of that one, whatever it is when the graph is made.
+    #: If set, this operator has the parallelism of that one when the graph is made.
     parallelism_like: SpecTransformation | None = None
 
     @property
@@ -77,7 +77,7 @@ class SpecTransformation(Transformation):
 
     @property
     def effective_parallelism(self) -> int:
-        """Its own parallelism, or that of the operator it follows."""
+        """Its own parallelism, or that of the operator that it follows."""
         followed = self.parallelism_like
         return self.parallelism if followed is None else followed.effective_parallelism
 
@@ -99,7 +99,7 @@ class TwoInputTransformation(SpecTransformation):
 
 @dataclass(eq=False, kw_only=True)
 class SinkTransformation(SpecTransformation):
-    """An operator that hands records to the outside."""
+    """An operator that sends records outside."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -127,7 +127,7 @@ class UnionTransformation(Transformation):
 
 @dataclass(eq=False, kw_only=True)
 class SideOutputTransformation(Transformation):
-    """What an operator emitted under a tag."""
+    """The records that an operator emitted under a tag."""
 
     read: Transformation
     tag_id: str
@@ -139,14 +139,14 @@ class SideOutputTransformation(Transformation):
 
 @dataclass(eq=False, kw_only=True)
 class FeedbackTransformation(Transformation):
-    """The head of an iteration: reads its input and, once more, what `feedback` gives back."""
+    """The head of an iteration: reads its input and the records that `feedback` returns."""
 
     read: Transformation
     feedback: list[Transformation] = field(default_factory=list)
 
     @property
     def inputs(self) -> Sequence[Transformation]:
-        # Feedback is left out on purpose: the one kind of edge that may close a cycle.
+        # Feedback is left out on purpose: it is the only edge that may close a cycle.
         return (self.read,)
 
 

@@ -1,10 +1,10 @@
-"""Shipping of user code: functions as bytes, and the classes of the main program.
+"""UserCode: the shipped form of user code: functions as bytes, and the classes of the main program.
 
 Owner: the thread that builds the program (packing), a worker's task thread before its first record
-(`register_main_definitions`). User code is never called here. Functions travel by cloudpickle. Classes of
-the main program travel once, as definitions that a worker puts into its own `__main__`; functions, sources
-and records name them. Were they inside each function by value, every load would put new methods into the
-class, in the client's own process too when it runs the job itself.
+(`register_main_definitions`). User code is never called here. Functions are sent by cloudpickle. Classes of
+the main program are sent once, as definitions that a worker adds to its own `__main__`; functions, sources
+and records name them. If each function contained them by value, every load would add new methods to the
+class. That would also happen in the client's own process if it runs the job itself.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.class_layout import with_layout
 from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
 
-#: Modules that every worker has, besides those of the standard library.
+#: Modules of every worker, besides those of the standard library.
 _PROVIDED = frozenset({"yarrow", "cloudpickle", "__main__", "__mp_main__"})
 
-#: How deep the search for the value that cannot be pickled follows captured values.
+#: Depth of captured values to which the search for an unpicklable value goes.
 _SEARCH_DEPTH = 4
 
 
 class UnpicklableFunctionError(InvalidProgramError):
-    """A function, source or sink that cannot be pickled; names operator, function and captured value."""
+    """A function, source or sink cannot be pickled; the message names operator, function and captured value."""
 
 
 class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle that leaves classes their layout, and what dataclasses compares by identity what it is."""
+    """A cloudpickle pickler that keeps the layout of classes, and the identity of dataclasses' own marker objects."""
 
     def reducer_override(self, obj: Any) -> Any:
         if obj is dataclasses.MISSING:
@@ -48,7 +48,7 @@ class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _FunctionPickler(_CodePickler):
-    """cloudpickle that names the classes of `__main__` and notes which modules the result refers to."""
+    """A cloudpickle pickler that sends classes of `__main__` by name, and notes the modules that the result needs."""
 
     def __init__(
         self, file: io.BytesIO, needed: set[str], seen: set[str], shippable: dict[type, bool]
@@ -64,7 +64,8 @@ class _FunctionPickler(_CodePickler):
         reduced = super().reducer_override(obj)
         name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
         if isinstance(name, str):
-            # What is pickled by value does not need its module, but its records may be of classes from there.
+            # An object that is pickled by value does not need its module, but its records may have classes of
+            # it.
             (self._needed if reduced is NotImplemented else self._seen).add(name.partition(".")[0])
         return reduced
 
@@ -79,9 +80,9 @@ class _FunctionPickler(_CodePickler):
 
 
 def main_class(qualified_name: str) -> type:
-    """The class of `__main__` with that name; what pickled functions call to reach it.
+    """The class of `__main__` with that name; pickled functions call this to reach it.
 
-    Raises LookupError where `register_main_definitions` was not called before.
+    Raises LookupError if `register_main_definitions` was not called before.
     """
     found = _find(qualified_name)
     if not isinstance(found, type):
@@ -100,7 +101,7 @@ def _find(qualified_name: str) -> Any:
 
 
 class UserCodePacker:
-    """Pickles the functions of one program and remembers which modules they need."""
+    """Pickles the functions of one program, and remembers the modules that they need."""
 
     def __init__(self) -> None:
         self._needed: set[str] = set()
@@ -108,7 +109,7 @@ class UserCodePacker:
         self._shippable: dict[type, bool] = {}
 
     def pickle(self, value: Any, operator: str, role: str = "function") -> bytes:
-        """The value as cloudpickle. Raises UnpicklableFunctionError naming `operator`."""
+        """The value as cloudpickle. Raises UnpicklableFunctionError with `operator`."""
         buffer = io.BytesIO()
         try:
             _FunctionPickler(buffer, self._needed, self._seen, self._shippable).dump(value)
@@ -117,18 +118,18 @@ class UserCodePacker:
         return buffer.getvalue()
 
     def require(self, module: str) -> None:
-        """Notes a module that workers have to import for what is not pickled."""
+        """Notes a module that workers need besides those of pickled values."""
         self._needed.add(module.partition(".")[0])
 
     @property
     def required_modules(self) -> tuple[str, ...]:
-        """Top-level modules that the pickled values refer to and that a worker may lack, sorted."""
+        """Sorted top-level modules that the pickled values need and that a worker may lack."""
         names = self._needed - _PROVIDED - sys.stdlib_module_names
         # Names without a spec cannot be imported: some extensions invent them for their types.
         return tuple(sorted(name for name in names if getattr(sys.modules.get(name), "__spec__", None)))
 
     def user_code(self, files: Iterable[ShippedFile] = ()) -> UserCode:
-        """What a worker needs before it loads the functions pickled so far."""
+        """The user code that a worker needs before it loads the pickled functions."""
         modules = self.required_modules
         return UserCode(
             main_definitions=main_definitions(),
@@ -140,7 +141,7 @@ class UserCodePacker:
 
 
 def main_definitions() -> bytes:
-    """cloudpickle of {name: class} for the classes of `__main__`, without those that do not pickle."""
+    """cloudpickle of {name: class} for the classes of `__main__`, except unpicklable ones."""
     main = sys.modules.get("__main__")
     classes = {
         name: value
@@ -163,9 +164,9 @@ def _by_value(value: Any) -> bytes:
 
 
 def register_main_definitions(definitions: bytes) -> None:
-    """Puts the classes into this process's `__main__`; to be called before any function of the job is loaded.
+    """Adds the classes to this process's `__main__`; call it before any function of the job is loaded.
 
-    Not in the process that made them: there `__main__` has them already.
+    Not in the process that made them: its `__main__` has them already.
     """
     if not definitions:
         return
@@ -175,7 +176,7 @@ def register_main_definitions(definitions: bytes) -> None:
 
 
 def describe_callable(value: Any) -> str:
-    """How messages name a function: `<lambda> at job.py:12`, `parse at job.py:3`, `Splitter object`."""
+    """The name of a function in messages: `<lambda> at job.py:12`, `parse at job.py:3`, `Splitter object`."""
     if isinstance(value, MethodType):
         return f"{type(value.__self__).__name__}.{value.__func__.__name__}"
     if isinstance(value, FunctionType):
@@ -200,12 +201,12 @@ def _unpicklable(value: Any, operator: str, role: str, error: Exception) -> Unpi
 
 
 def _culprit(value: Any, depth: int) -> str:
-    """The first captured value that cannot be pickled and what in it makes it so; empty if none is found."""
+    """The first unpicklable captured value with the part at fault; empty if none is found."""
     for kind, name, captured in _captured(value):
         if _can_pickle(captured):
             continue
         here = f"{kind} {name!r} ({type(captured).__module__}.{type(captured).__qualname__})"
-        # An object that says itself why it does not pickle is the culprit, whatever it holds.
+        # An object with its own __reduce__ that fails is at fault, whatever it holds.
         speaks = "__reduce__" in vars(type(captured))
         deeper = "" if speaks or not depth else _culprit(captured, depth - 1)
         return f"{here}, in it {deeper}" if deeper else here
@@ -218,7 +219,7 @@ def _captured(value: Any) -> Iterator[tuple[str, str, Any]]:
     elif isinstance(value, FunctionType):
         try:
             found = inspect.getclosurevars(value)
-        except ValueError:  # a variable of the enclosing function that has no value yet
+        except ValueError:  # a variable of the enclosing function without a value yet
             return
         for name, captured in found.nonlocals.items():
             yield "the captured variable", name, captured
@@ -267,7 +268,7 @@ def _python_path(modules: Iterable[str]) -> tuple[str, ...]:
 
 
 def _roots(module: ModuleType | None) -> Iterator[str]:
-    """The folders in which a top-level module is found; a package without __init__.py may have several."""
+    """The folders that contain a top-level module; a package without __init__.py may have several."""
     file = getattr(module, "__file__", None)
     if file is None:
         for place in getattr(module, "__path__", ()):

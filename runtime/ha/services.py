@@ -4,9 +4,10 @@ Owner: calls of `LeaderContender` come on the event loop on which the election w
 called through an executor. One election a master process: who wins leads its Dispatcher, ResourceManager, JobMasters
 and REST.
 
-Epochs: each grant has a number that is larger than that of every grant before, in the whole life of the cluster id.
-The fencing token of each component begins with it (`token_of_epoch`), so a receiver that has seen a newer leader can
-refuse an older one for good. Every write to a store is conditional on the epoch still being the newest.
+Epochs: each grant has a number that is larger than that of every grant before, in the whole life of the
+cluster id. The fencing token of each component begins with it (`token_of_epoch`). So a receiver that has seen
+a newer leader can refuse an older one for good. Every write to a store is conditional on the epoch still
+being the newest.
 """
 
 from __future__ import annotations

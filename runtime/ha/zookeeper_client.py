@@ -140,11 +140,12 @@ class ZooKeeperClient:
     def _watch_over_connecting(self) -> None:
         """Learns how long the server keeps a session, which kazoo tells nobody else, and bounds three waits.
 
-        A server that takes a connection and says nothing - it starts, stands still, or is cut off from the others -
-        is given up while the session still lives, and another is tried.
+        A server may take a connection and say nothing: it starts, hangs, or is cut off from the others. It is
+        given up while the session still lives, and another is tried.
 
-        kazoo 2.11 neither tells the timeout that the server has granted nor takes a limit for the handshake, so that
-        two private methods of its connection are wrapped; tests/unit/runtime/test_private_members.py pins them.
+        kazoo 2.11 does not report the timeout that the server has granted, and takes no limit for the
+        handshake. So two private methods of its connection are wrapped;
+        tests/unit/runtime/test_private_members.py pins them.
         """
         connection, handler = self._client._connection, self._client.handler
         connect, invoke, open_socket = connection._connect, connection._invoke, handler.create_connection
@@ -196,8 +197,8 @@ class ZooKeeperClient:
     def stop(self) -> None:
         """Ends the session. A second call does nothing.
 
-        A server that says nothing is waited for only a moment: the session then ends by its timeout, as if this process
-        had died, and nobody who ends is held up by it.
+        A silent server is waited for only a moment, so that it delays nobody. The session then ends by its
+        timeout, as if this process had died.
         """
         self._stopped = True
         leaving = threading.Thread(target=self._leave, name="zookeeper-farewell", daemon=True)

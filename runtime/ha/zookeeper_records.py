@@ -1,7 +1,8 @@
 """ZooKeeperRecords: records as nodes; each write is one transaction that checks the version of the epoch's node.
 
-Owner: any thread; calls block, for at most the attempts of the settings. A write that may have got lost is made again
-from what is there then, so that it takes place once; where that cannot be found out, UnknownWriteError says so.
+Owner: any thread; calls block, for at most the attempts of the settings. A write that may have been lost is
+repeated on the present content, so that it takes place once. If that cannot be found out, UnknownWriteError
+is raised.
 """
 
 from __future__ import annotations

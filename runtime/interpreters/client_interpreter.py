@@ -1,7 +1,7 @@
-"""The interpreter of main(): python.client.executable, resolved and tried; an archive that holds it is unpacked.
+"""The interpreter of main(): python.client.executable, resolved and tried; an archive that contains it is unpacked.
 
-Owner: the thread that is about to start a program; blocking. Where the archive is unpacked, and for how long it stays,
-is the caller's business.
+Owner: the thread that is about to start a program; blocking. The caller chooses the folder of the unpacked
+archive and its lifetime.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from yarrow.runtime.interpreters.interpreter import (
 
 
 def client_interpreter(config: Settings, folder: Callable[[], Path]) -> str:
-    """The absolute path of the interpreter of main(); this process's own where nothing else is said.
+    """The absolute path of the interpreter of main(); by default this process's own.
 
-    `folder` gives the place for an archive of python.archives, and is asked only where one holds the interpreter.
-    Raises ConfigError for one that does not fit, InvalidProgramError for an archive that cannot be unpacked.
+    `folder` returns the place for an archive of python.archives, and is called only if one contains the
+    interpreter. Raises ConfigError for an unsuitable interpreter, InvalidProgramError for an archive that
+    cannot be unpacked.
     """
     option = python.CLIENT_EXECUTABLE
     value = config.get(option)

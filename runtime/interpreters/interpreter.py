@@ -1,8 +1,8 @@
 """The interpreter of the workers: python.executable, resolved and tried before anything is started with it.
 
-Owner: any thread; blocking, for as long as another interpreter needs to start. Nothing is run where the
-option is not set or names the interpreter that runs already. One in an archive of the job is not there before that
-was unpacked: a TaskExecutor tries it then, for that job alone.
+Owner: any thread; blocking, for as long as another interpreter needs to start. Nothing runs if the option is
+not set or names the running interpreter. One in an archive of the job is missing until that is unpacked: a
+TaskExecutor then tries it, for that job alone.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _PROBE = (
     "import sys; print('%d.%d' % sys.version_info[:2], flush=True);"
     " import yarrow.container.worker.worker; print(yarrow.__version__, flush=True)"
 )
-#: In the environment of workers, what they were started with: sys.executable does not show a wrapper script.
+#: The environment variable with the workers' interpreter: sys.executable does not show a wrapper script.
 INTERPRETER_VARIABLE = "YARROW_PYTHON_EXECUTABLE"
-#: Seconds an interpreter may take to start on a busy machine.
+#: Seconds that an interpreter may take to start on a busy machine.
 _PROBE_LIMIT = 60.0
-#: Why what a key names cannot be started.
+#: Why the named program cannot be started.
 NO_SUCH_PROGRAM = "there is no such program, or it may not be executed"
-#: Where the loader looks first.
+#: The variable that the loader reads first.
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 def worker_interpreter(config: Settings) -> str:
     """The absolute path of the interpreter of the workers.
 
-    It is that of this process if no other is named, or if an archive of the job holds it.
+    It is this process's own if no other is named, or if an archive of the job contains it.
 
-    Raises InvalidOptionValue for one that is not there, is of another minor version, or lacks Yarrow.
+    Raises InvalidOptionValue if it does not exist, has another minor version, or lacks Yarrow.
     """
     value = config.get(python.EXECUTABLE)
     if not config.is_set(python.EXECUTABLE) or value == python.EXECUTABLE.default:
@@ -57,7 +57,7 @@ def worker_interpreter(config: Settings) -> str:
 
 
 def archive_of_interpreter(config: Settings, option: EngineOption[str] = python.EXECUTABLE) -> str:
-    """The entry of python.archives in which what the option names lies; "" = it lies in none."""
+    """The entry of python.archives that contains the option's path; "" = none does."""
     folders = {archive_folder(entry): entry for entry in config.get(python.ARCHIVES) or ()}
     return folders.get(folder_of(config.get(option), folders), "")
 
@@ -73,19 +73,19 @@ def of_task_executors(config: Settings, folders: Iterable[str]) -> Settings:
 
 
 def archive_folder(entry: str) -> str:
-    """Where an entry of python.archives is unpacked, below the working directory: `path#name`, else the file's name."""
+    """The folder of an unpacked entry of python.archives in the working directory: its `#name`, or the file's name."""
     path, _, name = entry.partition("#")
     return os.path.normpath(name or os.path.basename(path.rstrip("/")))
 
 
 def folder_of(executable: str, folders: Iterable[str]) -> str:
-    """The one of the folders, relative as they are, below which the relative path lies; "" = below none."""
+    """The one of the relative folders that contains the relative path; "" = none does."""
     path = os.path.normpath(executable)
     return next((folder for folder in folders if path.startswith(folder + os.sep)), "")
 
 
 def is_this_interpreter(path: str) -> bool:
-    """Whether `path` is another name of the interpreter that runs: the same file in the same environment."""
+    """Whether `path` names the running interpreter: the same file in the same environment."""
     own = os.path.abspath(os.environ.get(INTERPRETER_VARIABLE, sys.executable))
     return os.path.realpath(path) == os.path.realpath(own) and os.path.dirname(path) == os.path.dirname(own)
 
@@ -93,16 +93,16 @@ def is_this_interpreter(path: str) -> bool:
 def unfit(path: str, environment: Mapping[str, str]) -> str:
     """Why workers cannot run in the interpreter at `path`, which is started to find out; "" = they can.
 
-    It is of this minor version, and has this version of Yarrow.
+    It must have this minor version, and this version of Yarrow.
     """
     if not os.access(path, os.X_OK) or os.path.isdir(path):
         return NO_SUCH_PROGRAM
-    import subprocess  # workers know the rest of this module and try no interpreter
+    import subprocess  # workers use the rest of this module and try no interpreter
 
     try:
         probe = subprocess.run(
             [path, "-c", _PROBE],
-            # Whatever lies in the user's folder must not be what is found.
+            # Files in the user's folder must not be found.
             cwd=os.path.dirname(path),
             env=environment_for(path, environment),
             stdin=subprocess.DEVNULL,
@@ -129,7 +129,7 @@ def unfit(path: str, environment: Mapping[str, str]) -> str:
 def environment_for(executable: str, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables of a process of `executable`.
 
-    Otherwise libraries of this process's own interpreter would be found before those of the other.
+    Otherwise it would load libraries of this process's own interpreter.
     """
     if executable == sys.executable or _LIBRARY_PATH not in environment:
         return dict(environment)

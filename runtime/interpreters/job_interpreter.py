@@ -1,6 +1,7 @@
-"""The interpreter that a job brings along in one of its archives, read from its JobGraph.
+"""The interpreter in one of the job's own archives, according to its JobGraph.
 
-Owner: any thread; pure. Where the archive is unpacked, and whether the interpreter fits, a TaskExecutor finds out.
+Owner: any thread; pure. A TaskExecutor chooses the folder of the archive, and finds out whether the
+interpreter fits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from yarrow.runtime.rpc.messages import JobInterpreter
 
 
 def interpreter_of(graph: JobGraph) -> JobInterpreter | None:
-    """The one below an archive of the job; None where python.executable names no such, or nothing."""
+    """The interpreter in an archive of the job; None if python.executable is unset or lies elsewhere."""
     archives = {
         os.path.normpath(file.target or file.name): file
         for file in graph.user_code.files

@@ -1,8 +1,8 @@
 """Which scope a reported metric belongs to: names of tasks and of their operators, apart.
 
-Owner: none (pure). Tasks report `<metric>` and `<operator>.<metric>` in one map. An operator's name is
-written there as Flink's REST ids write it, and metric names may hold dots themselves, so that only the
-operators of the vertex can tell the two apart.
+Owner: none (pure). Tasks report `<metric>` and `<operator>.<metric>` in one map. The operator's name has the
+form of Flink's REST ids, and metric names may contain dots themselves. So only the operators of the vertex
+can tell the two apart.
 """
 
 from __future__ import annotations

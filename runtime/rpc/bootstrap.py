@@ -1,8 +1,8 @@
-"""What a TaskExecutor process is told at birth: one msgpack struct on its standard input, length first.
+"""TaskExecutorBootstrap: the settings of a TaskExecutor process: one msgpack struct on its standard input.
 
-Owner: written by the driver that starts the process, read once by the process before anything else. Never in
-argv or the environment, for it holds the private key and the data secret. The pipe stays open for the life of
-the parent: its end of file means that the parent is gone and the process must end.
+Owner: the driver that starts the process writes it; the process reads it once, before anything else. Never in
+argv or the environment, because it holds the private key and the data secret. The pipe stays open for the
+life of the parent: its end of file means that the parent is gone and the process must end.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.roles import SERVER_NAME, Role
 
-#: A process started by another version refuses the struct.
+#: A process of another version refuses the struct.
 BOOTSTRAP_VERSION = 1
 _LENGTH = struct.Struct("<I")
-#: A bootstrap is configuration and three certificates: anything longer is not one.
+#: A bootstrap is configuration and three certificates: anything longer is invalid.
 MAX_BOOTSTRAP_BYTES = 16 * 1024 * 1024
 
 
@@ -33,9 +33,9 @@ class PemIdentity(msgspec.Struct, frozen=True, kw_only=True):
     ca_certificate: bytes = b""
     certificate: bytes = b""
     private_key: bytes = b""
-    #: The role that the certificate names; None = none, and then none is asked of peers (a keystore of the user).
+    #: The role in the certificate; None = none, and then peers need none either (a keystore of the user).
     role: Role | None = None
-    #: The name that the certificates of peers have.
+    #: The name in the certificates of peers.
     server_name: str = SERVER_NAME
 
     @property
@@ -45,7 +45,7 @@ class PemIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a TaskExecutor needs before it can register."""
+    """Everything that a TaskExecutor needs before it can register."""
 
     version: int = BOOTSTRAP_VERSION
     #: Same for all processes of one cluster; compared in the RPC handshake.
@@ -61,13 +61,13 @@ class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     identity: PemIdentity
     #: 32+ bytes shared by the workers of the application: proves data peers.
     data_secret: bytes
-    #: Flink keys, as strings, whole (cluster configuration; a job's own comes with its graph).
+    #: All Flink keys of the cluster's configuration, as strings; a job's own comes with its graph.
     configuration: dict[str, str]
     #: Exists; receives `.log`, `.out` and `.err` files.
     log_directory: str
-    #: How the names of these files begin; "" = by the resource id, in a folder that several TaskExecutors share.
+    #: Prefix of these files' names; "" = the resource id, for a folder that several TaskExecutors share.
     log_name: str = ""
-    #: Exists, mode 0700, this process's own: sockets, temporary files; removed by whoever made it.
+    #: Exists, mode 0700, this process's own: sockets, temporary files; its maker removes it.
     working_directory: str
     #: Number of slots; 0 = as configured by taskmanager.numberOfTaskSlots.
     slots: int = 0
@@ -88,7 +88,7 @@ def encode_bootstrap(bootstrap: TaskExecutorBootstrap) -> bytes:
 def read_bootstrap(stream: BinaryIO) -> TaskExecutorBootstrap:
     """Reads the struct from standard input (binary, blocking); the stream is left just behind it.
 
-    Raises BootstrapError when the stream ends early or carries something else.
+    Raises BootstrapError if the stream ends early or carries something else.
     """
     header = _read_exactly(stream, _LENGTH.size)
     (length,) = _LENGTH.unpack(header)

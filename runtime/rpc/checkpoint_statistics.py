@@ -1,4 +1,4 @@
-"""What a job tells about its checkpoints: history, summary and settings, as REST and metrics show them.
+"""CheckpointStatistics: a job's checkpoints for REST and metrics: history, summary and settings.
 
 Owner: none (frozen values on the wire). Names are those of Flink's REST API, whose bodies are filled by name from these
 records (am/rest/models/checkpoints.py). Times are epoch milliseconds, durations milliseconds, sizes bytes; -1 where a
@@ -23,7 +23,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointStatus(enum.StrEnum):
-    """As REST names them."""
+    """The status names of REST."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -120,13 +120,13 @@ class CheckpointRecord(CheckpointTotals, frozen=True, kw_only=True):
     """One checkpoint."""
 
     kind: SnapshotKind
-    #: Of a savepoint: in the form of the backend.
+    #: For a savepoint: it has the backend's own form.
     native: bool = False
     unaligned: bool
     trigger_timestamp: int
     vertices: tuple[VertexCheckpoint, ...]
     external_path: str = ""
-    #: Of a completed one.
+    #: Bytes, of a completed checkpoint.
     metadata_size: int = -1
     discarded: bool = False
     end_timestamp: int = -1
@@ -165,7 +165,7 @@ class CheckpointRecord(CheckpointTotals, frozen=True, kw_only=True):
 
 
 class RestoredRecord(Record, frozen=True, kw_only=True):
-    """The checkpoint or savepoint that the job went back to last."""
+    """The last restored checkpoint or savepoint."""
 
     id: int
     restore_timestamp: int
@@ -187,7 +187,7 @@ class NumberSummary(Record, frozen=True, kw_only=True):
 
 
 class CheckpointSummary(Record, frozen=True, kw_only=True):
-    """What completed checkpoints took; None = none is complete."""
+    """Statistics of completed checkpoints; None = none is complete."""
 
     checkpointed_size: NumberSummary | None = None
     state_size: NumberSummary | None = None
@@ -240,7 +240,7 @@ class LatestRecords(Record, frozen=True, kw_only=True):
 
 
 class CheckpointStatistics(Record, frozen=True, kw_only=True):
-    """Checkpoints of a job so far; the records without the parts of subtasks."""
+    """The checkpoints of a job so far; the records lack the parts of subtasks."""
 
     configuration: CheckpointConfiguration
     counts: CountedCheckpoints
@@ -261,7 +261,7 @@ def _summaries(records: Sequence[Record]) -> Mapping[str, Any]:
 def summary_of(
     ordered: Sequence[int], least: int | None = None, most: int | None = None, mean: int | None = None
 ) -> NumberSummary | None:
-    """A summary of values in rising order, with other bounds where more values than these are known of."""
+    """A summary of rising values; the bounds and the mean may cover more values than these."""
     if not ordered:
         return None
     return NumberSummary(
@@ -277,7 +277,7 @@ def summary_of(
 
 
 def percentile(ordered: Sequence[int], part: float) -> float:
-    """Between the two values nearest to the place `part * (n + 1)` of n values in rising order."""
+    """Interpolated between the two values nearest to the place `part * (n + 1)` of n rising values."""
     place = part * (len(ordered) + 1)
     below = math.floor(place)
     if below < 1:

@@ -45,27 +45,27 @@ class RpcEndpoint:
 
     @property
     def is_running(self) -> bool:
-        """True between start and stop: calls are taken."""
+        """True between start and stop, while calls are accepted."""
         return self._running
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The owner loop; an error before `start`."""
+        """The owner loop; raises before `start`."""
         if self._loop is None:
             raise YarrowError(f"the endpoint {self.name} has not been started")
         return self._loop
 
     async def start(self) -> None:
-        """Makes the running loop the owner and takes calls from now on."""
+        """Makes the running loop the owner, and accepts calls from now on."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._running = True
         await self.on_start()
 
     async def stop(self) -> None:
-        """Lets `on_stop` finish, then takes no calls and cancels background work.
+        """Runs `on_stop`, then accepts no calls and cancels background work.
 
-        Idempotent: who comes while another stops it waits for that.
+        Idempotent: a concurrent second call waits for the first.
         """
         async with self._stop_lock:
             if not self._running:
@@ -82,13 +82,13 @@ class RpcEndpoint:
                 self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def on_start(self) -> None:
-        """What the component does first; runs on the owner loop."""
+        """The component's first work; runs on the owner loop."""
 
     async def on_stop(self) -> None:
-        """What the component does last, while its calls still work."""
+        """The component's last work, while its calls still function."""
 
     def on_background_failure(self, error: BaseException) -> None:
-        """Called when work given to `spawn` failed; the default logs it."""
+        """Called when work of `spawn` failed; the default logs the error."""
         _log.error("%s: background work failed", self.name, exc_info=error)
 
     def assert_main_thread(self) -> None:
@@ -100,7 +100,7 @@ class RpcEndpoint:
             )
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Runs `work` beside the endpoint's calls; it is cancelled by `stop`."""
+        """Runs `work` beside the endpoint's calls; `stop` cancels it."""
         self.assert_main_thread()
         task = self.loop.create_task(work, name=f"{self.name}/{name}")
         self._tasks.add(task)
@@ -120,7 +120,7 @@ class RpcEndpoint:
         return task
 
     async def run_blocking(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Runs a blocking call in the endpoint's threads; the result comes back to the loop."""
+        """Runs a blocking call in the endpoint's threads, and returns its result on the loop."""
         self.assert_main_thread()
         if self._executor is None:
             self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"{self.name}-blocking")
@@ -128,7 +128,7 @@ class RpcEndpoint:
 
 
 class Receiver(Generic[G]):
-    """An endpoint behind its gateway: decodes, checks the token, calls, encodes. One a served endpoint."""
+    """An endpoint behind its gateway: decodes, checks the token, calls, encodes. Each served endpoint has one."""
 
     def __init__(self, gateway: GatewayType[G], endpoint: RpcEndpoint) -> None:
         missing = [name for name in gateway.methods if not callable(getattr(endpoint, name, None))]
@@ -139,16 +139,16 @@ class Receiver(Generic[G]):
 
     @property
     def gateway_name(self) -> str:
-        """The gateway that is served."""
+        """The served gateway."""
         return self._gateway.name
 
     @property
     def endpoint(self) -> RpcEndpoint:
-        """Who is called."""
+        """The called endpoint."""
         return self._endpoint
 
     async def receive(self, method_name: str, token: str | None, arguments: bytes) -> bytes:
-        """The encoded reply to an encoded call; from any loop. Errors become replies."""
+        """The encoded reply to an encoded call, from any loop. Errors become replies."""
         method = self._gateway.method(method_name)
         endpoint = self._endpoint
         if not endpoint.is_running:
@@ -163,7 +163,7 @@ class Receiver(Generic[G]):
             self._check_token(method, token)
             call = getattr(self._endpoint, method.name)(*method.decode_call(arguments))
             task = self._endpoint.run_call(call, method.name)
-            # A caller that gives up must not leave a mutation half done; one that waits just stops waiting.
+            # A caller that gives up must not leave a mutation half done; a waiting call is simply cancelled.
             result = await (task if method.waits else asyncio.shield(task))
             return method.encode_result(result)
         except asyncio.CancelledError:

@@ -1,7 +1,7 @@
 """Errors of remote calls, which cross processes as class name, message and plain details.
 
-Owner: none (pure). Never pickles an exception and never imports a module because a peer named it: an error is
-raised again as its own class only where that class is ours and already loaded.
+Owner: none (pure). Never pickles an exception and never imports a module because a peer named it. An error
+gets its own class back only if that class is ours and already loaded.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from yarrow.runtime.common.short_text import cut_in_the_middle
 
 
 class RpcError(YarrowError):
-    """A remote call did not do what it should."""
+    """A remote call failed."""
 
 
 class RpcUnavailableError(RpcError):
-    """No answer: nobody serves at the address, the connection broke, or the deadline passed.
+    """No answer came: nobody serves at the address, the connection broke, or the deadline passed.
 
     A retry may help.
     """
 
 
 class RpcTimeoutError(RpcUnavailableError):
-    """The deadline of a call passed; whether the receiver acted on it is unknown."""
+    """The deadline of a call passed; whether the receiver executed it is unknown."""
 
 
 class EndpointNotFoundError(RpcUnavailableError):
-    """The process at the address serves no endpoint of that name (yet, or any more)."""
+    """The process at the address does not serve an endpoint of that name (yet, or any more)."""
 
 
 class EndpointStoppedError(EndpointNotFoundError):
-    """The endpoint was stopped while it worked on the call: whether it acted on it is unknown."""
+    """The endpoint stopped while it executed the call: the outcome is unknown."""
 
 
 class LeaderTokenError(FencingTokenError):
-    """The endpoint refused a call that does not bear its own token, and did nothing."""
+    """The endpoint refused a call without its own token, and did nothing."""
 
 
 class HandshakeError(RpcError):
@@ -47,7 +47,7 @@ class HandshakeError(RpcError):
 
 
 class CallerNotAllowedError(RpcError):
-    """The certificate of the caller names a role that may not call the method; nothing was decoded or done."""
+    """The role in the caller's certificate may not call the method; nothing was decoded or done."""
 
 
 class MessageTooLargeError(RpcError):
@@ -55,33 +55,33 @@ class MessageTooLargeError(RpcError):
 
 
 class AnswerTooLargeError(MessageTooLargeError):
-    """The call was carried out, or read, but its answer is longer than the limit of a message."""
+    """The call was executed, but its answer is longer than the limit of a message."""
 
 
 class InvalidMessageError(RpcError):
-    """A message does not decode as what the gateway declares."""
+    """A message does not decode as the gateway declares it."""
 
 
 class RemoteError(RpcError):
-    """The receiver failed with an error that is none of ours; the remote trace is part of the text."""
+    """The receiver failed with a foreign error; the text contains the remote trace."""
 
     def __init__(self, message: str, exception_name: str = "") -> None:
         super().__init__(message)
-        #: Qualified class name of the original.
+        #: Qualified class name of the original error.
         self.exception_name = exception_name
 
 
 class WireError(msgspec.Struct, frozen=True, array_like=True, tag="error"):
-    """An error on the wire."""
+    """The wire form of an error."""
 
     exception_name: str
     message: str
     details: dict[str, Any]
-    #: The receiver's trace: for logs, and for errors that are not ours.
+    #: The receiver's trace: for logs, and for foreign errors.
     trace: str
 
 
-#: Characters of an error's message, and of its trace: they must fit a message with room to spare.
+#: Most characters of an error's message, and of its trace: both must fit a message with room to spare.
 _LONGEST_TEXT = 100_000
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -92,7 +92,7 @@ def qualified_name(kind: type[BaseException]) -> str:
 
 
 def to_wire(error: BaseException) -> WireError:
-    """The error's wire form; attributes that are not plain values are left out."""
+    """The error's wire form; attributes other than plain values are left out."""
     details = {name: value for name, value in vars(error).items() if isinstance(value, _PLAIN)}
     own = isinstance(error, YarrowError)
     trace = "" if own else cut_in_the_middle("".join(traceback.format_exception(error)), _LONGEST_TEXT)
@@ -102,7 +102,7 @@ def to_wire(error: BaseException) -> WireError:
 
 
 def from_wire(wire: WireError) -> YarrowError:
-    """The same typed error where its class is ours and loaded here, else a RemoteError that quotes it."""
+    """The same typed error if its class is ours and loaded here, else a RemoteError that quotes it."""
     known = _known_errors().get(wire.exception_name)
     if known is None:
         text = wire.trace or wire.message

@@ -1,8 +1,7 @@
 """GatewayType: a gateway Protocol with its codecs, from which typed clients and receivers are made.
 
-Owner: none (built once at import, immutable). The only place where a method is known by its name: callers
-hold a client that mypy sees as the Protocol. Arguments travel as one msgpack array, decoded against the
-annotations.
+Owner: none (built once at import, immutable). Only here are methods known by name: callers hold a client that
+mypy sees as the Protocol. Arguments are sent as one msgpack array, which is decoded by the annotations.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _ERROR_DECODER = msgspec.msgpack.Decoder(WireError)
 
 
 class MethodSchema:
-    """One method: how its arguments and its result are encoded."""
+    """One method: the encoding of its arguments and its result."""
 
     def __init__(self, gateway: str, name: str, function: Callable[..., Any]) -> None:
         hints = get_type_hints(function)
         parameters = list(inspect.signature(function).parameters.values())[1:]
         self.gateway = gateway
         self.name = name
-        #: True = answers when something has happened; no deadline, and cancelled with its caller.
+        #: True = it answers after an event; it has no deadline, and is cancelled with its caller.
         self.waits = may_wait(function)
         self._signature = inspect.Signature(parameters)
         self._count = len(parameters)
@@ -49,11 +48,11 @@ class MethodSchema:
 
     @property
     def title(self) -> str:
-        """The method in messages to people."""
+        """The method's name in messages to people."""
         return f"{self.gateway}.{self.name}"
 
     def encode_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The arguments as sent; TypeError when they do not fit the signature."""
+        """The encoded arguments. Raises TypeError if they do not fit the signature."""
         if kwargs or len(args) != self._count:
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -61,27 +60,27 @@ class MethodSchema:
         return _ENCODER.encode(args)
 
     def decode_call(self, data: bytes) -> tuple[Any, ...]:
-        """The arguments as received; InvalidMessageError when they are not what the gateway declares."""
+        """The decoded arguments. Raises InvalidMessageError if they differ from the gateway's declaration."""
         try:
             return self._arguments.decode(data)
         except msgspec.DecodeError as error:
             raise InvalidMessageError(f"{self.title}: the arguments do not decode: {error}") from None
 
     def encode_result(self, result: Any) -> bytes:
-        """A good answer."""
+        """Encodes a result."""
         return _OK + _ENCODER.encode(result)
 
     def encode_error(self, error: BaseException) -> bytes:
-        """An answer that raises."""
+        """Encodes an error."""
         return _ERROR + _ENCODER.encode(to_wire(error))
 
     @staticmethod
     def is_error(data: bytes) -> bool:
-        """Whether `decode_reply` raises what the receiver raised."""
+        """Whether `decode_reply` raises the receiver's error."""
         return data[:1] == _ERROR
 
     def decode_reply(self, data: bytes) -> Any:
-        """The result; raises what the receiver raised."""
+        """The result; raises the receiver's error."""
         body = memoryview(data)[1:]
         try:
             if data[:1] == _OK:
@@ -93,10 +92,10 @@ class MethodSchema:
 
 
 class Caller(Protocol):
-    """Carries one encoded call to a receiver and brings the encoded reply."""
+    """Sends an encoded call to a receiver, and returns the encoded reply."""
 
     async def call(self, method: MethodSchema, arguments: bytes) -> bytes:
-        """Raises RpcError when there is no reply."""
+        """Raises RpcError if there is no reply."""
         ...
 
 
@@ -134,7 +133,7 @@ class GatewayType(Generic[G]):
         return cast(G, self._client(caller))
 
     def method(self, name: str) -> MethodSchema:
-        """The method of that name; InvalidMessageError when the gateway has none."""
+        """The method of that name. Raises InvalidMessageError if the gateway has none."""
         try:
             return self.methods[name]
         except KeyError:

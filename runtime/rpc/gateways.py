@@ -1,10 +1,9 @@
 """One gateway per component: Protocols of async methods with message structs as arguments and results.
 
-Owner: implemented by the endpoint on its own loop; callers hold a client made by the transport. Must not know
-the transport. Fencing: every call travels with the caller's idea of the receiver's leader token (given when
-the client is made); a stale one raises FencingTokenError. A TaskExecutor has no leader: its methods take the
-caller's own id where a stale caller could do harm. Methods marked `@waits` answer when something has
-happened: no deadline applies to them.
+Owner: the endpoint implements it on its own loop; callers hold a client that the transport makes. Must not
+know the transport. Fencing: every call carries the leader token of the receiver that the client was made for;
+a stale one raises FencingTokenError. A TaskExecutor has no leader: its methods take the caller's own id if a
+stale caller could do harm. Methods marked `@waits` answer after an event and have no deadline.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ _WAITS = "__rpc_waits__"
 
 
 def waits(method: F) -> F:
-    """Marks a gateway method that may take as long as it likes."""
+    """Marks a gateway method that may take any time."""
     setattr(method, _WAITS, True)
     return method
 
@@ -77,14 +76,14 @@ def may_wait(method: Callable[..., Any]) -> bool:
 
 
 class DispatcherGateway(Protocol):
-    """Takes jobs, knows running and finished ones."""
+    """Accepts jobs, and knows running and finished ones."""
 
     async def submit_job(self, job_graph: bytes) -> JobID:
-        """Stores the encoded JobGraph and starts its JobMaster; the same job id twice is refused."""
+        """Stores the encoded JobGraph and starts its JobMaster; refuses a known job id."""
         ...
 
     async def submit_stored_job(self, blob_key: str) -> JobID:
-        """The same for an encoded JobGraph that lies in the blob store, because it is large."""
+        """Submits an encoded JobGraph that lies in the blob store because it is large."""
         ...
 
     async def list_jobs(self) -> tuple[JobOverview, ...]: ...
@@ -99,11 +98,11 @@ class DispatcherGateway(Protocol):
         ...
 
     async def cancel_job(self, job_id: JobID) -> Acknowledge:
-        """Starts cancelling; cancelling an ended job is an error that says how it ended."""
+        """Starts cancelling; for an ended job it raises an error with the job's end."""
         ...
 
     async def report_job_client_heartbeat(self, job_id: JobID) -> Acknowledge:
-        """The client lives with which the job is to end; no effect for other jobs. Raises JobNotFoundError."""
+        """Notes a heartbeat of an attached client; no effect for other jobs. Raises JobNotFoundError."""
         ...
 
     async def request_overview(self) -> ClusterOverview: ...
@@ -112,21 +111,24 @@ class DispatcherGateway(Protocol):
     async def trigger_checkpoint(
         self, job_id: JobID, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
     ) -> int:
-        """Takes a checkpoint now; returns its id when it is complete, raises CheckpointFailedError with the cause."""
+        """Takes a checkpoint now; returns its id once it is complete.
+
+        Raises CheckpointFailedError with the cause.
+        """
         ...
 
     @waits
     async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
-        """Takes a savepoint, stops the job with it where asked; returns its path when all that is done."""
+        """Takes a savepoint, and stops the job with it if asked to; returns its path when both are done."""
         ...
 
     @waits
     async def rescale_job(self, job_id: JobID, request: RescaleRequest) -> Acknowledge:
-        """Returns when all tasks of the job run at the new parallelism; else it runs on at the former one."""
+        """Returns when all tasks run at the new parallelism; after an error the job runs on at the former one."""
         ...
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:
-        """Deletes a savepoint's files; refused for a folder that is none."""
+        """Deletes a savepoint's files; refuses a folder that is no savepoint."""
         ...
 
     async def request_checkpoint_statistics(self, job_id: JobID) -> CheckpointStatistics:
@@ -134,14 +136,14 @@ class DispatcherGateway(Protocol):
         ...
 
     async def request_scheduler_decisions(self, job_id: JobID, last: int) -> tuple[bytes, ...]:
-        """The last events that the scheduler of a running job handled, each as JSON with its actions, oldest first.
+        """The scheduler's last events for a running job, each as JSON with its actions, oldest first.
 
-        They are fewer where they are long. Raises JobAlreadyEndedError and JobNotFoundError.
+        Long events reduce their number. Raises JobAlreadyEndedError and JobNotFoundError.
         """
         ...
 
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
-        """One checkpoint with the parts of its subtasks; None when it is unknown or forgotten."""
+        """One checkpoint with the parts of its subtasks; None if it is unknown or forgotten."""
         ...
 
     @waits
@@ -150,13 +152,13 @@ class DispatcherGateway(Protocol):
     ) -> tuple[CollectRows, ...]:
         """The rows behind that position of a collect operator; waits until there are some.
 
-        What comes before it is confirmed by that, and not handed out again. A message with `last` set ends it; none
-        means that a new master is just taking the job over.
+        The call confirms the rows before the position, which are not returned again. A message with `last`
+        set ends the rows; no message means that a new master is taking the job over.
         """
         ...
 
     async def put_blob(self, data: bytes) -> str:
-        """Stores a payload under its SHA-256 and returns that key; larger ones go in parts by REST upload."""
+        """Stores a payload under its SHA-256 and returns that key; larger ones are uploaded in parts by REST."""
         ...
 
     async def get_blob(self, key: str) -> bytes: ...
@@ -192,7 +194,10 @@ class ResourceManagerGateway(Protocol):
     async def disconnect_task_executor(
         self, resource_id: ResourceID, cause: str, by_force: bool = False
     ) -> Acknowledge:
-        """It ends. `by_force`: by somebody else's will, and jobs have not been told: they are once it is known why."""
+        """Takes note of a TaskExecutor's end.
+
+        `by_force`: somebody else ends it, and jobs hear of it when the cause is known.
+        """
         ...
 
     async def disconnect_job_master(
@@ -212,13 +217,13 @@ class JobMasterGateway(Protocol):
     async def offer_slots(
         self, resource_id: ResourceID, offers: tuple[SlotOffer, ...]
     ) -> tuple[AllocationID, ...]:
-        """Returns the allocations it takes; the others go back to the ResourceManager."""
+        """Returns the accepted allocations; the others go back to the ResourceManager."""
         ...
 
     async def fail_slot(
         self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause
     ) -> Acknowledge:
-        """A slot's worker is gone: everything in it has failed for that cause."""
+        """Reports that a slot's worker is gone: everything in it has failed for that cause."""
         ...
 
     async def update_task_execution_states(
@@ -234,7 +239,7 @@ class JobMasterGateway(Protocol):
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge: ...
 
     async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:
-        """A task's part is stored; late or repeated ones are refused silently and their files deleted."""
+        """Takes the acknowledgement of a stored part; late or repeated ones are ignored and their files deleted."""
         ...
 
     async def acknowledge_coordinator(self, acknowledgement: AcknowledgeCoordinator) -> Acknowledge: ...
@@ -244,23 +249,24 @@ class JobMasterGateway(Protocol):
     async def notify_end_of_data(
         self, job_id: JobID, attempts: tuple[ExecutionAttemptID, ...]
     ) -> Acknowledge:
-        """These tasks have put out all their records and wait for the checkpoint that covers them.
+        """Says that these tasks have emitted all their records and wait for the checkpoint that covers them.
 
-        When all running tasks have said so the final checkpoint begins at once, without waiting for the interval.
+        When all running tasks have said so, the final checkpoint begins at once, without waiting for the
+        interval.
         """
         ...
 
     @waits
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
-        """Rows for the client; the answer is the operator's credit and tells what the client has.
+        """Takes rows for the client; the answer is the operator's credit, with the client's confirmed positions.
 
-        It comes when there is room for the next rows. An operator that `awaits` the client is answered when
-        the subtask may end.
+        The answer comes when there is room for the next rows. An operator that `awaits` the client gets it
+        when the subtask may end.
         """
         ...
 
     async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
-        """Bytes of a shipped payload, for the TaskExecutors of the job.
+        """Bytes of a shipped payload, for the job's TaskExecutors.
 
         Parts stay below the message limit.
         """
@@ -269,9 +275,9 @@ class JobMasterGateway(Protocol):
     async def notify_not_enough_resources(
         self, explanation: str, most_slots: int | None = None
     ) -> Acknowledge:
-        """ResourceManager: the declared requirements cannot be met, and why.
+        """The ResourceManager's reason why it cannot fulfil the declared requirements.
 
-        `most_slots`: how many there can be in the cluster, all jobs' together; None = not known.
+        `most_slots`: how many slots the cluster can have for all jobs together; None = unknown.
         """
         ...
 
@@ -310,13 +316,13 @@ class TaskExecutorGateway(Protocol):
     ) -> Acknowledge: ...
 
     async def reset_subtask(self, job_master_id: JobMasterID, reset: ResetSubtask) -> Acknowledge:
-        """Before the reader is deployed again: splits assigned to it since go back to the enumerator."""
+        """Returns a reader's newer splits to the enumerator, before the reader is deployed again."""
         ...
 
     async def disconnect_job_master(
         self, job_id: JobID, job_master_id: JobMasterID, cause: str
     ) -> Acknowledge:
-        """The JobMaster is done with this TaskExecutor: its slots go back to the ResourceManager."""
+        """Ends the JobMaster's use of this TaskExecutor: its slots go back to the ResourceManager."""
         ...
 
     async def disconnect_resource_manager(
@@ -326,7 +332,7 @@ class TaskExecutorGateway(Protocol):
     async def request_log_list(self) -> tuple[FileInfo, ...]: ...
 
     async def request_log(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of a file that `request_log_list` names; any other name is refused."""
+        """Bytes of a file that `request_log_list` names; refuses any other name."""
         ...
 
     async def request_thread_dump(self) -> tuple[tuple[str, str], ...]:
@@ -336,9 +342,9 @@ class TaskExecutorGateway(Protocol):
     async def request_slot_report(self) -> SlotReport: ...
 
     async def release(self, resource_manager_id: ResourceManagerID, cause: str) -> Acknowledge:
-        """Ends the TaskExecutor: slots freed, workers ended, process exits.
+        """Ends the TaskExecutor: slots are freed, workers end, the process exits.
 
-        FencingTokenError when that ResourceManager is not the one it follows.
+        Raises FencingTokenError if it follows another ResourceManager.
         """
         ...
 

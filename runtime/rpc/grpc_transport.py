@@ -3,7 +3,7 @@
 A peer may call what the role in its certificate allows (roles.py).
 
 Owner: the loop on which `start` ran. gRPC is imported when a transport starts or first connects, never with
-this module, and never in a process that forks workers. There is one gRPC method for all gateways; a call is a
+this module, and never in a process that forks workers. One gRPC method serves all gateways. A call is a
 fingerprint of the handshake (compared first), then endpoint, method, fencing token and arguments.
 """
 
@@ -42,9 +42,9 @@ _SCHEME = "grpc"
 _CALL = "/yarrow.Rpc/Call"
 _HANDSHAKE = "/yarrow.Rpc/Handshake"
 _FINGERPRINT_BYTES = 8
-#: Room for endpoint, method and token beside the arguments, so that our own limit speaks first.
+#: Bytes for endpoint, method and token beside the arguments, so that our own limit applies first.
 _ENVELOPE_BYTES = 64 * 1024
-#: Milliseconds that a new connection has to prove who it is, and how many there may be: a storm of them ends here.
+#: Milliseconds in which a new connection must prove itself, and the most such connections.
 _HANDSHAKE_MS = 10_000
 _MAX_CONNECTIONS = 2048
 
@@ -71,7 +71,7 @@ class GrpcSettings:
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     #: Deadline of a call (akka.ask.timeout); methods marked `@waits` have none.
     ask_timeout: float = 10.0
-    #: How long one attempt to reach a peer may take, its handshake included (rpc.connect.timeout).
+    #: Seconds of one attempt to connect to a peer, with its handshake (rpc.connect.timeout).
     connect_timeout: float = 20.0
     keepalive_seconds: float = 20.0
 
@@ -98,7 +98,7 @@ class GrpcTransport:
         return self._port
 
     async def start(self) -> None:
-        """Binds the port; AddressError when it is taken."""
+        """Binds the port. Raises AddressError if it is in use."""
         settings = self._settings
         if settings.bind_host is None:
             return
@@ -126,7 +126,7 @@ class GrpcTransport:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Closes channels and the server; calls under way end with RpcUnavailableError."""
+        """Closes channels and the server; running calls end with RpcUnavailableError."""
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
@@ -156,7 +156,7 @@ class GrpcTransport:
         return GrpcCaller(self, authority, name, fencing_token, self._settings)
 
     def channel(self, authority: str, gateway: str) -> _Channel:
-        """The connection to the process there that serves a gateway."""
+        """The connection to the process at an address that serves a gateway."""
         role = SERVED_BY.get(gateway)
         channel = self._channels.get((authority, role))
         if channel is None:
@@ -192,12 +192,12 @@ class GrpcTransport:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 2000),
-            # gRPC's name for how long it waits for one connection.
+            # gRPC's name for the time limit of one connection attempt.
             ("grpc.min_reconnect_backoff_ms", int(self._settings.connect_timeout * 1000)),
         ]
 
     def open_channel(self, authority: str, role: Role | None) -> Any:
-        """A gRPC channel to `host:port` with our certificates; TLS fails where the other end is not of that role."""
+        """A gRPC channel to `host:port` with our certificates; TLS fails if the other end does not have that role."""
         grpc = _import_grpc()
 
         identity = self._settings.identity
@@ -213,12 +213,12 @@ class GrpcTransport:
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds that reaching a peer may take."""
+        """Seconds to connect to a peer."""
         return self._settings.connect_timeout
 
     @property
     def offer(self) -> dict[str, str]:
-        """What this process says of itself in the handshake."""
+        """This process's offer in the handshake."""
         return self._offer
 
     def _handlers(self, grpc: Any) -> Any:
@@ -264,12 +264,12 @@ class GrpcTransport:
         return reply
 
     def envelope(self, name: str, method: MethodSchema, token: str | None, arguments: bytes) -> bytes:
-        """One call as sent."""
+        """The encoded form of one call."""
         return self._fingerprint + _ENCODER.encode(_Envelope(name, method.name, token, arguments))
 
 
 def _import_grpc() -> Any:
-    """gRPC with its asyncio part; its own log stays out of the user's terminal unless asked for."""
+    """Imports gRPC with its asyncio part; its own log is off unless requested."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     import grpc
     import grpc.aio
@@ -282,7 +282,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def _role_of(context: Any) -> Role | None:
-    """The role that the peer's certificate names."""
+    """The role in the peer's certificate."""
     names = context.auth_context().get("x509_subject_alternative_name", ())
     return role_in(name.decode("ascii", "replace") for name in names)
 
@@ -293,7 +293,7 @@ def _error_reply(error: RpcError) -> bytes:
 
 
 class _Channel:
-    """The connection to one peer: opened by the first call, which also makes the handshake."""
+    """The connection to one peer; the first call opens it and makes the handshake."""
 
     def __init__(self, authority: str, role: Role | None, transport: GrpcTransport) -> None:
         self.authority = authority
@@ -305,7 +305,7 @@ class _Channel:
         self._lock = asyncio.Lock()
 
     async def unary(self, method: MethodSchema, request: bytes, deadline: float | None) -> bytes:
-        """Sends one request; raises RpcUnavailableError, RpcTimeoutError or HandshakeError."""
+        """Sends one request. Raises RpcUnavailableError, RpcTimeoutError or HandshakeError."""
         if not self._agreed:
             async with self._lock:
                 if not self._agreed:
@@ -336,12 +336,12 @@ class _Channel:
                 raise RpcTimeoutError(f"{title} to {self.authority}: no answer within {deadline} s") from None
             if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise MessageTooLargeError(f"{title} to {self.authority}: {details}") from None
-            # A peer that restarted may be of another version: shake hands again.
+            # A restarted peer may have another version: shake hands again.
             self._agreed = False
             raise RpcUnavailableError(f"{title} to {self.authority}: {code.name}: {details}") from None
 
     async def close(self) -> None:
-        """Calls under way end with RpcUnavailableError."""
+        """Closes the connection; running calls end with RpcUnavailableError."""
         if self._channel is not None:
             await self._channel.close()
             self._channel = None

@@ -1,6 +1,6 @@
-"""What two processes compare before anything else is decoded: engine, protocol, Python and application.
+"""The handshake: two processes compare engine, protocol, Python and application before anything else is decoded.
 
-Owner: none (pure). The offer itself is a msgpack map of texts for ever, so that any version can read any
+Owner: none (pure). The offer itself stays a msgpack map of texts for ever, so that any version can read any
 other's.
 """
 
@@ -15,7 +15,7 @@ from yarrow import __version__
 from yarrow.runtime.rpc.errors import HandshakeError
 from yarrow.runtime.rpc.messages import PROTOCOL_VERSION
 
-#: What is compared, in the order in which a difference is reported, and what to do about it.
+#: The compared facts in the order of reports, each with its remedy.
 _REMEDIES = {
     "application": "it belongs to another cluster: look at the address",
     "engine": "install the same version of Yarrow on both sides",
@@ -25,7 +25,7 @@ _REMEDIES = {
 
 
 def own_offer(application_id: str) -> dict[str, str]:
-    """What this process is."""
+    """The offer of this process."""
     return {
         "application": application_id,
         "engine": __version__,
@@ -35,12 +35,12 @@ def own_offer(application_id: str) -> dict[str, str]:
 
 
 def encode_offer(offer: dict[str, str]) -> bytes:
-    """The offer as sent."""
+    """Encodes an offer."""
     return msgspec.msgpack.encode(offer)
 
 
 def decode_offer(data: bytes) -> dict[str, str]:
-    """The offer as received; HandshakeError when the peer sent something else."""
+    """Decodes an offer. Raises HandshakeError for anything else."""
     try:
         return msgspec.msgpack.decode(data, type=dict[str, str])
     except msgspec.DecodeError:
@@ -50,7 +50,7 @@ def decode_offer(data: bytes) -> dict[str, str]:
 
 
 def check_offers(own: dict[str, str], peer: dict[str, str], address: str) -> None:
-    """Raises HandshakeError that names the first difference and its remedy."""
+    """Raises HandshakeError with the first difference and its remedy."""
     for name, remedy in _REMEDIES.items():
         if own[name] != peer.get(name):
             raise HandshakeError(
@@ -59,5 +59,5 @@ def check_offers(own: dict[str, str], peer: dict[str, str], address: str) -> Non
 
 
 def fingerprint(offer: dict[str, str]) -> bytes:
-    """Eight bytes before every call: a receiver compares them before it decodes the call."""
+    """Eight bytes before every call, which a receiver compares before it decodes the call."""
     return hashlib.sha256(encode_offer(dict(sorted(offer.items())))).digest()[:8]

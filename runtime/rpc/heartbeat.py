@@ -1,4 +1,4 @@
-"""Who is alive: a pure monitor that says whom to ask now and who has been silent too long.
+"""HeartbeatMonitor: says which targets to ask now, and which have been silent too long. Pure.
 
 Owner: the loop of the endpoint that asks it at its interval. Must not send, wait or look at a clock of its
 own.
@@ -20,8 +20,8 @@ class HeartbeatSettings:
 
     interval: float = 10.0
     timeout: float = 50.0
-    #: heartbeat.rpc-failure-threshold: so many unreachable in a row, and a TaskExecutor is taken for dead;
-    #: below 1 = only the timeout counts.
+    #: heartbeat.rpc-failure-threshold: consecutive unreachable heartbeats after which a TaskExecutor counts
+    #: as dead; below 1 = only the timeout counts.
     failure_threshold: int = 2
 
     def __post_init__(self) -> None:
@@ -34,14 +34,14 @@ class HeartbeatSettings:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRound(Generic[K]):
-    """What to do after a tick: ask these, give up on those (they are no longer monitored)."""
+    """The result of a tick: ask these, give up those (they are not monitored any more)."""
 
     ask: tuple[K, ...]
     silent: tuple[K, ...]
 
 
 class HeartbeatMonitor(Generic[K]):
-    """Targets by key, with the time when each was last heard."""
+    """Targets by key, with the times of their last heartbeats."""
 
     def __init__(self, settings: HeartbeatSettings, clock: Clock) -> None:
         self.settings = settings
@@ -52,24 +52,24 @@ class HeartbeatMonitor(Generic[K]):
         return target in self._heard
 
     def monitor(self, target: K) -> None:
-        """Starts to expect heartbeats of `target`; begins anew when it was monitored already."""
+        """Begins to expect heartbeats of `target`; begins anew if it is monitored."""
         self._heard[target] = self._clock.monotonic()
 
     def unmonitor(self, target: K) -> None:
-        """Expects nothing more; no effect when it was not monitored."""
+        """Stops expecting heartbeats; no effect for an unmonitored target."""
         self._heard.pop(target, None)
 
     def heard(self, target: K) -> None:
-        """`target` gave a sign of life; ignored when it is not monitored."""
+        """Notes a sign of life; ignored for an unmonitored target."""
         if target in self._heard:
             self._heard[target] = self._clock.monotonic()
 
     def seconds_since(self, target: K) -> float:
-        """Seconds since the last sign of life; KeyError when it is not monitored."""
+        """Seconds since the last sign of life. Raises KeyError for an unmonitored target."""
         return self._clock.monotonic() - self._heard[target]
 
     def tick(self) -> HeartbeatRound[K]:
-        """To be called every `interval` seconds."""
+        """Runs one round; call it every `interval` seconds."""
         now = self._clock.monotonic()
         silent = tuple(key for key, heard in self._heard.items() if now - heard >= self.settings.timeout)
         for key in silent:

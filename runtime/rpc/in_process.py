@@ -1,7 +1,7 @@
-"""Calls inside one process, encoded all the same; tests make them get lost, late or out of order.
+"""InProcessTransport: calls within one process, still encoded; tests can lose, delay or reorder them.
 
-Owner: a network may be shared by services of several loops; a call hops to the endpoint's loop and back. Must
-not skip serialization: what does not encode must fail here as it would between processes.
+Owner: services on several loops may share a network; a call moves to the endpoint's loop and back. Must not
+skip serialization: a value that cannot be encoded must fail here as between processes.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class MessageFault(Protocol):
         ...
 
     async def reply(self, endpoint: str, method: str) -> bool:
-        """False = the receiver acted, but the caller never learns."""
+        """False = the receiver acts, but the caller never hears of it."""
         ...
 
     async def repeats(self, endpoint: str, method: str) -> bool:
-        """True = the request arrives twice; the caller learns the second answer."""
+        """True = the request arrives twice; the caller gets the second answer."""
         ...
 
 
 class ScriptedFault:
-    """A MessageFault told what to do: drop the next n messages of a method, or hold them until released."""
+    """A scripted MessageFault: drops the next n messages of a method, or holds them until released."""
 
     def __init__(self) -> None:
         self._lost_requests: dict[str, int] = {}
@@ -53,15 +53,15 @@ class ScriptedFault:
         self.seen: list[tuple[str, str]] = []
 
     def drop_requests(self, method: str, count: int = 1) -> None:
-        """The next `count` requests of `method` never arrive."""
+        """Drops the next `count` requests of `method`."""
         self._lost_requests[method] = count
 
     def drop_replies(self, method: str, count: int = 1) -> None:
-        """The next `count` replies of `method` never arrive."""
+        """Drops the next `count` replies of `method`."""
         self._lost_replies[method] = count
 
     def hold(self, method: str) -> Callable[[], None]:
-        """Requests of `method` wait until the function returned is called."""
+        """Holds requests of `method` until the returned function is called."""
         gate = self._held[method] = asyncio.Event()
 
         def release() -> None:
@@ -111,7 +111,7 @@ class InProcessTransport:
         return _SCHEME
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Does nothing: there is nothing to open."""
 
     async def stop(self) -> None:
         for name in list(self._own):

@@ -1,4 +1,4 @@
-"""Who leads: the address and fencing token of a component, and how changes are told.
+"""The leader of a component: its address and fencing token, and how changes are reported.
 
 Owner: listeners are called on the event loop of the retrieval's user. Must not know how a leader is elected:
 the standalone cluster announces one for ever, ZooKeeper announces each new one.
@@ -13,30 +13,30 @@ import msgspec
 
 
 class LeaderInformation(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader of one component: where it is, and the token that its messages must bear."""
+    """The leader of one component: its address, and the token of messages to it."""
 
     address: str
     leader_id: str
 
 
-#: Called with the new leader, or None when there is none at present.
+#: Called with the new leader, or None if there is none at present.
 LeaderListener = Callable[[LeaderInformation | None], None]
 
 
 class LeaderRetrieval(Protocol):
-    """Tells a listener who leads, now and at each change."""
+    """Tells a listener the present leader and each later one."""
 
     def start(self, listener: LeaderListener) -> None:
-        """Begins to call `listener`, at once where the leader is known."""
+        """Begins to call `listener`, at once if the leader is known."""
         ...
 
     def stop(self, listener: LeaderListener) -> None:
-        """No call reaches `listener` afterwards."""
+        """Stops calling `listener`."""
         ...
 
 
 class AnnouncedLeader:
-    """A LeaderRetrieval whose leader is announced by a call: of standalone clusters, and of tests."""
+    """A LeaderRetrieval whose leader is announced by a call: in standalone clusters, and in tests."""
 
     def __init__(self, leader: LeaderInformation | None = None) -> None:
         self._leader = leader

@@ -1,4 +1,4 @@
-"""The size limit of one message, checked before it is sent, with an error that names message and limit.
+"""The size limit of one message; it is checked before sending, and the error names message and limit.
 
 Owner: none (pure). Large payloads belong into the blob store.
 """
@@ -13,7 +13,7 @@ DEFAULT_MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 
 
 def check_size(method: MethodSchema, kind: str, size: int, limit: int | None) -> None:
-    """Raises MessageTooLargeError when a message of `size` bytes is over `limit`.
+    """Raises MessageTooLargeError if a message of `size` bytes is above `limit`.
 
     The `kind` is "request" or "reply"; for a reply it raises AnswerTooLargeError.
     """

@@ -1,8 +1,8 @@
-"""What user functions print and log, on its way from a TaskExecutor to the client that started it: frames on a pipe.
+"""User functions' output and log records, sent by a TaskExecutor to the client that started it: frames on a pipe.
 
 Owner: the TaskExecutor writes to its standard output, one thread of its parent reads. Lines are whole. All
-output of a task is in the pipe before the task's terminal state is reported: who has learnt that a job ended
-reads what the pipe holds, and has all of it.
+output of a task is in the pipe before the task's terminal state is reported. So a client that knows of a
+job's end finds all its output in the pipe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from yarrow.runtime.common.errors import YarrowError
 
 _LENGTH = struct.Struct("<I")
-#: Frames are made of lines that a worker sends in pieces far below this.
+#: Most bytes of a frame; the pieces that workers send are far smaller.
 MAX_OUTPUT_FRAME_BYTES = 256 * 1024 * 1024
 
 
@@ -32,23 +32,23 @@ class ForwardedOutput(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class LoggedRecord(msgspec.Struct, frozen=True, array_like=True, tag=True, kw_only=True):
-    """A record that user code gave to Python's `logging` in a worker: text, never an object of the user's."""
+    """A record that user code logged in a worker, as text, never with an object of the user's."""
 
-    #: Of the logger.
+    #: Name of the logger.
     name: str
     level: int
     #: Epoch seconds.
     created: float
-    #: With its arguments filled in.
+    #: The message with its arguments.
     message: str
-    #: Of the exception that was logged with it, "" = none.
+    #: Traceback of the logged exception, "" = none.
     traceback: str = ""
-    #: Name of the operator whose code logged it; of the task where no single operator is known; "" = of no task.
+    #: Name of the operator that logged it, or of the task if no single operator is known; "" = no task.
     operator: str = ""
-    #: Index of its subtask, -1 = of no task.
+    #: Index of its subtask, -1 = no task.
     subtask: int = -1
     thread: str = ""
-    #: Where in the source it was logged.
+    #: Source file of the log call.
     path: str = ""
     line: int = 0
     function: str = ""
@@ -67,7 +67,7 @@ def encode_output(output: Forwarded) -> bytes:
 
 
 def read_output(pipe: BinaryIO) -> Forwarded | None:
-    """The next lines or record, blocking; None at the end of the pipe, be it inside a frame (the writer died)."""
+    """The next lines or record, blocking; None at the end of the pipe, even within a frame (the writer died)."""
     header = pipe.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
         return None

@@ -1,7 +1,7 @@
-"""Registration with a leader: tried until it is accepted or refused, and anew at each new leader.
+"""LeaderConnection: registers an endpoint with a leader, with retries, and anew with each new leader.
 
 Owner: the endpoint that registers; all callbacks run on its loop. Must not know what is registered: the
-caller gives the call that does it and learns the outcome.
+caller passes the call, and hears of the outcome.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Registration(Generic[G]):
 
 
 class LeaderConnection(Generic[G]):
-    """Keeps an endpoint registered with whoever leads."""
+    """Keeps an endpoint registered with the present leader."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class LeaderConnection(Generic[G]):
 
     @property
     def gateway(self) -> G | None:
-        """The leader with which the endpoint is registered; None while it is with none."""
+        """The gateway of the leader with which the endpoint is registered; None while it is not registered."""
         return self._gateway
 
     @property
     def leader(self) -> LeaderInformation | None:
-        """The leader known at present, registered or not."""
+        """The known leader, registered or not."""
         return self._leader
 
     def start(self) -> None:
@@ -105,13 +105,13 @@ class LeaderConnection(Generic[G]):
         self._retrieval.start(self._leader_changed)
 
     def stop(self) -> None:
-        """Tries no more; the registration itself is left to the caller to end."""
+        """Stops trying; the caller ends the registration itself."""
         self._retrieval.stop(self._leader_changed)
         self._abandon()
         self._gateway = None
 
     def reconnect(self) -> None:
-        """The registration is worth nothing any more (silence, refusal): registers again with the leader."""
+        """Registers again with the leader, because the registration is invalid (silence, refusal)."""
         self._leader_changed(self._leader)
 
     def _leader_changed(self, leader: LeaderInformation | None) -> None:

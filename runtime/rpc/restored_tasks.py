@@ -1,8 +1,8 @@
-"""What the tasks of a Deployment restore, apart from the Deployment.
+"""RestoredTasks: the restored state of a Deployment's tasks, apart from the Deployment.
 
-Small states travel inside, and many of them are too long for one message.
+Small states are inline, and many of them are too long for one message.
 
-Owner: none (pure). The bytes travel as a blob, under the key that the Deployment names.
+Owner: none (pure). The bytes are sent as a blob, under the key in the Deployment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DECODER = msgspec.msgpack.Decoder(tuple[RestoredTask, ...])
 
 
 def restored_bytes(deployment: Deployment) -> bytes:
-    """What its tasks restore; empty where they restore nothing."""
+    """The restored state of its tasks; empty if they restore none."""
     restored = [
         RestoredTask(
             attempt_id=task.attempt_id, restore=task.restore, restore_coordinator=task.restore_coordinator
@@ -40,7 +40,7 @@ def restored_bytes(deployment: Deployment) -> bytes:
 
 
 def without_restored(deployment: Deployment, blob_key: str) -> Deployment:
-    """The same, with the blob of `restored_bytes` named in place of what it holds."""
+    """The deployment with the blob of `restored_bytes` in place of the state."""
     tasks = tuple(
         msgspec.structs.replace(task, restore={}, restore_coordinator=None) for task in deployment.tasks
     )
@@ -48,7 +48,7 @@ def without_restored(deployment: Deployment, blob_key: str) -> Deployment:
 
 
 def with_restored(deployment: Deployment, data: bytes) -> Deployment:
-    """The reverse. Raises msgspec.MsgspecError for bytes of another form."""
+    """The deployment with the state of the blob. Raises msgspec.MsgspecError for bytes of another form."""
     found = {each.attempt_id: each for each in _DECODER.decode(data)}
     tasks = tuple(
         task

@@ -1,7 +1,8 @@
-"""What each process of a cluster may call, and whom it expects to answer: the role in its certificate decides.
+"""Roles: the role in a process's certificate decides which methods it may call, and which peers it may answer.
 
-Owner: none; constants and pure functions. A role is a name in the certificate that the cluster's own authority signed,
-so nobody takes another's. What stands in no table is refused: a new method is for masters until it is named here.
+Owner: none; constants and pure functions. A role is a name in a certificate that the cluster's own authority
+signed, so nobody can take another's. Methods that no table names are refused: a new method is for masters
+until it is named here.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-#: Name in every certificate of a cluster: peers are told apart by who signed them, not by host.
+#: Name in every certificate of a cluster: peers are recognised by the signer, not by their host.
 SERVER_NAME: Final = "yarrow.internal"
 
 
 class Role(Enum):
-    """What a process is. Clients have none: they come by REST."""
+    """The kind of a process. Clients have none, because they use REST."""
 
     #: Dispatcher, ResourceManager and JobMasters.
     JOB_MANAGER = "jobmanager"
@@ -23,11 +24,11 @@ class Role(Enum):
 
     @property
     def server_name(self) -> str:
-        """The name that a certificate of this role has besides SERVER_NAME."""
+        """The name of this role in a certificate, besides SERVER_NAME."""
         return f"{self.value}.{SERVER_NAME}"
 
 
-#: Who serves a gateway: a client expects this role of the other end.
+#: The role that serves each gateway: a client requires it of the other end.
 SERVED_BY: Final[Mapping[str, Role]] = {
     "DispatcherGateway": Role.JOB_MANAGER,
     "ResourceManagerGateway": Role.JOB_MANAGER,
@@ -73,7 +74,7 @@ def role_in(names: Iterable[str]) -> Role | None:
 
 
 def may_call(role: Role | None, gateway: str, method: str) -> bool:
-    """Whether a peer of that role may call a method; one without a role may call nothing."""
+    """Whether a peer of that role may call a method; without a role it may call nothing."""
     if role is Role.JOB_MANAGER:
         return True
     return role is Role.TASK_EXECUTOR and method in TASK_EXECUTORS_MAY_CALL.get(gateway, frozenset())

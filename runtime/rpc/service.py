@@ -1,9 +1,8 @@
-"""RpcService: where endpoints are served and clients are made, over one or several transports.
+"""RpcService: serves endpoints and makes clients, over one or several transports.
 
-Owner: the loop on which `start` ran; clients work on any loop of that thread's process that the transport
-allows. Must not interpret messages. Addresses are `inproc://name` and `grpc://host:port/name`. An endpoint is
-served on every transport of the service, and a call to an address of this very service never leaves the
-process.
+Owner: the loop on which `start` ran; clients work on any loop that the transport allows. Must not interpret
+messages. Addresses are `inproc://name` and `grpc://host:port/name`. An endpoint is served on every transport
+of the service, and a call to this very service never leaves the process.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ G = TypeVar("G")
 
 
 class AddressError(YarrowError):
-    """An address that no transport of the service understands."""
+    """No transport of the service understands the address."""
 
 
 class Transport(Protocol):
@@ -36,19 +35,19 @@ class Transport(Protocol):
     async def stop(self) -> None: ...
 
     def bind(self, name: str, receiver: Receiver[Any]) -> str:
-        """Serves the receiver under a name and returns its address; a name in use is refused."""
+        """Serves the receiver under a name and returns its address; refuses a name in use."""
         ...
 
     def unbind(self, name: str) -> None:
-        """Stops serving; no effect when the name is not served."""
+        """Stops serving; no effect if the name is not served."""
         ...
 
     def owns(self, address: str) -> bool:
-        """True when `address` leads to this process's own server."""
+        """True if `address` leads to this process's own server."""
         ...
 
     def caller(self, address: str, fencing_token: str | None) -> Caller:
-        """What sends calls to the endpoint at `address`; no connection is made before the first call."""
+        """A caller of the endpoint at `address`; it connects at the first call."""
         ...
 
 
@@ -59,7 +58,7 @@ def endpoint_name(address: str) -> str:
 
 
 class RpcService:
-    """The transports of one process; the first is the one whose address is told to others."""
+    """The transports of one process; others get the address of the first."""
 
     def __init__(self, transports: Sequence[Transport]) -> None:
         if not transports:
@@ -73,14 +72,14 @@ class RpcService:
             await transport.start()
 
     async def stop(self) -> None:
-        """Stops serving and closes connections; endpoints are stopped by their owners before."""
+        """Stops serving and closes connections; the owners have stopped their endpoints before."""
         for transport in reversed(self._transports):
             await transport.stop()
 
     def serve(self, gateway: GatewayType[G], endpoint: RpcEndpoint, name: str | None = None) -> str:
-        """Serves `endpoint`, which implements `G`, and returns the address to tell others.
+        """Serves `endpoint`, which implements `G`, and returns the address for others.
 
-        TypeError when the endpoint lacks a method of the gateway.
+        Raises TypeError if the endpoint lacks a method of the gateway.
         """
         name = name or endpoint.name
         receiver: Receiver[G] = Receiver(gateway, endpoint)
@@ -89,17 +88,17 @@ class RpcService:
         return addresses[0]
 
     def stop_serving(self, name: str) -> None:
-        """Calls to the name are answered with EndpointNotFoundError from now on."""
+        """Answers calls to the name with EndpointNotFoundError from now on."""
         self._served.pop(name, None)
         for transport in self._transports:
             transport.unbind(name)
 
     def connect(self, address: str, gateway: GatewayType[G], fencing_token: str | None = None) -> G:
-        """A client of the endpoint at `address`; its calls bear `fencing_token`."""
+        """A client of the endpoint at `address`; its calls carry `fencing_token`."""
         return gateway.client(self.caller(address, fencing_token))
 
     def caller(self, address: str, fencing_token: str | None = None) -> Caller:
-        """What sends calls to the endpoint at `address`; AddressError for one that no transport understands."""
+        """A caller of the endpoint at `address`. Raises AddressError if no transport understands it."""
         scheme = urlsplit(address).scheme
         for transport in self._transports:
             if transport.scheme == scheme:
@@ -109,7 +108,7 @@ class RpcService:
         raise AddressError(f"no transport for the address {address!r}: this process speaks {known}")
 
     def _local(self, address: str, fencing_token: str | None) -> Caller | None:
-        """The in-process way to an endpoint of this service, where there is one."""
+        """The in-process way to an endpoint of this service; None if there is none."""
         for transport in self._transports:
             if transport.scheme == "inproc":
                 return transport.caller(f"inproc://{endpoint_name(address)}", fencing_token)

@@ -2,8 +2,8 @@
 
 Workers seal rows that the client must not believe otherwise, by the key that is derived here.
 
-Owner: none (frozen values). The key is derived from the application's data secret, which no client and no REST server
-sends anywhere: who has the key alone can seal rows, and get no further.
+Owner: none (frozen values). The key is derived from the application's data secret, which no client and no
+REST server sends anywhere. The key only allows sealing rows, and nothing else.
 """
 
 from __future__ import annotations

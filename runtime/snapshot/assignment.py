@@ -1,7 +1,7 @@
-"""Assignment of a checkpoint or savepoint to the subtasks of a job, at the parallelism it had or at another.
+"""Assignment: divides a checkpoint or savepoint among the subtasks of a job, at the same or another parallelism.
 
-Owner: none (pure): metadata and a graph in, handles by subtask out. It must not read state, nor decide where subtasks
-run. The job must have passed `savepoint_check.verify`, with the max parallelism of the snapshot.
+Owner: none (pure): metadata and a graph in, handles by subtask out. It must not read state, nor decide where
+subtasks run. The job must have passed `savepoint_check.verify`, with the max parallelism of the snapshot.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the tasks of a job begin with."""
+    """The restored parts of a job's tasks."""
 
-    #: Operators without state are left out, and so are subtasks without any.
+    #: Without operators and subtasks that have no state.
     tasks: Mapping[Subtask, Mapping[OperatorID, OperatorSubtaskState]]
     #: States of split enumerators, by the operator of their source.
     coordinators: Mapping[OperatorID, StateHandle]
-    #: Subtasks that had finished: they are not run again.
+    #: Finished subtasks, which are not run again.
     finished: frozenset[Subtask]
 
 
@@ -47,8 +47,8 @@ def assign(
 ) -> Assignment:
     """Divides all state among the subtasks of `job_graph`.
 
-    Raises SavepointMismatchError naming the operator where state does not fit the job; state of operators that the job
-    lacks is left out with `allow_non_restored`.
+    Raises SavepointMismatchError with the operator if state does not fit the job. `allow_non_restored` leaves
+    out state of operators that the job lacks.
     """
     verify(metadata, job_graph, allow_non_restored=allow_non_restored)
     states = {state.operator_id: state for state in metadata.operators}
@@ -90,7 +90,7 @@ def _channels(
     states: Mapping[OperatorID, OperatorState],
     allow_non_restored: bool,
 ) -> dict[Subtask, list[ChannelStateHandle]]:
-    """Records in flight by the subtask that reads them, those that waited at their producer too."""
+    """Records in flight by the reading subtask, including those that waited at their producer."""
     edges = edges_by_name(job)
     found: dict[Subtask, list[ChannelStateHandle]] = {}
     for owner in metadata.operators:
@@ -116,7 +116,7 @@ def _check_rows(
     owner: OperatorState,
     channel: ChannelStateHandle,
 ) -> None:
-    """Raises SavepointMismatchError where the rows of a channel would be read as something else, or not safely."""
+    """Raises SavepointMismatchError if the rows of a channel could not be read correctly or safely."""
     reads_columns = edge.stream_kind is StreamKind.COLUMNAR
     if (channel.rows is None) != reads_columns or (
         channel.rows is not None and channel.rows.type_spec != edge.type_spec
@@ -139,7 +139,7 @@ def _check_rows(
 def _consumers(
     job: JobGraph, edge: JobEdge, channel: ChannelStateHandle, states: Mapping[OperatorID, OperatorState]
 ) -> tuple[list[int], bool]:
-    """The subtasks that may own rows of a channel now, and whether each is to leave out those of other key groups."""
+    """The subtasks that may own rows of a channel now, and whether each must leave out rows of other key groups."""
     vertex = job.vertex(edge.target)
     new = vertex.parallelism
     head = states.get(vertex.operators[0].id)
@@ -147,7 +147,7 @@ def _consumers(
     key_groups = channel.max_parallelism or (vertex.max_parallelism if head is None else head.max_parallelism)
     kind = edge.partitioner.kind
     if kind is PartitionerKind.KEY_GROUP and key_groups != vertex.max_parallelism:
-        # An operator without keyed state: the key groups of its rows are others now.
+        # An operator without keyed state: its rows have other key groups now.
         return list(range(new)), True
     if old == new:
         return [channel.consumer], False
@@ -160,7 +160,8 @@ def _consumers(
         ]
         return owners, True
     if kind is PartitionerKind.BROADCAST:
-        # Every old subtask had all the rows: each new one takes those of the subtask whose broadcast state it takes.
+        # Every old subtask had all rows: each new one takes those of the subtask whose broadcast state it
+        # takes.
         taken = [subtask for subtask in range(new) if _broadcast_source(subtask, old) == channel.consumer]
         return taken, False
     if kind is PartitionerKind.CUSTOM:
@@ -183,7 +184,7 @@ def _range(vertex: JobVertex, subtask: int) -> KeyGroupRange:
 
 
 def _reading_order(channel: ChannelStateHandle) -> tuple[str, int, int, bool]:
-    """What lay with the consumer comes before what its producer had not sent yet."""
+    """Records in the consumer's queue come before those that its producer had not sent."""
     return (channel.edge, channel.consumer, channel.producer, channel.at_producer)
 
 

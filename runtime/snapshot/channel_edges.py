@@ -1,6 +1,7 @@
 """Names of exchanges in snapshots: the same in every graph in which the exchange means the same.
 
-Owner: none (pure). Used by tasks, which write records in flight under these names, and by the assignment of snapshots.
+Owner: none (pure). Tasks write records in flight under these names, and the assignment of snapshots reads
+them.
 """
 
 from __future__ import annotations

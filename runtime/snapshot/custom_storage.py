@@ -1,8 +1,8 @@
-"""Checkpoint storages of the user's own: what `execution.checkpointing.storage: module:name` names, and its finding.
+"""Custom checkpoint storages: finds the one that `execution.checkpointing.storage: module:name` names.
 
-The name is that of a class without arguments, or of an object, with the two methods of CheckpointStorageFactory: one is
-called in the JobMaster's process, the other in every worker of the job, each once a job. The module must be installed
-where both find it. Owner: any thread; nothing is opened here.
+The name is that of an object, or of a class without arguments, with the two methods of
+CheckpointStorageFactory. One is called in the JobMaster's process, the other in every worker of the job, each
+once a job. The module must be installed where both find it. Owner: any thread; nothing is opened here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from yarrow.runtime.snapshot.worker_file import WorkerStorage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageContext:
-    """What a storage is made from."""
+    """The settings of a custom storage."""
 
     job_id: JobID
     #: All keys of the job and the cluster, as text: a storage may have keys of its own.
     settings: Mapping[str, str]
     #: execution.checkpointing.dir, "" = not set.
     directory: str = ""
-    #: State up to this size may go into the metadata.
+    #: Most bytes of a state in the metadata.
     inline_threshold: int = 20 * 1024
-    #: With which metadata are to be sealed (metadata.encode_metadata), b"" = not; in the JobMaster's process only.
+    #: Secret that seals metadata (metadata.encode_metadata), b"" = none; in the JobMaster's process only.
     secret: bytes = field(default=b"", repr=False)
 
 
@@ -38,7 +38,7 @@ class CheckpointStorageFactory(Protocol):
     """Makes both sides of a storage."""
 
     def checkpoint_storage(self, context: StorageContext) -> SnapshotStorage:
-        """The JobMaster's side; it refuses at once, by SnapshotStorageError, what cannot work."""
+        """The JobMaster's side. Raises SnapshotStorageError at once if the storage cannot work."""
         ...
 
     def worker_storage(self, context: StorageContext) -> WorkerStorage:
@@ -47,7 +47,7 @@ class CheckpointStorageFactory(Protocol):
 
 
 def load_storage(name: str) -> CheckpointStorageFactory:
-    """The factory of that name. Raises SnapshotStorageError naming option and module when there is none."""
+    """The factory of that name. Raises SnapshotStorageError with option and module if there is none."""
     key = checkpointing.STORAGE.key
     module, _, attribute = name.partition(":")
     try:

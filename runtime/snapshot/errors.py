@@ -1,7 +1,7 @@
-"""Typed errors of snapshots: what cannot be written, read, restored or stored.
+"""Typed errors of snapshots that cannot be written, read, restored or stored.
 
-Owner: none (raised on the task thread, the snapshot thread or the JobMaster's executor). Each message names the
-file, operator or state, says what was expected and what to do. None of them is retried by the code that raises it.
+Owner: none (raised on the task thread, the snapshot thread or the JobMaster's executor). Each message names
+the file, operator or state, says what was expected and what to do. The code that raises one never retries.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ class SnapshotError(YarrowError):
 
 
 class StateSerializationError(SnapshotError):
-    """A value of a state that its serializer cannot write or read; names operator and state."""
+    """A state's serializer cannot write or read a value; names operator and state."""
 
 
 class UntrustedPickleError(StateSerializationError):
-    """Pickled values in a snapshot that nobody declared to be trusted: reading them could run foreign code."""
+    """A snapshot has pickled values and was not declared trusted: reading them could run foreign code."""
 
 
 class StateMigrationError(SnapshotError):
-    """State that the present program declares differently from the one that wrote it, in a way nothing converts.
+    """The program declares state in another way than its writer did, and no conversion exists.
 
     `field` is the path of the field within the value, "" for the value itself.
     """
@@ -44,7 +44,7 @@ class StateMigrationError(SnapshotError):
 
 
 class CorruptSnapshotError(SnapshotError):
-    """A file of a snapshot that is torn, truncated, changed or of another kind; `path` names it."""
+    """A file of a snapshot is torn, truncated, changed or of another kind; `path` names it."""
 
     def __init__(self, path: str, problem: str, remedy: str = "") -> None:
         advice = remedy or "Restore from another checkpoint or savepoint."
@@ -54,13 +54,13 @@ class CorruptSnapshotError(SnapshotError):
 
 
 class SnapshotStorageError(SnapshotError):
-    """A snapshot storage that cannot do what was asked: missing, refused or occupied paths."""
+    """A snapshot storage cannot fulfil a request: a path is missing, refused or occupied."""
 
 
 class SnapshotWriteError(SnapshotStorageError):
-    """A file of a snapshot that cannot be written: no room, no permission.
+    """A file of a snapshot cannot be written: no room, no permission.
 
-    `path` names the file, `states` its content where that is known.
+    `path` names the file, `states` its content if that is known.
     """
 
     def __init__(self, path: str, problem: object, states: Sequence[str] = ()) -> None:
@@ -76,7 +76,7 @@ class SnapshotWriteError(SnapshotStorageError):
 
 @contextlib.contextmanager
 def writing_states(names: Iterable[str]) -> Iterator[None]:
-    """A file that cannot be written within is said to be of these states."""
+    """Adds these states to the error of a file that cannot be written within."""
     try:
         yield
     except SnapshotWriteError as error:
@@ -84,11 +84,11 @@ def writing_states(names: Iterable[str]) -> Iterator[None]:
 
 
 class SnapshotNotFoundError(SnapshotStorageError):
-    """A pointer at which no checkpoint or savepoint lies."""
+    """A pointer leads to no checkpoint or savepoint."""
 
 
 class MissingSnapshotFilesError(SnapshotStorageError):
-    """Files that a checkpoint refers to and that are gone or shorter than they were; `files` names them."""
+    """Files of a checkpoint are gone or too short; `files` names them."""
 
     def __init__(self, pointer: str, files: Sequence[str]) -> None:
         shown = ", ".join(files[:10]) + (f" and {len(files) - 10} more" if len(files) > 10 else "")
@@ -100,11 +100,11 @@ class MissingSnapshotFilesError(SnapshotStorageError):
 
 
 class StateTooLargeError(SnapshotStorageError):
-    """State that would have to travel inside messages and is larger than allowed."""
+    """State for a message is larger than allowed."""
 
 
 class SavepointMismatchError(SnapshotError):
-    """A savepoint that does not fit the job; `operator` is the name of the operator concerned."""
+    """A savepoint does not fit the job; `operator` is the name of the operator at fault."""
 
     def __init__(self, operator: str, message: str) -> None:
         super().__init__(message)
@@ -112,4 +112,4 @@ class SavepointMismatchError(SnapshotError):
 
 
 class SnapshotFormatError(SnapshotError):
-    """Bytes that are not of the form that their place announces: of a later release, or damaged."""
+    """Bytes do not have the expected form: they come from a later release, or are damaged."""

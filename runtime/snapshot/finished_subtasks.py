@@ -1,7 +1,7 @@
-"""Subtasks that had finished when a snapshot was taken: which are not run again, and where that would lose rows.
+"""FinishedSubtasks: subtasks that had finished at a snapshot: which are not run again, and where that would lose rows.
 
-A subtask that is not run again reads nothing. So nobody may send it anything: in the program that wrote the snapshot
-that is so, in a changed one, or at other parallelisms, it may be otherwise. Owner: none (pure).
+A subtask that is not run again reads nothing, so nobody may send it rows. That holds in the program that
+wrote the snapshot. It may fail in a changed program, or at other parallelisms. Owner: none (pure).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Subtask = tuple[JobVertexID, int]
 
 
 def finished_subtasks(states: Mapping[OperatorID, OperatorState], job: JobGraph) -> frozenset[Subtask]:
-    """Those that are not run again: all their operators had finished, and all who would send them rows.
+    """The subtasks that are not run again: all their operators and all their producers had finished.
 
-    At another parallelism the subtasks of a vertex had finished together, or none of them had.
+    At another parallelism, all subtasks of a vertex must have finished, or none counts as finished.
     """
     found = {(vertex.id, subtask) for vertex in job.vertices for subtask in _finished(vertex, states)}
     while fed := _fed(found, job):
@@ -43,7 +43,7 @@ def _finished(vertex: JobVertex, states: Mapping[OperatorID, OperatorState]) -> 
 
 
 def _fed(found: set[Subtask], job: JobGraph) -> set[Subtask]:
-    """Those of `found` to which somebody sends rows that is not in it."""
+    """The subtasks of `found` with a producer outside of it."""
     fed: set[Subtask] = set()
     for edge in job.edges:
         source, target = job.vertex(edge.source), job.vertex(edge.target)
@@ -61,7 +61,7 @@ def _fed(found: set[Subtask], job: JobGraph) -> set[Subtask]:
 
 
 def lost_rows(states: Mapping[OperatorID, OperatorState], job: JobGraph) -> dict[JobVertexID, str]:
-    """Vertices of which operators have wholly finished and others, or who feeds them, have not: why each is refused."""
+    """Refused vertices with reasons: some operators have wholly finished, but others or the producers have not."""
     refused: dict[JobVertexID, str] = {}
     ended = {vertex.id: _ended(vertex, states) for vertex in job.vertices}
     for vertex in job.vertices:
@@ -83,7 +83,7 @@ def lost_rows(states: Mapping[OperatorID, OperatorState], job: JobGraph) -> dict
 
 
 def _ended(vertex: JobVertex, states: Mapping[OperatorID, OperatorState]) -> list[OperatorDescriptor]:
-    """The operators of a vertex all of whose subtasks had finished."""
+    """The operators of a vertex whose subtasks had all finished."""
     return [
         operator
         for operator in vertex.operators

@@ -1,7 +1,7 @@
-"""State handles: where a piece of a snapshot lies and what is in it; the metadata of a checkpoint is made of these.
+"""State handles: each names the place and content of a piece of a snapshot; a checkpoint's metadata consist of them.
 
-Owner: none (frozen values, msgspec-encoded). No live objects, no pickle. Changing a field changes the format of
-savepoints: raise METADATA_VERSION and keep reading the old one.
+Owner: none (frozen values, msgspec-encoded). No live objects, no pickle. Changing a field changes the format
+of savepoints: raise METADATA_VERSION and keep reading the old one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InlineStateHandle(Handle, frozen=True, kw_only=True, tag="inline"):
-    """The bytes themselves; the hash of the metadata covers them."""
+    """A handle that contains the bytes; the hash of the metadata covers them."""
 
     data: bytes
 
@@ -36,8 +36,8 @@ class InlineStateHandle(Handle, frozen=True, kw_only=True, tag="inline"):
 class FileStateHandle(Handle, frozen=True, kw_only=True, tag="file"):
     """`length` bytes at `offset` of a file, and their SHA-256.
 
-    `path` is relative to the folder of the `_metadata` file where it lies below it (a savepoint can be moved), else
-    absolute or with a scheme.
+    `path` is relative for a file below the folder of `_metadata`, so that a savepoint can be moved. Otherwise
+    it is absolute or has a scheme.
     """
 
     path: str
@@ -66,7 +66,7 @@ class StateKind(StrEnum):
 
 
 class ValueFormat(StrEnum):
-    """How values are written."""
+    """The form of values."""
 
     #: By the columns of a declared type.
     TYPED = "typed"
@@ -77,13 +77,13 @@ class ValueFormat(StrEnum):
 
 
 class SerializerConfig(Handle, frozen=True, kw_only=True):
-    """What must be known to read values again; compared with the job's own type at restore."""
+    """How values were written; a restore compares it with the job's own type."""
 
     format: ValueFormat
     version: int = 1
     #: TypeInformation.to_spec() of the declared type; None = none.
     type_spec: TypeSpec = None
-    #: Types of plain values that had to be pickled.
+    #: Types of plain values that were pickled.
     pickled: tuple[str, ...] = ()
 
 
@@ -93,9 +93,9 @@ class StateMetaInfo(Handle, frozen=True, kw_only=True):
     name: str
     kind: StateKind
     value: SerializerConfig
-    #: Of the keys of a MapState.
+    #: Serializer of the keys of a MapState.
     map_key: SerializerConfig | None = None
-    #: True when each value has the time of its last access in front.
+    #: True if the time of the last access precedes each value.
     ttl: bool = False
 
 
@@ -106,22 +106,22 @@ class KeyGroupsSnapshot(Handle, frozen=True, kw_only=True, tag="key_groups"):
     key_groups: tuple[int, int]
     states: tuple[StateMetaInfo, ...]
     handle: StateHandle
-    #: TypeInformation.to_spec() of what the keys are; left out where that is not known.
+    #: TypeInformation.to_spec() of the keys; left out if it is unknown.
     key_type: TypeSpec | msgspec.UnsetType = msgspec.UNSET
 
 
 class DatabaseFile(Handle, frozen=True, kw_only=True):
-    """A file of a RocksDB checkpoint under the name it must have there."""
+    """A file of a RocksDB checkpoint, with its required name."""
 
     name: str
     handle: StateHandle
 
 
 class RocksDBSnapshot(Handle, frozen=True, kw_only=True, tag="rocksdb"):
-    """A native checkpoint: immutable files shared between checkpoints, small ones of its own."""
+    """A native checkpoint: immutable files that checkpoints share, and small files of its own."""
 
     key_groups: tuple[int, int]
-    #: Of the database that wrote it: files of one database may be reused by its next checkpoint only.
+    #: The database that wrote it: only its own next checkpoint may reuse its files.
     backend_id: str
     states: tuple[StateMetaInfo, ...]
     shared: tuple[DatabaseFile, ...]
@@ -136,11 +136,11 @@ KeyedStateHandle = KeyGroupsSnapshot | RocksDBSnapshot
 class OperatorStateMode(StrEnum):
     """How operator state is divided at another parallelism."""
 
-    #: Elements are dealt out among the subtasks.
+    #: Elements are divided among the subtasks.
     SPLIT = "split"
-    #: Every subtask gets all elements of all.
+    #: Every subtask gets all elements of all subtasks.
     UNION = "union"
-    #: The same in all subtasks: each gets one copy.
+    #: Equal in all subtasks: each gets one copy.
     BROADCAST = "broadcast"
 
 
@@ -165,25 +165,26 @@ class OperatorStateHandle(Handle, frozen=True, kw_only=True):
 
 
 class ChannelStateHandle(Handle, frozen=True, kw_only=True):
-    """Records in flight that belong to an unaligned checkpoint: what lay before the reader or behind the writer.
+    """Records in flight of an unaligned checkpoint, before the reader or behind the writer.
 
     The bytes are frames (runtime header and payload) in the order in which the consumer would have read them.
     """
 
     #: Names the edge independently of its position in the graph: source operator, side output, input of the target.
     edge: str
-    #: Subtask that wrote the records, and the one they were meant for.
+    #: Subtask that wrote the records, and the subtask for which they were meant.
     producer: int
     consumer: int
-    #: True for records that still waited at the producer: they follow those of the consumer's queue.
+    #: True if the records still waited at the producer: they follow those of the consumer's queue.
     at_producer: bool
     handle: StateHandle
-    #: How rows are written; None for columns. PICKLE = of undeclared type: for the job's own eyes only.
+    #: How rows are written; None for columns. PICKLE = rows of undeclared type: only for the job itself.
     rows: SerializerConfig | None = None
-    #: Subtasks and key groups of the reader when it was written; the reader itself may have no state. 0 = not known.
+    #: Subtasks and key groups of the reader at that time; the reader itself may have no state. 0 = unknown.
     consumers: int = 0
     max_parallelism: int = 0
-    #: Set by an assignment, never stored: other subtasks get these rows too, each takes those of its key groups.
+    #: Set by an assignment, never stored: several subtasks get these rows, and each takes those of its key
+    #: groups.
     shared: bool = False
 
 
@@ -259,11 +260,11 @@ class CheckpointMetadata(Handle, frozen=True, kw_only=True):
     timestamp_ms: int
     kind: SnapshotKind
     operators: tuple[OperatorState, ...]
-    #: The latest savepoint of the job when it was taken: sinks spare its transactions. Left out where there is none.
+    #: The latest savepoint of the job at that time: sinks spare its transactions. Left out if there is none.
     latest_savepoint_id: int | msgspec.UnsetType = msgspec.UNSET
 
     def operator(self, operator_id: OperatorID) -> OperatorState | None:
-        """The state of an operator; None when it has none here."""
+        """The state of an operator; None if it has none here."""
         for state in self.operators:
             if state.operator_id == operator_id:
                 return state

@@ -1,7 +1,7 @@
 """Columns of canonical keys: their key groups in bulk, and their bytes in the canonical form of keyed state.
 
 Owner: the calling thread (a snapshot thread, or the task thread at restore); no state. Keys must be canonical
-(runtime.data.keys); what a column is written as must depend on its keys alone.
+(runtime.data.keys); the form of a column must depend on its keys alone.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Objects = npt.NDArray[np.object_]
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _TEXTS: Final = msgspec.msgpack.Decoder(list[str])
 _xxh3 = xxhash.xxh3_64_intdigest
-#: What stands in front of a text in its key encoding, by its length in bytes.
+#: Bytes before a text in its key encoding, by the text's length in bytes.
 _HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
 
 
 def key_groups_of(keys: Sequence[Any] | Objects, max_parallelism: int) -> Groups:
-    """The key group of each canonical key."""
+    """The key group of each canonical key: a 1-d integer array as long as `keys`."""
     kinds = set(map(type, keys))
     hashes: npt.NDArray[np.uint64] | None = None
     if kinds == {int}:
@@ -57,7 +57,7 @@ def key_groups_of(keys: Sequence[Any] | Objects, max_parallelism: int) -> Groups
 def split_by_key_group(
     keys: Sequence[Any] | Objects, max_parallelism: int, *columns: Sequence[Any] | Objects
 ) -> Iterator[tuple[int, tuple[list[Any], ...]]]:
-    """Key groups in order, each with its keys and with what `columns` hold for them."""
+    """Key groups in order, each with its keys and the matching entries of `columns`."""
     if not len(keys):
         return
     groups = key_groups_of(keys, max_parallelism)
@@ -71,9 +71,9 @@ def split_by_key_group(
 
 
 def objects_of(column: Collection[Any] | Objects) -> Objects:
-    """References to the elements, as an array, which garbage collections do not walk.
+    """The elements as a 1-d object array, which garbage collections do not walk.
 
-    A list of many thousands that lie in no cache costs a collection milliseconds.
+    Walking a list of many thousand uncached elements costs a collection milliseconds.
     """
     if isinstance(column, np.ndarray):
         return column
@@ -99,7 +99,8 @@ def dump_keys(keys: Sequence[Any]) -> tuple[int, bytes]:
 def load_keys(form: int, data: memoryview, count: int) -> list[Any]:
     """The keys of a column.
 
-    Raises ValueError for bytes that are no such column, KeyDecodeError for a key class that is gone or changed.
+    Raises ValueError for bytes that are no such column, KeyDecodeError for a key class that is gone or
+    changed.
     """
     keys: list[Any]
     if form == INT64:
@@ -119,7 +120,7 @@ def load_keys(form: int, data: memoryview, count: int) -> list[Any]:
 
 
 def key_like_first(form: int, data: memoryview) -> Any:
-    """A key of the kind of a column's first one, without reading the others. Raises as `load_keys` does."""
+    """A key like the column's first one, without reading the others; raises the errors of `load_keys`."""
     if form == INT64:
         return 0
     if form == TEXT:

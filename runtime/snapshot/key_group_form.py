@@ -1,8 +1,8 @@
 """The canonical form of keyed state: runs of one state and one key group, which every backend writes and reads.
 
-Layout in docs/design/0011-snapshot-format.md. Writing and reading go run by run, so that little is in memory at once,
-and runs of other key groups are skipped without being decoded. Owner: the snapshot thread (writing), the task thread
-before its first record (reading). It must not know backends, files or hashes.
+Layout in docs/design/0011-snapshot-format.md. Runs are written and read one by one, so that little is in
+memory at once. Runs of other key groups are skipped without being decoded. Owner: the snapshot thread
+(writing), the task thread before its first record (reading). It must not know backends, files or hashes.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ _END_MARK: Final = 0x45
 _LENGTH: Final = struct.Struct("<Q")
 _COUNT: Final = struct.Struct("<I")
 
-#: Entries of a run, and values that one call of a serializer is given, at most: each holds the interpreter.
+#: Most entries of a run, and most values of one serializer call: each call holds the interpreter.
 MAX_RUN: Final = 50_000
 MAX_PART: Final = 50_000
-#: The form numbers states with 16 bits.
+#: Most states: the form numbers them with 16 bits.
 MAX_STATES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class StateForm:
-    """How one state is written: what its entries are, and the serializers of their parts.
+    """The written form of one state: its entries, and the serializers of their parts.
 
-    Values of entries, by kind: VALUE, REDUCING and AGGREGATING a value; LIST a list; MAP a dict; TIMERS a pair
-    (timestamp, namespace). With `ttl` each value, element or dict value is a pair (epoch ms of last access, value).
+    Values of entries, by kind: VALUE, REDUCING and AGGREGATING a value; LIST a list; MAP a dict; TIMERS a
+    pair (timestamp, namespace). With `ttl` each value, element or dict value is a pair (epoch ms of last
+    access, value).
     """
 
     name: str
@@ -55,7 +56,7 @@ class StateForm:
     ttl: bool = False
 
     def meta(self) -> StateMetaInfo:
-        """What the metadata says of the state; to be asked after all its values were written."""
+        """The state's metadata; call it after all its values were written."""
         map_key = None if self.map_key is None else self.map_key.config()
         return StateMetaInfo(
             name=self.name, kind=self.kind, value=self.value.config(), map_key=map_key, ttl=self.ttl
@@ -63,7 +64,7 @@ class StateForm:
 
 
 class Run(NamedTuple):
-    """Entries of one state in one key group: what a backend hands over."""
+    """Entries of one state in one key group, from a backend."""
 
     state: int
     key_group: int
@@ -72,7 +73,7 @@ class Run(NamedTuple):
 
 
 class EncodedRun(NamedTuple):
-    """The same as bytes, which may be carried from one snapshot to another."""
+    """A run as bytes, which can be carried from one snapshot to another."""
 
     state: int
     key_group: int
@@ -87,7 +88,7 @@ def write_key_groups(
 ) -> Iterator[bytes]:
     """The bytes of all runs, piece by piece; `Run.state` counts in `states`.
 
-    `carried` are runs of states that nobody asked for; their numbers follow those of `states`.
+    `carried` are runs of states without a user in this program; their numbers follow those of `states`.
     """
     yield _HEAD.pack(MAGIC, VERSION)
     number = 0
@@ -116,7 +117,7 @@ def _pieces(run: EncodedRun) -> Iterator[bytes]:
 
 
 def encoded_runs(data: bytes | memoryview, key_groups: KeyGroupRange) -> Iterator[EncodedRun]:
-    """The runs of these key groups, not decoded. Raises SnapshotFormatError for bytes of another form."""
+    """The encoded runs of these key groups. Raises SnapshotFormatError for bytes of another form."""
     view = memoryview(data)
     if len(view) < _HEAD.size or bytes(view[:4]) != MAGIC:
         raise SnapshotFormatError("keyed state does not begin as it should: it is no canonical form")
@@ -142,7 +143,7 @@ def encoded_runs(data: bytes | memoryview, key_groups: KeyGroupRange) -> Iterato
 
 
 def decoded_run(form: StateForm, run: EncodedRun) -> tuple[list[Any], list[Any]]:
-    """Keys and values of a run. Raises SnapshotFormatError, and what the serializers raise."""
+    """Keys and values of a run. Raises SnapshotFormatError and the errors of the serializers."""
     try:
         keys = load_keys(run.key_form, memoryview(run.keys), run.entries)
         return keys, load_contents(form, memoryview(run.values), run.entries)
@@ -154,7 +155,7 @@ def decoded_run(form: StateForm, run: EncodedRun) -> tuple[list[Any], list[Any]]
 
 
 def dump_contents(form: StateForm, values: Sequence[Any]) -> bytes:
-    """The values of a run: sections of lengths, map keys, times and values, each where the state has it."""
+    """The values of a run: sections of lengths, map keys, times and values, as far as the state has them."""
     out: list[bytes] = []
     if form.kind is StateKind.LIST or form.kind is StateKind.MAP:
         _put(out, np.fromiter(map(len, values), dtype="<u4", count=len(values)).tobytes())
@@ -217,7 +218,7 @@ def _put(out: list[bytes], section: bytes) -> None:
 
 
 def _put_parts(out: list[bytes], serializer: ValueSerializer, values: list[Any]) -> None:
-    """Values in parts, none of which is too large for one call of a serializer."""
+    """Writes values in parts that are small enough for one serializer call each."""
     if len(values) <= MAX_PART:
         out.append(_COUNT.pack(1))
         _put(out, serializer.dump_values(values))
@@ -229,7 +230,7 @@ def _put_parts(out: list[bytes], serializer: ValueSerializer, values: list[Any])
 
 
 class _Sections:
-    """Takes sections from the front."""
+    """Reads sections from the front."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

@@ -1,8 +1,8 @@
-"""The type of keys beside keyed state: what a snapshot says of it, and whether a program's is another.
+"""KeyTypes: the type of keys beside keyed state, and its comparison with a program's.
 
-A type is written where the keys of the snapshot bear it out: nobody looks at keys while rows are processed, so that a
-program may declare what its selector does not give. Owner: the calling thread (the snapshot thread while writing); no
-backends, no values.
+Nobody checks keys while rows are processed, so a program may declare another type than its selector returns.
+So the declared type is written only if the keys of the snapshot confirm it. Owner: the calling thread (the
+snapshot thread while writing); no backends, no values.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from yarrow.runtime.snapshot.handles import KeyedStateHandle
 from yarrow.runtime.snapshot.key_columns import key_like_first
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run
 
-#: Runs of which one key is looked at: what a program declares wrongly is wrong of nearly all of them.
+#: Number of runs of which one key is checked: a wrong declaration is wrong for nearly all keys.
 MOST_LOOKED_AT: Final = 256
 
 
 class KeyTypeEvidence:
-    """What of a declared key type is true of the keys that are written; one of each of the first runs is looked at."""
+    """Tells which part of a declared key type the written keys confirm, by one key of each of the first runs."""
 
     def __init__(self, declared: TypeInformation | None) -> None:
         self._type = declared
         self._seen = False
 
     def observe(self, key: Any) -> None:
-        """A canonical key."""
+        """Checks a canonical key."""
         self._seen = True
         if self._type is not None:
             self._type = borne_out(self._type, key)
 
     def observe_by(self, read: Callable[[], Any]) -> None:
-        """A key that is read first; one of a class that is not here is of no declared type."""
+        """Checks a key that must first be read; a key of a missing class has no declared type."""
         try:
             self.observe(read())
         except (ValueError, KeyDecodeError):
             self._type = None
 
     def of_runs(self, runs: Iterable[Run]) -> Iterator[Run]:
-        """The same runs; looked at as they pass."""
+        """Passes runs through and checks them."""
         for number, run in enumerate(runs):
             if self._type is not None and number < MOST_LOOKED_AT and len(run.keys):
                 self.observe(run.keys[0])
             yield run
 
     def of_encoded(self, runs: Iterable[EncodedRun]) -> Iterator[EncodedRun]:
-        """The same for runs that are carried on."""
+        """Passes carried runs through and checks them."""
         for number, run in enumerate(runs):
             if self._type is not None and number < MOST_LOOKED_AT and run.entries:
                 self.observe_by(partial(key_like_first, run.key_form, memoryview(run.keys)))
             yield run
 
     def spec(self) -> TypeSpec | msgspec.UnsetType:
-        """For the handle, when all keys have passed; UNSET where nothing is known of them."""
+        """The type for the handle, after all keys; UNSET if nothing is known of them."""
         found = self._type
         if found is None or not self._seen or isinstance(found, PickledBytesTypeInfo):
             return msgspec.UNSET
@@ -70,7 +70,7 @@ class KeyTypeEvidence:
 
 
 def key_type_of(spec: TypeSpec | msgspec.UnsetType) -> TypeInformation | None:
-    """The type that a handle or an operator names; None where it names none, or one of a later release."""
+    """The type in a handle or operator; None if it names none, or one of a later release."""
     if spec is None or spec is msgspec.UNSET:
         return None
     with suppress(ValueError):
@@ -81,7 +81,7 @@ def key_type_of(spec: TypeSpec | msgspec.UnsetType) -> TypeInformation | None:
 def check_key_type(
     operator: str, handles: Iterable[KeyedStateHandle], declared: TypeInformation | None
 ) -> None:
-    """Raises SavepointMismatchError where state was written for keys that cannot be those of the program."""
+    """Raises SavepointMismatchError if state was written for keys of another type than the program's."""
     if declared is None:
         return
     stored: dict[TypeInformation, dict[str, None]] = {}

@@ -1,8 +1,8 @@
-"""The file `_metadata` of a checkpoint or savepoint: its bytes, and every way in which they can be wrong.
+"""The file `_metadata` of a checkpoint or savepoint: its bytes, and every fault that they can have.
 
-Layout: magic, version, length of the body, SHA-256 over version, length and body, then the body in MessagePack, and
-where there is a secret a seal over all that (see docs/design/0011-snapshot-format.md). Owner: the calling thread; pure.
-It must not open files: the path it is given is for messages.
+Layout: magic, version, length of the body, SHA-256 over version, length and body, then the body in
+MessagePack. With a secret, a seal over all that follows (see docs/design/0011-snapshot-format.md). Owner: the
+calling thread; pure. It must not open files: the given path is for messages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError
 from yarrow.runtime.snapshot.handles import METADATA_VERSION, CheckpointMetadata
 
-#: The name of the file: where it stands, a checkpoint is complete.
+#: Name of the file; a checkpoint with this file is complete.
 METADATA_FILE: Final = "_metadata"
-#: Not text: a copy that translates line ends is found by its first bytes.
+#: Not text, so that its first bytes show a copy with translated line ends.
 MAGIC: Final = b"\x89YRW\r\n\x1a\n"
 _HEAD: Final = struct.Struct("<IQ")
 _HASH_SIZE: Final = 32
@@ -33,9 +33,9 @@ _DECODER: Final = msgspec.msgpack.Decoder(CheckpointMetadata)
 
 
 class Seal(enum.Enum):
-    """What is known of who wrote a metadata file."""
+    """Whether the writer of a metadata file had the secret."""
 
-    #: Nobody asked with a secret.
+    #: No secret was given to check it.
     UNCHECKED = "unchecked"
     ABSENT = "absent"
     #: Made with another secret, or over other bytes.
@@ -44,7 +44,7 @@ class Seal(enum.Enum):
 
 
 def encode_metadata(metadata: CheckpointMetadata, secret: bytes = b"") -> bytes:
-    """The bytes of the file; sealed where there is a secret."""
+    """The bytes of the file; sealed if there is a secret."""
     body = _ENCODER.encode(metadata)
     head = _HEAD.pack(METADATA_VERSION, len(body))
     data = b"".join((MAGIC, head, hashlib.sha256(head + body).digest(), body))
@@ -52,12 +52,12 @@ def encode_metadata(metadata: CheckpointMetadata, secret: bytes = b"") -> bytes:
 
 
 def metadata_size(metadata: CheckpointMetadata) -> int:
-    """Bytes of the file, but for a seal."""
+    """Bytes of the file without a seal."""
     return _BODY_AT + len(_ENCODER.encode(metadata))
 
 
 def seal_of(data: bytes, secret: bytes) -> Seal:
-    """Whether the bytes of a file, which `decode_metadata` has taken, were written by somebody with the secret."""
+    """Whether the writer of a file had the secret; `decode_metadata` must have accepted its bytes."""
     if not secret:
         return Seal.UNCHECKED
     _, length = _HEAD.unpack_from(data, len(MAGIC))
@@ -73,7 +73,7 @@ def _seal(data: bytes, secret: bytes) -> bytes:
 
 
 def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
-    """The metadata of a file's bytes. Raises CorruptSnapshotError naming `path` and what is wrong."""
+    """The metadata in a file's bytes. Raises CorruptSnapshotError with `path` and the fault."""
     if not data:
         raise CorruptSnapshotError(path, "the file is empty")
     if data[: len(MAGIC)] != MAGIC[: len(data)]:

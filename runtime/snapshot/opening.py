@@ -1,7 +1,7 @@
-"""Opening checkpoints and savepoints: finding their metadata, reading it, and whether all their files are there.
+"""Opens checkpoints and savepoints: finds and reads their metadata, and checks that all their files exist.
 
-Owner: any thread; every call may block, none keeps anything open or changes anything. What is not there is explained:
-never completed, one folder too high, or no snapshot at all.
+Owner: any thread; every call may block, none keeps anything open or changes anything. Errors explain a
+missing snapshot: never completed, one folder too high, or no snapshot at all.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class OpenedSnapshot:
 def open_snapshot(pointer: str, *, verify: bool = True, secret: bytes = b"") -> OpenedSnapshot:
     """The checkpoint or savepoint at a folder, a `_metadata` file, or a URL of either.
 
-    `verify`: every file that it refers to is there in its full length (contents are verified as they are read).
-    Raises SnapshotNotFoundError, CorruptSnapshotError, MissingSnapshotFilesError, SnapshotStorageError.
+    `verify` checks that every referenced file exists with its full length (contents are verified as they are
+    read). Raises SnapshotNotFoundError, CorruptSnapshotError, MissingSnapshotFilesError,
+    SnapshotStorageError.
     """
     directory, path = _metadata_path(pointer)
     try:
@@ -91,9 +92,9 @@ def is_complete(file_system: FileSystem, folder: str) -> bool:
 
 
 def missing_files(metadata: CheckpointMetadata, directory: str) -> Iterator[str]:
-    """Files that the checkpoint refers to and that are gone or too short, each with whose state it holds.
+    """Referenced files of a checkpoint that are gone or too short, each with the owner of its state.
 
-    Raises SnapshotStorageError where that cannot be found out.
+    Raises SnapshotStorageError if that cannot be found out.
     """
     needed: dict[str, tuple[int, str]] = {}
     for owner, handle in handles_of(metadata):
@@ -108,14 +109,14 @@ def missing_files(metadata: CheckpointMetadata, directory: str) -> Iterator[str]
             yield f"{path} ({owner}) is missing"
             continue
         except (OSError, FileSystemError) as error:
-            # Not missing: a storage that is out of reach for a moment must not end a job that is recovered.
+            # Not missing: a storage that is briefly out of reach must not end a recovered job.
             raise SnapshotStorageError(f"{path} ({owner}) cannot be read ({error}).") from error
         if size < end:
             yield f"{path} ({owner}) has {size} bytes of {end}"
 
 
 def handles_of(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateHandle]]:
-    """Every handle of a checkpoint, with the operator whose state it is."""
+    """Every handle of a checkpoint, with the operator of its state."""
     for operator in metadata.operators:
         owner = f"operator '{operator.name}'"
         if operator.coordinator is not None:

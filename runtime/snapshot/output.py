@@ -1,7 +1,7 @@
-"""SnapshotOutput: where the asynchronous part of a snapshot writes its bytes.
+"""SnapshotOutput: takes the bytes of a snapshot's asynchronous part.
 
-Owner: the worker's snapshot thread. State backends know this Protocol alone; which storage lies behind it, and which
-file a piece goes to, is the worker's.
+Owner: the worker's snapshot thread. State backends know this Protocol alone; the worker chooses the storage
+behind it, and the file of each piece.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class SnapshotOutput(Protocol):
         ...
 
     def write_shared_file(self, local_path: str) -> FileStateHandle:
-        """Uploads a local file that later checkpoints may refer to, under a name used once."""
+        """Uploads a local file that later checkpoints may reference, under a unique name."""
         ...
 
     def write_own_file(self, local_path: str) -> StateHandle:
-        """Uploads a local file that belongs to this checkpoint alone; small ones become inline."""
+        """Uploads a local file of this checkpoint alone; small ones become inline."""
         ...

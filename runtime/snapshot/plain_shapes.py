@@ -1,8 +1,8 @@
-"""Shapes of values that MessagePack can carry as they are: the fast form of undeclared values.
+"""Shapes of values that MessagePack can carry unchanged: the fast form of undeclared values.
 
-A run of equal-shaped values made of None, bool, int, float, str, bytes, lists, tuples and dicts is written by one
-call in C. Its shape, a short text, stands beside it so that reading gives tuples where tuples were. Owner: the calling
-thread; no state but caches. It must not be given values that contain themselves.
+One call in C writes a run of equal-shaped values made of None, bool, int, float, str, bytes, lists, tuples
+and dicts. The shape is a short text beside the run, so that reading returns tuples as tuples. Owner: the
+calling thread; no state but caches. It must not be given values that contain themselves.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
-#: Exact types that MessagePack gives back as they were; integers only within its 64 bits, text only as UTF-8.
+#: Exact types that MessagePack returns unchanged; integers only within its 64 bits, text only as UTF-8.
 ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
 
 _NONE: Final = type(None)
 _MAX_DEPTH: Final = 8
-#: Longer texts of a shape (very wide tuples of unlike fields) are left to the general form.
+#: Most characters of a shape; longer ones (very wide tuples of unlike fields) use the general form.
 _MAX_SHAPE: Final = 200
 
 # The grammar: a = atom, <s> = tuple of any length, (s1s2) = tuple of these fields, [s] = list, {s} = dict from
@@ -27,7 +27,7 @@ _MAX_SHAPE: Final = 200
 
 
 def shape_of(values: Sequence[Any], depth: int = 0) -> str | None:
-    """The one shape of all values, or None where they have none."""
+    """The common shape of all values, or None if they have none."""
     kinds = set(map(type, values))
     if kinds <= ATOMS:
         return "a"
@@ -76,7 +76,7 @@ def _enclosed(opening: str, inner: str | None, closing: str) -> str | None:
 
 @cache
 def decoder_of(shape: str) -> msgspec.msgpack.Decoder[list[Any]]:
-    """Reads a list of values of this shape. Raises ValueError for a text that is no shape."""
+    """Makes a decoder for lists of values of this shape. Raises ValueError for a text that is no shape."""
     found, end = _parse(shape, 0)
     if end != len(shape):
         raise ValueError(f"{shape!r} is no shape of values")

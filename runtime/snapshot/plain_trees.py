@@ -1,9 +1,9 @@
 """The general form of undeclared values: trees of tagged arrays, which MessagePack carries.
 
-None, bool, 64-bit integers, floats, text and bytes stand for themselves; everything else is an array whose first item
-is a tag of this module. Tags are a stored format: added, never renumbered. Owner: the calling thread. Reading must
-not run code that a file names, except where its reader declared the file's pickles to be trusted. What refers to one
-object twice is written twice; what contains itself is refused.
+None, bool, 64-bit integers, floats, text and bytes stand for themselves. Everything else is an array whose
+first item is a tag of this module. Tags are a stored format: added, never renumbered. Owner: the calling
+thread. Reading must not run code that a file names, unless its reader declared the file's pickles trusted. An
+object that is referenced twice is written twice; a value that contains itself is refused.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ARROW_BATCH: Final = 27
 ARROW_TABLE: Final = 28
 PICKLE: Final = 29
 
-#: In place of the number of a class whose instances have names that are no fields.
+#: Replaces the number of a class whose instances have names that are no fields.
 _SPECIAL: Final = -1
 _MIN_INT: Final = -(1 << 63)
 _MAX_INT: Final = (1 << 63) - 1
@@ -80,7 +80,7 @@ _FACTORIES: Final[dict[str, Any]] = {
 
 
 class UnwritableValueError(Exception):
-    """A value that has no safe form; `value_type` is its type."""
+    """A value has no safe form; `value_type` is its type."""
 
     def __init__(self, value_type: type, reason: str) -> None:
         super().__init__(f"a value of type {value_type.__module__}.{value_type.__qualname__}: {reason}")
@@ -89,7 +89,7 @@ class UnwritableValueError(Exception):
 
 
 class UntrustedValueError(Exception):
-    """A pickled value where pickles are not to be read."""
+    """A value is pickled, and pickles must not be read."""
 
 
 class TreeWriter:
@@ -97,12 +97,12 @@ class TreeWriter:
 
     def __init__(self, allow_pickle: bool, check_text: bool) -> None:
         self._allow_pickle = allow_pickle
-        #: True where text must be looked at for lone surrogates.
+        #: True if text must be checked for lone surrogates.
         self._check_text = check_text
         self._writable: dict[type, WritableClass | None] = {}
         self._numbers: dict[tuple[type, tuple[str, ...]], int] = {}
         self.classes: list[StoredClass] = []
-        #: Names of the types that had to be pickled.
+        #: Names of the pickled types.
         self.pickled: set[str] = set()
 
     def tree(self, value: Any) -> Any:
@@ -210,7 +210,7 @@ def _zone(w: TreeWriter, zone: dt.tzinfo | None) -> Any:
         return None
     if type(zone) is dt.timezone:
         offset = zone.utcoffset(None)
-        # A name is kept only where one was given.
+        # A name is kept only if one was given.
         name = zone.tzname(None)
         return [ZONE, offset // _MICRO, None if name == dt.timezone(offset).tzname(None) else name]
     if isinstance(zone, zoneinfo.ZoneInfo) and zone.key:
@@ -302,15 +302,15 @@ class TreeReader:
     def __init__(
         self, classes: list[StoredClass], trusted: bool, resolve: Callable[[str], type] = resolve_class
     ) -> None:
-        """`resolve`: the class of a declared name, or KeyDecodeError."""
+        """`resolve` returns the class of a declared name, or raises KeyDecodeError."""
         self._trusted = trusted
         self._resolve = resolve
         self._classes = classes
-        #: Made when an instance needs one: a class that no value is of any more may be gone.
+        #: Made when an instance needs one: a class without instances may be gone.
         self._restorers: dict[int, Callable[[list[Any]], Any]] = {}
 
     def value(self, tree: Any) -> Any:
-        """The value. Raises ValueError for what is no tree, ChangedFieldError, UntrustedValueError."""
+        """The value. Raises ValueError for an invalid tree, ChangedFieldError, UntrustedValueError."""
         if type(tree) is not list:
             return tree
         reader = _READERS.get(tree[0]) if tree else None
@@ -340,7 +340,7 @@ class TreeReader:
         return restorer(self.rest(tree, 2))
 
     def unpickled(self, tree: list[Any]) -> Any:
-        """A pickled value, where its file is trusted."""
+        """A pickled value, if its file is trusted."""
         if not self._trusted:
             raise UntrustedValueError
         try:
@@ -402,7 +402,8 @@ def _read_arrow(r: TreeReader, tree: list[Any]) -> Any:
     stream = pa.ipc.open_stream(tree[1])
     found = stream.read_next_batch() if tree[0] == ARROW_BATCH else stream.read_all()
     if not r._trusted:
-        # Arrow itself believes offsets and lengths: false ones lead past the end of the message, into other memory.
+        # Arrow itself believes offsets and lengths: false ones lead past the end of the message, into other
+        # memory.
         found.validate(full=True)
     return found
 

@@ -1,8 +1,9 @@
-"""Undeclared Python values as bytes: self-describing, safe to read, fast where the values are plain.
+"""Undeclared Python values as bytes: self-describing, safe to read, and fast for plain values.
 
-Four forms, told apart by the first byte: one plain value; one tuple of plain values; a run of values of one shape in
-one MessagePack call; a run of trees, for everything else. Owner: the calling thread; no state. Errors here know no
-operator and no state: value_serializers adds them.
+The first byte tells four forms apart. These are one plain value, one tuple of plain values, a run of
+equal-shaped values, and a run of trees for everything else. One MessagePack call writes a run of equal-shaped
+values. Owner: the calling thread; no state. Errors here know no operator and no state: value_serializers adds
+them.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _ONE_TUPLE_BYTE: Final = bytes((_ONE_TUPLE,))
 def dump_plain(
     values: Sequence[Any], *, allow_pickle: bool = False, pickled: set[str] | None = None
 ) -> bytes:
-    """A run of values. Names of types that had to be pickled are added to `pickled`.
+    """Encodes a run of values; adds the names of pickled types to `pickled`.
 
-    Raises UnwritableValueError naming the type of the value that has no safe form.
+    Raises UnwritableValueError with the type of a value without a safe form.
     """
     if not isinstance(values, list):
         values = list(values)
@@ -45,7 +46,7 @@ def dump_plain(
 
 
 def dump_shaped(values: list[Any]) -> bytes | None:
-    """A run of plain values of one shape; None for any other."""
+    """Encodes a run of plain values of one shape; None for any other."""
     try:
         shape = shape_of(values)
         if shape is not None:
@@ -59,7 +60,7 @@ def dump_shaped(values: list[Any]) -> bytes | None:
 
 
 def dump_trees(values: Sequence[Any], allow_pickle: bool = False, pickled: set[str] | None = None) -> bytes:
-    """A run of any values; as `dump_plain`."""
+    """Encodes a run of any values; like `dump_plain`."""
     for check_text in (False, True):
         writer = TreeWriter(allow_pickle, check_text)
         tree = writer.tree
@@ -81,9 +82,9 @@ def dump_trees(values: Sequence[Any], allow_pickle: bool = False, pickled: set[s
 def load_plain(
     data: bytes | memoryview, *, trusted: bool = False, resolve: Callable[[str], type] = resolve_class
 ) -> list[Any]:
-    """The values of `dump_plain`; pickled ones only where `trusted`. `resolve` finds classes by their names.
+    """Decodes a run of `dump_plain`; pickled values only if `trusted`. `resolve` finds classes by their names.
 
-    Raises ValueError for bytes it did not write, UntrustedValueError, and ChangedFieldError where a class changed.
+    Raises ValueError for other bytes, UntrustedValueError, and ChangedFieldError for a changed class.
     """
     form = data[0] if data else -1
     view = memoryview(data)
@@ -105,7 +106,7 @@ def load_plain(
 
 
 def dump_plain_value(value: Any, *, allow_pickle: bool = False, pickled: set[str] | None = None) -> bytes:
-    """One value."""
+    """Encodes one value."""
     kind = type(value)
     try:
         if kind in ATOMS:
@@ -118,7 +119,7 @@ def dump_plain_value(value: Any, *, allow_pickle: bool = False, pickled: set[str
 
 
 def load_plain_value(data: bytes | memoryview, *, trusted: bool = False) -> Any:
-    """The value of `dump_plain_value`; errors as `load_plain`."""
+    """Decodes a value of `dump_plain_value`; raises the errors of `load_plain`."""
     form = data[0] if data else -1
     if form in (_ONE, _ONE_TUPLE):
         try:

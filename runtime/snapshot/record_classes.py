@@ -1,8 +1,8 @@
-"""User classes in state: what is written of a class, and how instances are made again by a class that has changed.
+"""User classes in state: their stored form, and how instances of a changed class are restored.
 
-A class is known by its qualified name and its fields; the fields' annotations are written too, so that a changed
-declaration is seen. Owner: the calling thread; no state. It must not run user code but defaults of new fields: no
-constructor, no property, no __setattr__.
+A class is known by its qualified name and its fields. The fields' annotations are stored too, so that a
+changed declaration is noticed. Owner: the calling thread; no state. It must not run user code except defaults
+of new fields: no constructor, no property, no __setattr__.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OBJECT: Final = "object"
 NAMED_TUPLE: Final = "tuple"
 ENUM: Final = "enum"
 
-#: Annotations whose meaning is the same in every program.
+#: Annotations with the same meaning in every program.
 _SIMPLE: Final = frozenset(("bool", "int", "float", "str", "bytes"))
 _WIDER: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
     ("int", "float"): lambda value: float(value) if type(value) is int else value,
@@ -32,11 +32,11 @@ _set: Final = object.__setattr__
 
 
 class UnwritableClassError(Exception):
-    """A class whose instances cannot be written by their fields; the message says why."""
+    """Instances of a class cannot be written by their fields; the message says why."""
 
 
 class ChangedFieldError(Exception):
-    """A field that its class declares differently now; the serializer adds operator and state."""
+    """A class declares a field differently now; the serializer adds operator and state."""
 
     def __init__(self, field: str, was: str, now: str, remedy: str) -> None:
         super().__init__(f"field {field}: was {was}, is {now}. {remedy}")
@@ -47,13 +47,13 @@ class ChangedFieldError(Exception):
 
 
 class StoredClass(NamedTuple):
-    """What is written of a class, once a run of values."""
+    """The stored description of a class, once for each run of values."""
 
     form: str
     name: str
-    #: Names of the attributes or positions, in the order in which values are written.
+    #: Names of the attributes or positions, in the order of the values.
     fields: list[str]
-    #: The annotation of each as text; None for an attribute that is not declared.
+    #: The annotation of each as text; None for an undeclared attribute.
     annotations: list[str | None]
 
 
@@ -69,22 +69,22 @@ class WritableClass(NamedTuple):
 
 
 def special_name(names: Iterable[str]) -> str:
-    """The first name of an attribute that is no field: of the form `__x__`, or no text; empty where there is none.
+    """The first attribute name that is no field: of the form `__x__`, or no text; empty if there is none.
 
-    Libraries ask instances for such attributes and believe them: numpy reads memory where `__array_interface__` says.
+    Libraries trust such attributes of instances: numpy reads memory at the address in `__array_interface__`.
     """
     return next((repr(name) for name in names if type(name) is not str or name[:2] == "__" == name[-2:]), "")
 
 
 def refuse_special_names(stored: StoredClass) -> None:
-    """Raises ValueError for instances with an attribute that no writer writes."""
+    """Raises ValueError for instances with an attribute that no writer stores."""
     name = special_name(stored.fields)
     if name:
         raise ValueError(f"instances of {stored.name} with an attribute {name}, which is no field")
 
 
 def writable_class(cls: type) -> WritableClass | None:
-    """How instances of `cls` are written; None where only pickle could.
+    """How instances of `cls` are written; None if only pickle can write them.
 
     Raises UnwritableClassError for a class that no other process would find by its name.
     """
@@ -126,7 +126,7 @@ def annotations_of(cls: type) -> dict[str, str]:
 
 
 def _text(annotation: Any) -> str:
-    if isinstance(annotation, ForwardRef):  # what NamedTuple makes of an annotation that is a text
+    if isinstance(annotation, ForwardRef):  # NamedTuple's form of an annotation that is a text
         return annotation.__forward_arg__
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
@@ -134,9 +134,9 @@ def _text(annotation: Any) -> str:
 def restorer_of(
     stored: StoredClass, resolve: Callable[[str], type] = resolve_class
 ) -> Callable[[Sequence[Any]], Any]:
-    """Makes instances of the class as it is now from written values; `resolve` finds it by its name.
+    """Makes instances of the present class from stored values; `resolve` finds the class by its name.
 
-    Raises ChangedFieldError for a change that nothing converts.
+    Raises ChangedFieldError for a change without a conversion.
     """
     cls = _resolved(stored, resolve)
     if stored.form == ENUM:
@@ -148,9 +148,9 @@ def restorer_of(
 
 
 def class_now(stored: StoredClass, resolve: Callable[[str], type] = resolve_class) -> type | None:
-    """The class of written instances, where it is as it was written; None where it has changed.
+    """The class of stored instances if it is unchanged; None if it has changed.
 
-    Raises ChangedFieldError for one that there is not, or of another kind.
+    Raises ChangedFieldError if it is missing, or of another kind.
     """
     cls = _resolved(stored, resolve)
     present = annotations_of(cls)
@@ -176,7 +176,7 @@ def _resolved(stored: StoredClass, resolve: Callable[[str], type]) -> type:
 
 
 class _Steps(NamedTuple):
-    """How the values of the present fields come from the written ones."""
+    """How the values of the present fields follow from the stored ones."""
 
     #: (name, position among the written values, conversion or None)
     kept: list[tuple[str, int, Callable[[Any], Any] | None]]
@@ -200,7 +200,7 @@ def _steps(cls: type, stored: StoredClass) -> _Steps:
 
 def _conversion(stored: StoredClass, field: str, was: str, now: str) -> Callable[[Any], Any] | None:
     if was == now or was not in _SIMPLE or now not in _SIMPLE:
-        return None  # what annotations of other kinds say is not known: the values pass as they are
+        return None  # the meaning of other annotations is unknown: the values pass unchanged
     wider = _WIDER.get((was, now))
     if wider is None:
         raise ChangedFieldError(
@@ -278,7 +278,7 @@ def _objects_of(cls: type, steps: _Steps) -> Callable[[Sequence[Any]], Any]:
         if in_slots:
             for name in in_slots.intersection(fields):
                 _set(made, name, fields.pop(name))
-        # Past properties and other descriptors of the class, which are code.
+        # Bypasses properties and other descriptors of the class, which are code.
         if has_dict:
             made.__dict__.update(fields)
         elif fields:

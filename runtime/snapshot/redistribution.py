@@ -1,7 +1,7 @@
-"""How the state of one operator is divided among another number of subtasks: key groups, lists, broadcast maps.
+"""Redistribution: divides an operator's state among another number of subtasks: key groups, lists, broadcast maps.
 
-Owner: none (pure). What is given to a subtask is a selection of existing handles: no byte is read or moved. Order is
-kept: elements of a list stay in the order of subtasks and positions.
+Owner: none (pure). A subtask gets a selection of existing handles: no byte is read or moved. Order is kept:
+elements of a list stay in the order of subtasks and positions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from yarrow.runtime.snapshot.handles import (
 
 
 def keyed_handles(state: OperatorState, parallelism: int) -> list[tuple[KeyedStateHandle, ...]]:
-    """For each new subtask the handles that hold key groups of its own; others in them are not its own."""
+    """For each new subtask, the handles with key groups of its own; other groups in them are not its own."""
     handles = [handle for _, subtask in sorted(state.subtasks.items()) for handle in subtask.keyed]
     if not handles:
         return [()] * parallelism
@@ -36,7 +36,7 @@ def keyed_handles(state: OperatorState, parallelism: int) -> list[tuple[KeyedSta
 
 
 def operator_handles(state: OperatorState, parallelism: int) -> list[tuple[OperatorStateHandle, ...]]:
-    """For each new subtask the operator state it begins with."""
+    """For each new subtask, its initial operator state."""
     pieces: list[OperatorStateHandle] = []
     #: By new subtask: piece -> the states taken from it.
     taken: list[dict[int, list[NamedOperatorState]]] = [{} for _ in range(parallelism)]
@@ -75,7 +75,7 @@ def operator_handles(state: OperatorState, parallelism: int) -> list[tuple[Opera
 def _dealt(
     parts: list[tuple[int, NamedOperatorState]], parallelism: int
 ) -> Iterator[tuple[int, int, NamedOperatorState]]:
-    """Deals the elements of one list out in runs of equal length, give or take one: (subtask, piece, elements)."""
+    """Divides the elements of one list into runs of nearly equal length: (subtask, piece, elements)."""
     total = sum(len(named.elements) for _, named in parts)
     first = 0
     for piece, named in parts:
@@ -93,9 +93,9 @@ def _dealt(
 def _copy_for(
     subtask: int, copies: list[tuple[int, int, NamedOperatorState]]
 ) -> tuple[int, int, NamedOperatorState]:
-    """The copy of a broadcast map that a subtask takes: its own where it had one.
+    """The copy of a broadcast map for a subtask: its own if it had one.
 
-    Records in flight of a broadcast stream are taken from the same old subtask, see `assignment`.
+    Records in flight of a broadcast stream come from the same old subtask, see `assignment`.
     """
     for copy in copies:
         if copy[0] == subtask:

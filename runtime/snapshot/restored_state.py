@@ -1,8 +1,8 @@
-"""RestoredKeyedState: the canonical keyed state that one subtask begins with, handed out state by state.
+"""RestoredKeyedState: the canonical keyed state with which one subtask begins, state by state.
 
-A backend asks for a state when the program registers it, and gets its entries migrated to the type declared now.
-What nobody asks for is kept and carried into the next snapshots, not lost. Owner: the task thread; `carried` gives
-immutable runs that the snapshot thread may write. It must not know backends or where bytes lie.
+A backend requests a state when the program registers it, and gets its entries migrated to the present type.
+States that nobody requests are carried into the next snapshots, not lost. Owner: the task thread; `carried`
+returns immutable runs that the snapshot thread may write. It must not know backends or the place of bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from yarrow.runtime.snapshot.value_serializers import ValueSerializer, restored_
 
 
 class RestoredRun(NamedTuple):
-    """Entries of one key group; values as StateForm says."""
+    """Entries of one key group, with values as in StateForm."""
 
     key_group: int
     keys: list[Any]
@@ -42,7 +42,7 @@ class RestoredTimer(NamedTuple):
 
 
 class _StoredState:
-    """One state as it came from one handle."""
+    """One state from one handle."""
 
     def __init__(self, meta: StateMetaInfo) -> None:
         self.meta = meta
@@ -50,10 +50,10 @@ class _StoredState:
 
 
 class RestoredKeyedState:
-    """What lies within `key_groups` of the canonical snapshots among `handles`; others are the backend's own.
+    """The content of canonical snapshots among `handles` within `key_groups`; other handles are the backend's own.
 
-    `read` gives the verified bytes of a handle and is called once a handle, when the first state is asked for.
-    `trusted`: pickled values may be read.
+    `read` returns the verified bytes of a handle; it is called once a handle, at the first request for a
+    state. `trusted`: pickled values may be read.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RestoredKeyedState:
                 self._stored.setdefault(meta.name, [])
 
     def names(self) -> list[str]:
-        """States that nobody has asked for yet."""
+        """Names of states that nobody has requested yet."""
         return list(self._stored)
 
     def take(
@@ -94,9 +94,9 @@ class RestoredKeyedState:
         ttl: bool = False,
         access_time_ms: int = 0,
     ) -> Iterator[RestoredRun]:
-        """The entries of a state, run by run; afterwards it is the backend's.
+        """The entries of a state, run by run; afterwards they belong to the backend.
 
-        Where only the present declaration has a time to live, values get `access_time_ms` as their last access.
+        If only the present declaration has a time to live, values get `access_time_ms` as their last access.
         Raises StateMigrationError at once, other errors of values while it is iterated.
         """
         self._load()
@@ -104,20 +104,20 @@ class RestoredKeyedState:
         try:
             forms = [self._form(state.meta, kind, value_type, map_key_type) for state in stored]
         except StateMigrationError:
-            self._stored[name] = stored  # refused: it is still what was restored
+            self._stored[name] = stored  # refused: the restored state stays
             raise
         return self._runs(stored, forms, ttl, access_time_ms)
 
     def take_timers(
         self, name: str, namespace_type: TypeInformation | None = None
     ) -> Iterator[RestoredTimer]:
-        """The timers kept under that name."""
+        """The timers under that name."""
         for run in self.take(name, StateKind.TIMERS, namespace_type):
             for key, (timestamp, namespace) in zip(run.keys, run.values, strict=True):
                 yield RestoredTimer(timestamp, key, namespace)
 
     def carried(self, first_state: int) -> tuple[list[StateMetaInfo], list[EncodedRun]]:
-        """States that nobody has asked for, to be written behind those of the backend.
+        """States that nobody has requested, to be written behind those of the backend.
 
         Their numbers begin at `first_state`.
         """
@@ -128,7 +128,7 @@ class RestoredKeyedState:
             for state in stored:
                 number = first_state + len(metas)
                 metas.append(state.meta)
-                # Copies, so that the whole of what was read need not stay in memory.
+                # Copies, so that the rest of the read bytes need not stay in memory.
                 state.runs = [
                     run._replace(keys=bytes(run.keys), values=bytes(run.values)) for run in state.runs
                 ]

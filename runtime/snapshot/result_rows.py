@@ -1,9 +1,9 @@
-"""Rows of execute_and_collect on their way to the client: typed, plain, or sealed pickles as the last resort.
+"""Rows of execute_and_collect on their way to the client: typed, plain, or as a last resort sealed pickles.
 
-A client reads what somebody on the network answers, and a pickle runs what its writer wanted. So rows of declared
-types travel by the serializer of the type, others as plain values, and user classes by their fields, where the
-client's program has the class. Only what neither carries is pickled, under a MAC whose key both ends have by other
-ways than REST. Owner: the calling thread. The type and the key are never taken from what comes with the rows.
+A client reads answers from the network, and a pickle runs its writer's code. So rows of declared types are
+sent by the type's serializer, and others as plain values. User classes are sent by their fields if the
+client's program has the class. Only other values are pickled, under a MAC whose key both ends have by other
+ways than REST. Owner: the calling thread. The type and the key are never taken from the received bytes.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _PICKLED: Final = b"\x04"
 
 _LENGTH: Final = struct.Struct("<I")
 _MAC_BYTES: Final = hashlib.sha256().digest_size
-#: A description of what was pickled is cut to so many bytes.
+#: Most bytes of the description of a pickled value.
 _MAX_REASON: Final = 500
-#: How deep the search for the value that has no safe form goes.
+#: Depth of the search for a value without a safe form.
 _MAX_DEPTH: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class ResultStream:
-    """The rows of one collect operator of one job: what a seal is for."""
+    """The collect operator whose rows a seal covers: one operator of one job."""
 
     job_id: str
     collect_id: str
-    #: The declared type of the rows, of the job graph.
+    #: The declared type of the rows, from the job graph.
     type_spec: TypeSpec = None
 
     def serializer(self) -> RowsSerializer | None:
-        """That of the declared type; None where there is none that goes without pickles."""
+        """The serializer of the declared type; None if there is none, or it needs pickles."""
         if self.type_spec is None or spec_holds_pickles(self.type_spec):
             return None
         try:
@@ -62,7 +62,7 @@ class ResultStream:
             return None
 
     def seal(self, key: bytes, body: bytes | memoryview) -> bytes:
-        """The MAC of what stands behind it in a message."""
+        """The MAC of the rest of a message."""
         mac = hmac.new(key, f"{self.job_id}\0{self.collect_id}\0".encode(), "sha256")
         mac.update(body)
         return mac.digest()
@@ -80,12 +80,12 @@ class ResultWriter:
         self._reason = b""
 
     def dump(self, rows: list[Any]) -> bytes:
-        """A run of rows, at least one. Raises what pickle does for a row that nothing writes."""
+        """Encodes a run of rows, at least one. Raises pickle's errors for a row that no form can hold."""
         if self._typed is not None:
             try:
                 return _TYPED + self._typed.dump_rows(rows)
             except (SerializationError, RowFormatError):
-                # Rows of another type than the declared one are the program's; here nobody depends on the type.
+                # The program may emit rows of another type than declared; here nobody depends on the type.
                 self._typed = None
         if not self._reason:
             try:
@@ -104,20 +104,20 @@ class ResultWriter:
 
 
 class ResultReader:
-    """Reads the rows of one collect operator, and nothing that could run code unless its writer is proved."""
+    """Reads the rows of one collect operator; code may run only if the writer is proved."""
 
     def __init__(self, stream: ResultStream, proof: ResultProof) -> None:
         self._stream = stream
         self._proof = proof
         self._typed = stream.serializer()
-        # Who may run code here may also have modules imported.
+        # A server that may run code here may also import modules.
         self._resolve = resolve_class if proof.server_is_known else loaded_class
 
     def load(self, data: bytes) -> list[Any]:
-        """The rows of `ResultWriter.dump`.
+        """Decodes rows of `ResultWriter.dump`.
 
-        Raises UnprovedRowsError for pickled rows of a server that is not proved, UnreadableRowsError for any others
-        that cannot be read.
+        Raises UnprovedRowsError for pickled rows of an unproved server, and UnreadableRowsError for any other
+        unreadable rows.
         """
         form, body = data[:1], memoryview(data)[1:]
         try:
@@ -129,7 +129,7 @@ class ResultReader:
                 return load_columns(body, self._resolve)
         except UntrustedValueError:
             raise UnprovedRowsError(self._refusal(b"a value in plain rows")) from None
-        except Exception as error:  # what foreign bytes may lead to has no end
+        except Exception as error:  # foreign bytes can cause any error
             raise self._unreadable(str(error)) from error
         if form == _PICKLED:
             return self._load_pickled(body)
@@ -141,7 +141,7 @@ class ResultReader:
         except SerializationError:
             if not isinstance(typed, TupleRows):
                 raise
-            # As in the writer: rows that are not of the declared type come as they are.
+            # As in the writer: rows of another type than declared are returned unchanged.
             return typed.load_untyped(body)
 
     def _load_pickled(self, body: memoryview) -> list[Any]:
@@ -187,7 +187,7 @@ def _describe(rows: list[Any], error: UnwritableValueError) -> str:
 
 
 def _place_of(value: Any, path: str, depth: int) -> tuple[str, UnwritableValueError] | None:
-    """Path of the innermost value that has no safe form; None where all have one."""
+    """Path of the innermost value without a safe form; None if all values have one."""
     try:
         dump_plain([value])
         return None

@@ -1,8 +1,8 @@
-"""Runs of rows as columns: tuples, Rows, dicts and instances of user classes that are alike, a run of values a field.
+"""Runs of similar rows as columns: tuples, Rows, dicts and instances of user classes, a run of values a field.
 
-What rows of one kind share (a class, names) is written once, and their fields as runs of plain values, most of which
-MessagePack writes in one call. Owner: the calling thread; no state but the tables of one writer. It must not write
-pickles, nor run user code when it reads.
+Common parts of a run (a class, names) are written once. Fields are runs of plain values, most of which
+MessagePack writes in one call. Owner: the calling thread; no state but the tables of one writer. It must not
+write pickles, nor run user code when it reads.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _new: Any = object.__new__
 
 
 class _Columns(NamedTuple):
-    """As it is written."""
+    """The written form of columns."""
 
     kind: int
     #: Names of fields; None where they have none.
@@ -75,7 +75,7 @@ class ColumnsWriter:
         self._writable: dict[type, WritableClass | None] = {}
 
     def dump(self, rows: list[Any]) -> bytes | None:
-        """The rows as columns; None where they are not alike. Raises UnwritableValueError."""
+        """The rows as columns; None if they are not alike. Raises UnwritableValueError."""
         kind = type(rows[0])
         if [*map(type, rows)].count(kind) != len(rows):
             return None
@@ -157,7 +157,7 @@ def _of_rows(rows: list[Row]) -> _Found | None:
 
 
 def _dump_column(values: Sequence[Any]) -> bytes:
-    """A run of plain values, or of times of one time zone by their serializer, which is much faster."""
+    """Encodes plain values, or times of one time zone by their serializer, which is much faster."""
     if type(values[0]) is dt.datetime and {*map(type, values)} == {dt.datetime}:
         zones, folds = {value.tzinfo for value in values}, {value.fold for value in values}
         if folds == {0} and zones == {None}:
@@ -176,9 +176,9 @@ def _load_column(data: bytes, resolve: Resolve) -> list[Any]:
 
 
 def load_columns(data: bytes | memoryview, resolve: Resolve) -> list[Any]:
-    """The rows of `ColumnsWriter.dump`; `resolve` finds classes by their names.
+    """Decodes the rows of `ColumnsWriter.dump`; `resolve` finds classes by their names.
 
-    Raises ValueError for bytes that it did not write, ChangedFieldError where a class is not as it was written.
+    Raises ValueError for other bytes, and ChangedFieldError for a changed class.
     """
     try:
         found = _DECODER.decode(data)
@@ -227,7 +227,7 @@ def _instances_of(stored: StoredClass, resolve: Resolve) -> Builder:
 
 
 def _unchanged_builder(cls: Any, stored: StoredClass) -> Builder | None:
-    """Instances of a class that is as it was, without a step a field and instance; None where it takes them."""
+    """Makes instances of an unchanged class, without a step for each field; None if the class prevents that."""
     if stored.form == NAMED_TUPLE and tuple(stored.fields) == cls._fields:
         make = partial(tuple.__new__, cls)
         return lambda columns: [*map(make, zip(*columns, strict=True))]
@@ -250,7 +250,7 @@ def _unchanged_builder(cls: Any, stored: StoredClass) -> Builder | None:
 
 
 def _slot(cls: type, name: str) -> Any:
-    """What stores a slot and nothing else; None = there is none of that name."""
+    """A function that stores a slot and nothing else; None = there is no such slot."""
     found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
     return found if type(found) is types.MemberDescriptorType else None
 

@@ -1,7 +1,7 @@
-"""Whether a snapshot fits a job: what restores, what is new, what would be lost, what is refused and why.
+"""Compares a snapshot with a job: which state is restored, new, lost, or refused and why.
 
-Owner: none (pure). Types of single states are not known before functions run: they are compared when each state is
-registered, and refused there by name.
+Owner: none (pure). Types of single states are unknown before functions run: they are compared when each state
+is registered, and refused there by name.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 
 def verify(metadata: CheckpointMetadata, job_graph: JobGraph, *, allow_non_restored: bool = False) -> None:
-    """Raises SavepointMismatchError naming the operator that keeps the snapshot from being restored."""
+    """Raises SavepointMismatchError with the operator that prevents the restore."""
     for finding in check_savepoint(metadata, job_graph, allow_non_restored=allow_non_restored):
         if finding.outcome is Outcome.REFUSED:
             raise SavepointMismatchError(finding.operator, finding.reason)
 
 
 class Outcome(StrEnum):
-    """What becomes of an operator's state."""
+    """The outcome for an operator's state."""
 
     RESTORES = "restores"
-    #: The job has the operator, the snapshot no state of it.
+    #: The job has the operator, the snapshot has no state of it.
     NEW = "is new"
-    #: The snapshot has state that the job does not take.
+    #: The snapshot has state that the job does not use.
     DROPPED = "would be dropped"
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorFinding:
-    """What check-savepoint says of one operator."""
+    """The result of check-savepoint for one operator."""
 
     operator: str
     uid: str | None
     outcome: Outcome
-    #: Why, for all but RESTORES and NEW.
+    #: The reason; empty for RESTORES and NEW.
     reason: str = ""
     #: Names of the states in the snapshot.
     states: tuple[str, ...] = ()
-    #: Those of them that hold pickled values.
+    #: Names of states with pickled values.
     pickled: tuple[str, ...] = ()
 
 
 def check_savepoint(
     metadata: CheckpointMetadata, job_graph: JobGraph, *, allow_non_restored: bool = False
 ) -> list[OperatorFinding]:
-    """One finding for each operator of the job, in its order, then for those that only the snapshot has."""
+    """One finding for each operator of the job, in its order, then for operators of the snapshot alone."""
     states = {state.operator_id: state for state in metadata.operators}
     findings = []
     known: set[OperatorID] = set()
@@ -79,7 +79,7 @@ def check_savepoint(
 
 
 def has_state(state: OperatorState) -> bool:
-    """Whether anything would be lost without the operator."""
+    """Whether state would be lost without the operator."""
     return state.coordinator is not None or any(
         subtask.keyed or subtask.operator for subtask in state.subtasks.values()
     )
@@ -170,10 +170,10 @@ def _unclaimed(state: OperatorState, metadata: CheckpointMetadata, job_graph: Jo
 def max_parallelism_of_savepoint(
     metadata: CheckpointMetadata, job_graph: JobGraph
 ) -> Mapping[JobVertexID, int]:
-    """Vertices whose max parallelism was derived, not set, and must become that of the snapshot.
+    """Vertices with a derived max parallelism that must become the snapshot's.
 
-    A vertex takes the one of its operators' keyed state. Raises SavepointMismatchError where these differ among
-    themselves, or are lower than the vertex's parallelism.
+    A vertex takes that of its operators' keyed state. Raises SavepointMismatchError if these differ, or are
+    lower than the vertex's parallelism.
     """
     states = {state.operator_id: state for state in metadata.operators}
     adopted: dict[JobVertexID, int] = {}
@@ -207,7 +207,7 @@ def max_parallelism_of_savepoint(
 
 
 def with_max_parallelism(job_graph: JobGraph, adopted: Mapping[JobVertexID, int]) -> JobGraph:
-    """The job with these max parallelisms; to be used for all of it, as producers route by their consumers' one."""
+    """The job with these max parallelisms; use it everywhere, because producers route by their consumers' value."""
     if not adopted:
         return job_graph
     vertices = tuple(

@@ -1,7 +1,8 @@
-"""Folders of checkpoints and savepoints: made, completed by their metadata, and removed with what is theirs alone.
+"""Folders of checkpoints and savepoints: made, completed by their metadata, and removed with only their own content.
 
-Owner: any thread; every call may block, none keeps anything open. The metadata is written last and removed first: a
-half is never taken for a whole. What lies outside of a snapshot's own folder is removed only where it is named.
+Owner: any thread; every call may block, none keeps anything open. The metadata is written last and removed
+first, so that half a snapshot never looks complete. Files outside of a snapshot's folder are removed only by
+name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SAVEPOINT_PREFIX: Final = "savepoint-"
 
 
 def make_folder(path: str) -> None:
-    """Makes a folder and those above it. Raises SnapshotStorageError naming it."""
+    """Makes a folder and its parents. Raises SnapshotStorageError with its path."""
     try:
         file_system_for(path).make_dirs(path)
     except (OSError, FileSystemError) as error:
@@ -38,9 +39,9 @@ def make_folder(path: str) -> None:
 
 
 def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, secret: bytes = b"") -> str:
-    """Writes `_metadata`, whole or not at all; returns the folder. Sealed by `secret`.
+    """Writes `_metadata`, whole or not at all, sealed by `secret`; returns the folder.
 
-    Raises SnapshotStorageError where there is one already or the storage refuses; nothing is left then.
+    Raises SnapshotStorageError if the file exists or the storage refuses; nothing is left then.
     """
     target = join(folder, METADATA_FILE)
     detail = {"checkpoint_id": metadata.checkpoint_id, "path": target}
@@ -62,7 +63,7 @@ def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, se
 
 
 def remove_checkpoint(folder: str, shared: Sequence[str] = ()) -> None:
-    """Removes the folder of a checkpoint and `shared`; its metadata first, so that a half is never taken for whole."""
+    """Removes the folder of a checkpoint and `shared`; its metadata first, so that it never looks complete."""
     if folder:
         file_system = file_system_for(folder)
         file_system.delete(join(folder, METADATA_FILE))
@@ -72,15 +73,15 @@ def remove_checkpoint(folder: str, shared: Sequence[str] = ()) -> None:
 
 
 def remove_snapshot(snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
-    """Removes a snapshot that somebody else made: its metadata first, then what it names in its folder, and `shared`.
+    """Removes another owner's snapshot: its metadata first, then its named files in its folder, and `shared`.
 
-    The folder goes where nothing else is in it.
+    The folder is removed if it is empty.
     """
     directory = snapshot.directory
     file_system = file_system_for(directory)
     handles = handles_of(snapshot.metadata)
     paths = {handle.path for _, handle in handles if isinstance(handle, FileStateHandle)}
-    # What lies elsewhere is not the snapshot's own.
+    # Files elsewhere are not the snapshot's own.
     own = [place for path in sorted(paths) if (place := resolve(path, directory)) != path]
     file_system.delete(join(directory, METADATA_FILE))
     for path in own:
@@ -93,10 +94,10 @@ def remove_snapshot(snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> Non
 
 
 def dispose_savepoint(pointer: str) -> None:
-    """Removes a savepoint: its metadata first, then the files it refers to; the folder where nothing else is in it.
+    """Removes a savepoint: its metadata first, then its files, and the folder if it is empty.
 
-    Raises SnapshotNotFoundError or CorruptSnapshotError for what is no savepoint, SnapshotStorageError for a
-    checkpoint, which belongs to its job.
+    Raises SnapshotNotFoundError or CorruptSnapshotError if it is no savepoint. Raises SnapshotStorageError
+    for a checkpoint, which belongs to its job.
     """
     opened = open_snapshot(pointer, verify=False)
     metadata, directory = opened.metadata, opened.directory
@@ -118,7 +119,7 @@ def dispose_savepoint(pointer: str) -> None:
 
 
 class SavepointFolders:
-    """Where savepoints of one job go: `<target>/savepoint-<6 digits of the job>-<12 digits>`."""
+    """Folders of one job's savepoints: `<target>/savepoint-<6 digits of the job>-<12 digits>`."""
 
     def __init__(self, job_id: JobID, inline_threshold: int, ids: IdFactory | None = None) -> None:
         self._job_id = job_id

@@ -1,7 +1,7 @@
-"""Reading the pieces of a snapshot: resolved against the folder of its metadata, and verified.
+"""Reads the pieces of a snapshot: paths are resolved against the folder of its metadata, and bytes are verified.
 
-Owner: any thread; calls block. A reader holds no open files. Bytes leave it only when their length and SHA-256 are
-those that the handle says.
+Owner: any thread; calls block. A reader holds no open files. It returns bytes only if their length and
+SHA-256 are those of the handle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK: Final = 1 << 20
 
 
 def resolve(path: str, directory: str) -> str:
-    """The path of a handle: itself when absolute or with a scheme, else below `directory`.
+    """The path of a handle: itself if absolute or with a scheme, else below `directory`.
 
     Raises CorruptSnapshotError for a relative path that leads out of the folder.
     """
@@ -36,27 +36,27 @@ def resolve(path: str, directory: str) -> str:
 class SnapshotReader:
     """Pieces of one checkpoint or savepoint; `directory` is the folder of its `_metadata`.
 
-    A storage without files overrides `where` and `stored`; what they give is verified here.
+    A storage without files overrides `where` and `stored`; this class verifies their bytes.
     """
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
     def read(self, handle: StateHandle, of: str = "") -> bytes:
-        """The bytes of a handle; `of` names in errors whose they are, for instance "operator 'x', state 'y'".
+        """The bytes of a handle; `of` names their owner in errors, for instance "operator 'x', state 'y'".
 
-        Raises CorruptSnapshotError where they are not those written, SnapshotStorageError where they cannot be read.
+        Raises CorruptSnapshotError for wrong bytes, SnapshotStorageError for unreadable ones.
         """
         if isinstance(handle, InlineStateHandle):
             return handle.data
         return b"".join(self._chunks(handle, of))
 
     def of(self, owner: str) -> Callable[[StateHandle], bytes]:
-        """`read` with the name of whose bytes they are."""
+        """`read` with a fixed owner."""
         return lambda handle: self.read(handle, owner)
 
     def copy(self, handle: StateHandle, local_path: str, of: str = "") -> None:
-        """The bytes of a handle as a new local file, which is removed again where they are not those written."""
+        """Copies the bytes of a handle to a new local file, which is removed again if they are wrong."""
         try:
             with open(local_path, "xb") as target:
                 if isinstance(handle, InlineStateHandle):
@@ -72,11 +72,11 @@ class SnapshotReader:
             raise
 
     def where(self, handle: FileStateHandle) -> str:
-        """The whole name of what a handle points at; storages without files have names of their own."""
+        """The whole name of a handle's content; storages without files have their own names."""
         return resolve(handle.path, self._directory)
 
     def stored(self, handle: FileStateHandle) -> Iterator[bytes]:
-        """The bytes as they are stored, unverified and no more than were written; OSError where there are none."""
+        """The stored bytes, unverified and no more than were written. Raises OSError if there are none."""
         path, left = self.where(handle), handle.length
         with file_system_for(path).open(path) as stream:
             stream.seek(handle.offset)
@@ -88,7 +88,7 @@ class SnapshotReader:
                 yield chunk
 
     def _chunks(self, handle: FileStateHandle, of: str) -> Iterator[bytes]:
-        """The bytes piece by piece; the error that they are wrong comes after the last."""
+        """The bytes piece by piece; the error for wrong bytes comes after the last."""
         path = self.where(handle)
         whose = f"{of}: " if of else ""
         digest = hashlib.sha256()

@@ -1,8 +1,8 @@
-"""SnapshotStorage: where the checkpoints and savepoints of one job lie, as the JobMaster sees it.
+"""SnapshotStorage: the place of one job's checkpoints and savepoints, as the JobMaster sees it.
 
-Owner: any thread of the JobMaster's process; every call may block, none keeps anything open. A checkpoint is complete
-from the moment at which `_metadata` stands in its folder, and that file is never written twice. A key-value or
-database store implements SnapshotStorage here and WorkerStorage (worker_file) for the workers.
+Owner: any thread of the JobMaster's process; every call may block, none keeps anything open. A checkpoint is
+complete from the moment at which `_metadata` stands in its folder, and that file is never written twice. A
+key-value or database store implements SnapshotStorage here and WorkerStorage (worker_file) for the workers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 CHECKPOINT_PREFIX: Final = "chk-"
 SHARED_FOLDER: Final = "shared"
 TASK_OWNED_FOLDER: Final = "taskowned"
-#: State up to this size goes into the metadata unless the job says otherwise.
+#: Most bytes of a state in the metadata, unless the job sets another limit.
 DEFAULT_INLINE_THRESHOLD: Final = 20 * 1024
 _SHARED_NAME: Final = re.compile("[0-9a-f]{32}")
 DEFAULT_MAX_STATE_SIZE: Final = 5 * 1024 * 1024
@@ -55,7 +55,7 @@ class EarlierCheckpoint:
     """A checkpoint that an earlier run of the same job has left."""
 
     checkpoint_id: int
-    #: To open it by.
+    #: The pointer that opens it.
     pointer: str
     complete: bool
 
@@ -68,35 +68,35 @@ class SnapshotStorage(Protocol):
         ...
 
     def complete(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
-        """Writes the metadata, whole or not at all; returns the pointer to open it by, "" where it stays in memory."""
+        """Writes the metadata, whole or not at all; returns the pointer that opens it, "" if it stays in memory."""
         ...
 
     def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
-        """Removes a checkpoint, complete or not, and these shared files; what is gone already is no error."""
+        """Removes a checkpoint, complete or not, and these shared files; missing ones are no error."""
         ...
 
     def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
-        """Removes a snapshot that the job began from and owns since: what it names and nothing else."""
+        """Removes a claimed snapshot from which the job began: its named files and nothing else."""
         ...
 
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
-        """The checkpoint or savepoint at a pointer; `verify`: all its files are there in their full length."""
+        """The checkpoint or savepoint at a pointer; `verify` checks that all its files exist with their full length."""
         ...
 
     def earlier(self) -> Sequence[EarlierCheckpoint]:
-        """Checkpoints of this job that are there already, complete or not: ids go on behind theirs.
+        """Existing checkpoints of this job, complete or not: new ids continue behind theirs.
 
-        Where they cannot be listed it raises: nobody may take "not known" for "none".
+        Raises if they cannot be listed: "unknown" must not become "none".
         """
         ...
 
     def clean_up(self) -> None:
-        """The job has ended and nothing of it is kept: what is left empty goes. Raises nothing for what is not."""
+        """Removes empty folders after the end of a job that keeps nothing. Never raises."""
         ...
 
 
 class _FolderStorage:
-    """What every storage does that keeps snapshots in folders of a file system."""
+    """The common part of storages that keep snapshots in folders of a file system."""
 
     _secret: bytes
     #: The folder of all checkpoints of the job; "" = they are kept in memory.
@@ -135,7 +135,7 @@ class _FolderStorage:
 
 
 class FileSystemSnapshotStorage(_FolderStorage):
-    """`<directory>/<job id>/chk-<n>`, `shared` and `taskowned` beside them; savepoints where they are asked for."""
+    """Checkpoints in `<directory>/<job id>/chk-<n>`, beside `shared` and `taskowned`; savepoints as requested."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class FileSystemSnapshotStorage(_FolderStorage):
         with contextlib.suppress(OSError, FileSystemError, SnapshotStorageError):
             file_system = file_system_for(folder)
             if not self.earlier():
-                # Files of workers that were killed before they could tell of them.
+                # Files of workers that were killed before they could report them.
                 for entry in file_system.list(shared):
                     if _SHARED_NAME.fullmatch(entry.name):
                         file_system.delete(entry.path)
@@ -194,9 +194,9 @@ class FileSystemSnapshotStorage(_FolderStorage):
 
 
 class JobManagerSnapshotStorage(_FolderStorage):
-    """All state travels to the JobMaster inside messages; with a `directory` the metadata are kept there too.
+    """All state is sent to the JobMaster in messages; with a `directory` the metadata is kept there too.
 
-    `max_state_size` bounds one state in bytes. Raises SnapshotStorageError where it is over `message_limit`.
+    `max_state_size` limits one state in bytes. Raises SnapshotStorageError if it is above `message_limit`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Whether pickled state of a snapshot may be read: the seal of its `_metadata`, and what is refused without one.
+"""SnapshotTrust: whether pickled state of a snapshot may be read: by the seal of its `_metadata`.
 
-Reading a pickle runs whatever its writer wanted, so it is read only where the snapshot is known to be our own: its
-metadata bear a HMAC made with the job's secret, and they hold the SHA-256 of every other byte. Owner: blocking threads
+Reading a pickle runs its writer's code, so it is read only if the snapshot is certainly our own. Then its
+metadata carry a HMAC made with the job's secret, and the SHA-256 of every other byte. Owner: blocking threads
 of the JobMaster, before anything of a job is started. The secret goes into no message, log or configuration.
 """
 
@@ -25,16 +25,16 @@ from yarrow.runtime.snapshot.metadata import Seal
 
 _log = logging.getLogger(__name__)
 
-#: A shorter secret can be guessed.
+#: Least bytes of a secret: a shorter one can be guessed.
 SHORTEST_SECRET = 16
-#: States that a message names before it counts the rest.
+#: Most states that a message names; it counts the rest.
 _NAMED = 8
 _Test = Callable[[SerializerConfig], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTrust:
-    """What a job demands of the snapshot that it begins from."""
+    """A job's requirements of the snapshot from which it begins."""
 
     #: b"" = none.
     secret: bytes = field(default=b"", repr=False)
@@ -43,12 +43,15 @@ class SnapshotTrust:
 
     @classmethod
     def of(cls, secret_file: str, trust_pickle: bool) -> SnapshotTrust:
-        """Reads the file, "" = none. Raises SnapshotStorageError for a file that others may read, or a short secret."""
+        """Reads the file, "" = none.
+
+        Raises SnapshotStorageError for a file that others may read, or a short secret.
+        """
         return cls(read_secret(secret_file) if secret_file else b"", trust_pickle)
 
 
 def read_secret(path: str) -> bytes:
-    """The secret in a local file, which nobody but its owner may read."""
+    """The secret in a local file, which only its owner may be able to read."""
     key = security.SNAPSHOT_SECRET_FILE.key
     try:
         with open(path, "rb") as file:
@@ -67,11 +70,11 @@ def read_secret(path: str) -> bytes:
 
 
 def check_trust(metadata: CheckpointMetadata, seal: Seal, trust: SnapshotTrust, path: str) -> bool:
-    """Whether pickled values of a snapshot may be read; what is not declared in it is then refused by the readers.
+    """Whether pickled values of a snapshot may be read; readers then refuse undeclared pickles.
 
-    Raises UntrustedPickleError naming operators and states where there are any and they may not.
+    Raises UntrustedPickleError with operators and states that have pickles which must not be read.
     """
-    # It brings numpy along, which a master loads when it restores something.
+    # Imported late: it imports numpy, which a master needs only for a restore.
     from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
     if trust.secret and seal is Seal.VALID:
@@ -84,7 +87,8 @@ def check_trust(metadata: CheckpointMetadata, seal: Seal, trust: SnapshotTrust, 
                 path, security.SNAPSHOT_SECRET_FILE.key, _listed(names),
             )  # fmt: skip
         return True
-    # Nobody looks into the files of a database before it is open: what has no declared type may be a pickle there.
+    # Nobody looks into a database's files before it is open: state without a declared type may hold pickles
+    # there.
     untyped = _states(metadata, lambda config: config.format is not ValueFormat.TYPED)
     hidden = {name for name, native in untyped if native}
     names = sorted({*hidden, *(name for name, _ in _states(metadata, holds_pickles))})
@@ -105,7 +109,7 @@ def check_trust(metadata: CheckpointMetadata, seal: Seal, trust: SnapshotTrust, 
 
 
 def _states(metadata: CheckpointMetadata, holds: _Test) -> Iterator[tuple[str, bool]]:
-    """States for one of whose serializers the test holds, and whether they lie in a database's own files."""
+    """States with a serializer for which the test holds, and whether they lie in a database's own files."""
     for operator in metadata.operators:
         for subtask in operator.subtasks.values():
             for name, configs, native in _serializers(subtask):

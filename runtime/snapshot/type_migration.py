@@ -1,8 +1,8 @@
-"""Conversions of values from the declared type that wrote them to the one declared now.
+"""Conversions of values from the declared type that wrote them to the present one.
 
-What converts: fields of named Rows and TypedDicts by name (added: None or the default, removed: dropped), numbers to
-wider ones, and both inside tuples, lists and maps. Owner: the calling thread; pure. Anything else is refused with the
-field's path; nothing is guessed from values.
+Fields of named Rows and TypedDicts are converted by name (added: None or the default, removed: dropped).
+Numbers become wider ones. Both also work inside tuples, lists and maps. Owner: the calling thread; pure.
+Anything else is refused with the field's path; nothing is guessed from values.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _REMEDY: Final = (
 
 
 class StatePlace(NamedTuple):
-    """What an error names."""
+    """The operator, state and field that an error names."""
 
     operator: str
     state: str
     field: str = ""
 
     def within(self, part: str) -> StatePlace:
-        """A field of it."""
+        """The place of a field within it."""
         return StatePlace(self.operator, self.state, f"{self.field}.{part}" if self.field else part)
 
     def error(self, was: object, now: object, remedy: str = _REMEDY) -> StateMigrationError:
-        """The refusal of a change at this place."""
+        """The error that refuses a change at this place."""
         return StateMigrationError(self.operator, self.state, self.field, str(was), str(now), remedy)
 
 
 def conversion(was: TypeInformation, now: TypeInformation, place: StatePlace) -> Convert | None:
-    """Makes a value of `now` of a value of `was`, neither None; None where values pass as they are.
+    """Converts a value of `was` to one of `now`, neither None; None if values pass unchanged.
 
-    Raises StateMigrationError naming the field that does not convert.
+    Raises StateMigrationError with the field that cannot be converted.
     """
     if was == now:
         return None

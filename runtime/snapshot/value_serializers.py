@@ -1,8 +1,8 @@
-"""ValueSerializer: how values of one state become bytes, in bulk and one by one, and how older forms are read.
+"""ValueSerializer: encodes the values of one state, in bulk and one by one, and decodes older forms.
 
-Declared types are written by their columns, everything else by the safe codec of plain_values. Pickle is used for
-single values that have no other form, where the state's descriptor left the type open, and is logged by state name.
-Owner: one thread at a time. A serializer must not know keys, key groups or files.
+Declared types are written by their columns, everything else by the safe codec of plain_values. Pickle is used
+for single values without another form if the state's descriptor left the type open; it is logged by state
+name. Owner: one thread at a time. A serializer must not know keys, key groups or files.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from yarrow.runtime.snapshot.record_classes import ChangedFieldError
 from yarrow.runtime.snapshot.type_migration import Convert, StatePlace, conversion
 
 _LOG = logging.getLogger(__name__)
-#: States whose pickled values were logged by this process.
+#: States whose pickled values this process has logged.
 _logged: Final[set[tuple[str, str]]] = set()
 
-#: Versions of the forms; a snapshot with a higher one was written by a later release.
+#: Versions of the forms; a snapshot with a higher one comes from a later release.
 TYPED_VERSION: Final = 1
 PLAIN_VERSION: Final = 1
 
@@ -44,23 +44,23 @@ class ValueSerializer(Protocol):
     """Writes and reads values of one state. Errors name operator and state."""
 
     def config(self) -> SerializerConfig:
-        """What must be known to read the values again; complete only after they were written."""
+        """The description that is needed to read the values again; complete only after they were written."""
         ...
 
     def dump_values(self, values: list[Any]) -> bytes:
-        """Many values, at most 2**24. Raises StateSerializationError."""
+        """Encodes many values, at most 2**24. Raises StateSerializationError."""
         ...
 
     def load_values(self, data: Buffer) -> list[Any]:
-        """The values of `dump_values`. Raises StateSerializationError, StateMigrationError."""
+        """Decodes the values of `dump_values`. Raises StateSerializationError, StateMigrationError."""
         ...
 
     def dump_value(self, value: Any) -> bytes:
-        """One value; another form than that of a run of one."""
+        """Encodes one value, in another form than a run of one."""
         ...
 
     def load_value(self, data: Buffer) -> Any:
-        """The value of `dump_value`."""
+        """Decodes a value of `dump_value`."""
         ...
 
 
@@ -72,10 +72,10 @@ def value_serializer(
     allow_pickle: bool = False,
     trusted: bool = True,
 ) -> ValueSerializer:
-    """The serializer of a state of a declared type; None and Types.PICKLED_BYTE_ARRAY(): plain values.
+    """The serializer of a state with a declared type; None and Types.PICKLED_BYTE_ARRAY() mean plain values.
 
-    With Types.PICKLED_BYTE_ARRAY() (which is what a descriptor without a type declares) or `allow_pickle`, single
-    values without a safe form are pickled. `trusted` False refuses to read pickled values.
+    With Types.PICKLED_BYTE_ARRAY() (the type of a descriptor without one) or `allow_pickle`, single values
+    without a safe form are pickled. `trusted` False refuses to read pickled values.
     """
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return PlainValues(state_name, operator_name, allow_pickle or type_info is not None, trusted)
@@ -92,9 +92,9 @@ def restored_serializer(
     *,
     trusted: bool = False,
 ) -> ValueSerializer:
-    """Reads what `config` describes and gives values of the type declared now, in whose form it writes.
+    """Reads values in the form of `config`, and returns and writes them in the present type.
 
-    `trusted`: pickled values may be read. Raises StateMigrationError where the types do not convert.
+    `trusted`: pickled values may be read. Raises StateMigrationError if the types cannot be converted.
     """
     writer = value_serializer(type_info, state, operator, trusted=trusted)
     written = writer.config()
@@ -119,7 +119,7 @@ def restored_serializer(
 def stored_serializer(
     config: SerializerConfig, operator: str, state: str, *, trusted: bool = False
 ) -> ValueSerializer:
-    """Reads and writes exactly what `config` describes, for tools and for state that the program does not ask for.
+    """Reads and writes exactly the form of `config`, for tools and for state without a user in this program.
 
     Raises StateMigrationError for a form of a later release.
     """
@@ -223,7 +223,7 @@ class TypedValues:
         return self.dump_values([value])
 
     def load_value(self, data: Buffer) -> Any:
-        """See ValueSerializer."""
+        """Tests whether a value of a basic type may be written alone: it has exactly the class, and is in range."""
         if data[:1] == _ONE:
             try:
                 return _DECODER.decode(memoryview(data)[1:])
@@ -266,7 +266,7 @@ class PlainValues:
         )
 
     def note_pickled(self, types: Sequence[str]) -> None:
-        """Pickled values of these types are in a snapshot that may be carried on."""
+        """Notes that pickled values of these types are in a snapshot that may be carried on."""
         self._pickled.update(types)
 
     def dump_values(self, values: list[Any]) -> bytes:
@@ -382,7 +382,7 @@ class MigratedValues:
 
 
 def _acceptance(type_info: TypeInformation, place: StatePlace) -> Convert:
-    """Lets values pass that were written without a declared type and belong to the one declared now."""
+    """Accepts values that were written without a declared type and belong to the present one."""
 
     def accepted(value: Any) -> Any:
         if not type_info.accepts(value):

@@ -1,7 +1,7 @@
-"""WorkerSnapshotFile: what a worker writes for one checkpoint, in one file and in the metadata.
+"""WorkerSnapshotFile: a worker's output for one checkpoint, in one file and in the metadata.
 
-Owner: the worker's snapshot thread. The file begins to exist with the first piece that is not small; its name is used
-once. Handles may be told to others only after `close`. It must not know tasks, operators or what the bytes mean.
+Owner: the worker's snapshot thread. The first large piece creates the file; its name is used once. Handles
+may be told to others only after `close`. It must not know tasks, operators or the meaning of bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 
 _CHUNK: Final = 1 << 20
-#: How the names of state files begin; 32 hexadecimal digits follow.
+#: Prefix of the names of state files; 32 hexadecimal digits follow.
 STATE_FILE_PREFIX: Final = "state-"
 
 
@@ -29,11 +29,11 @@ class SnapshotFile(SnapshotOutput, Protocol):
     """The output of one worker for one checkpoint."""
 
     def close(self) -> None:
-        """What was written is stored and can be read. Raises SnapshotError or OSError."""
+        """Ends the output: its content is stored and can be read. Raises SnapshotError or OSError."""
         ...
 
     def discard(self) -> None:
-        """Removes what was written, shared files included: nobody was told of it. Raises nothing."""
+        """Removes the output, shared files included: nobody was told of it. Never raises."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class WorkerStorage(Protocol):
 
 
 class FileSystemWorkerStorage:
-    """Files of any supported file system, or everything inline where the location names no folder."""
+    """Files of any supported file system, or everything inline if the location has no folder."""
 
     def __init__(self, ids: IdFactory | None = None) -> None:
         self._ids = ids or RandomIdFactory()
@@ -70,7 +70,7 @@ class FileSystemWorkerStorage:
 
 
 class WorkerSnapshotFile:
-    """See SnapshotFile and SnapshotOutput; pieces of many tasks one after the other."""
+    """A SnapshotFile and SnapshotOutput for pieces of many tasks, one after the other."""
 
     def __init__(self, location: CheckpointLocation, ids: IdFactory) -> None:
         self._location = location
@@ -89,7 +89,7 @@ class WorkerSnapshotFile:
         return self._uploaded
 
     def write(self, chunks: Iterable[bytes]) -> StateHandle:
-        """See SnapshotOutput. Raises StateTooLargeError for inline state over the location's limit."""
+        """See SnapshotOutput. Raises StateTooLargeError for inline state above the location's limit."""
         iterator = iter(chunks)
         first: list[bytes] = []
         size = 0
@@ -109,7 +109,7 @@ class WorkerSnapshotFile:
         return self.write(_chunks_of(local_path))
 
     def write_shared_file(self, local_path: str) -> FileStateHandle:
-        """See SnapshotOutput. Raises SnapshotStorageError where the location has no shared folder."""
+        """See SnapshotOutput. Raises SnapshotStorageError if the location has no shared folder."""
         folder = self._location.shared_directory
         if not folder:
             raise SnapshotStorageError(
@@ -146,7 +146,8 @@ class WorkerSnapshotFile:
             with contextlib.suppress(Exception):
                 file_system_for(path).delete(path)
         if own:
-            # Made again, perhaps, by this very file after the checkpoint had been deleted; one with files stays.
+            # This file may have made the folder again after the checkpoint had been deleted; one with files
+            # stays.
             with contextlib.suppress(Exception):
                 file_system_for(self._location.directory).delete(self._location.directory)
 
@@ -156,7 +157,7 @@ class WorkerSnapshotFile:
         digest = hashlib.sha256()
         for chunk in _joined(first, rest):
             stream.write(chunk)
-            # Counted at once: after a failure the next piece begins behind what is there of this one.
+            # Counted at once: after a failure the next piece begins behind the written part of this one.
             self._length += len(chunk)
             digest.update(chunk)
         length = self._length - start
@@ -184,7 +185,7 @@ class WorkerSnapshotFile:
 
 
 class _StateFile:
-    """A new file of a checkpoint: what the system refuses is raised as a SnapshotWriteError, which names the file."""
+    """A new file of a checkpoint; system errors become a SnapshotWriteError with the file's name."""
 
     def __init__(self, path: str) -> None:
         self._path = path

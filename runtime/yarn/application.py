@@ -1,7 +1,7 @@
 """What a client says about the application it submits: read by the ApplicationMaster and by TaskExecutors.
 
-Owner: none; frozen values. ApplicationDescription is written into every container and shown to whoever may read its
-logs: it holds no secret (the configuration is stripped of sensitive keys before).
+Owner: none; frozen values. ApplicationDescription is written into every container, and readers of its logs
+see it. So it holds no secret: sensitive keys are removed from the configuration before.
 """
 
 from __future__ import annotations

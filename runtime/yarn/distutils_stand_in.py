@@ -1,7 +1,8 @@
 """A `distutils.version` for as long as Skein is imported, which compares one version by it.
 
-Owner: the thread that imports Skein. distutils is gone from Python 3.12, and on 3.11 setuptools stands in for it with
-all of itself: a quarter of a second of every master's and every client's start. What is loaded already stays.
+Owner: the thread that imports Skein. distutils is gone from Python 3.12. On 3.11 setuptools replaces it with
+all of itself, which costs every master and client a quarter of a second. Modules that are already loaded
+stay.
 """
 
 from __future__ import annotations

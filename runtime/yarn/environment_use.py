@@ -1,7 +1,7 @@
 """Notes that a stored environment is used, so that nobody removes it: by clients that deploy, by masters that run.
 
-Owner: any thread; blocking. Only files of the store are touched, and only their time of use: with another time of
-modification YARN would take them for other files, and refuse them to running applications.
+Owner: any thread; blocking. Only files of the store are touched, and only their access time. With another
+modification time YARN would take them for other files, and refuse them to running applications.
 """
 
 from __future__ import annotations

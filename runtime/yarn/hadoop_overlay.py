@@ -1,8 +1,9 @@
 """Properties that go before a Hadoop configuration, for one JVM of ours alone: a jar with `hadoop-site.xml`.
 
-Owner: any thread; pure but for the file it writes. Hadoop reads that old name between core-site.xml and yarn-site.xml
-wherever it is on the class path, and no cluster has used it for long, so that nothing is hidden by it. Values are
-marked final: later files then cannot change them, and what an administrator has made final in core-site.xml stays.
+Owner: any thread; pure but for the file it writes. Hadoop reads that old name between core-site.xml and
+yarn-site.xml wherever it is on the class path. No cluster has used it for long, so it hides nothing. Values
+are marked final: later files then cannot change them, and an administrator's final values in core-site.xml
+stay.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ def client_properties(config: Settings) -> dict[str, str]:
 def master_properties(config: Settings) -> dict[str, str]:
     """For Skein's ApplicationMaster.
 
-    It tells the ResourceManager what it wants, and hears what it got, every half of this interval but at most every
-    five seconds. It takes nothing else from it. The ResourceManager's own, which decides when a master is lost, stays.
-    Which attempt is the last it takes from the lesser of the application's attempts, which the client has bounded by
-    what the cluster allows, and a property that only the ResourceManager's machine need have.
+    The master exchanges requests and grants with the ResourceManager every half of this interval, but at most
+    every five seconds. It uses the interval for nothing else. The ResourceManager's own interval, which
+    decides when a master is lost, stays. The number of the last attempt is the lesser of two values. One is
+    the application's attempts, which the client has bounded by the cluster's limit. The other is a property
+    that only the ResourceManager's machine needs.
     """
     interval = max(1, config.get(yarn.CONTAINER_REQUEST_INTERVAL))
     return {

@@ -1,4 +1,4 @@
-"""The client's side of what user functions log in workers: which records it wants, and how they reach its handlers.
+"""ClientLogging: the client's side of log records from workers: which ones it wants, and how its handlers get them.
 
 Owner: any thread; `logging` locks its handlers itself. The client's own loggers, levels, filters and handlers decide,
 as if the function had run here.
@@ -12,20 +12,20 @@ import traceback
 
 from yarrow.runtime.rpc.output_stream import LoggedRecord
 
-#: The level of a logger that wants nothing.
+#: The level of a logger that wants no record.
 NOTHING = logging.CRITICAL + 1
 
 
 def wanted_levels() -> dict[str, int]:
-    """From which level a record of each logger would be written by some handler here; "" = of the root logger.
+    """The lowest level of each logger's records that some handler here would write; "" = the root logger.
 
-    A logger that is not named wants what the next one above it wants.
+    A logger that is not named has the level of the next one above it.
     """
     levels = {"": _wanted(logging.root)}
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger):
             wanted = _wanted(logger)
-            # Functions that set the level of a logger above it in their worker are to be heeded.
+            # A function in a worker may set the level of a logger above this one, which must take effect.
             if logger.parent is None or wanted != _wanted(logger.parent):
                 levels[name] = wanted
     return levels
@@ -52,7 +52,7 @@ def _wanted(logger: logging.Logger) -> int:
 
 
 def log_to_client(logged: LoggedRecord) -> None:
-    """Gives a record to the logger of its name; attributes `operator` and `subtask` tell where it was logged."""
+    """Passes a record to the logger of its name; its attributes `operator` and `subtask` name the origin."""
     logger = logging.getLogger(logged.name)
     if not logger.isEnabledFor(logged.level):
         return
@@ -70,11 +70,12 @@ def log_to_client(logged: LoggedRecord) -> None:
     record.created = logged.created
     record.msecs = (logged.created - int(logged.created)) * 1000
     record.threadName = logged.thread
-    # Formatters write this text behind the message, as they do with a traceback of their own making.
+    # Formatters write this text after the message, like a traceback of their own.
     record.exc_text = logged.traceback or None
     try:
         logger.handle(record)
     except Exception:
-        # A filter of the program failed: in the worker it would have hit the function, here it must not end the reader.
+        # A filter of the program failed. In the worker the function would have failed; here the reader must
+        # not end.
         if logging.raiseExceptions and sys.stderr is not None:
             traceback.print_exc()

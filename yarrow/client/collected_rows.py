@@ -1,7 +1,7 @@
-"""CollectedRows: the messages of one collect operator put together again, each row once and none too early.
+"""CollectedRows: joins the messages of one collect operator, and returns each row once and none too early.
 
-Owner: the thread that iterates. Where rows are to come exactly once they are kept until a checkpoint covers them, as
-many as come between two checkpoints. Those of an attempt that failed are dropped. Must not fetch by itself.
+Owner: the thread that iterates. With exactly-once, rows are kept until a checkpoint covers them: as many as
+come between two checkpoints. Rows of a failed attempt are dropped. Must not fetch by itself.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from yarrow.runtime.security.result_proof import ResultProof
 
 Load = Callable[[bytes], list[Any]]
 
-#: Of a stream without a name: nobody gives it up.
+#: The checkpoint of a stream without a name, which is never given up.
 _UNKNOWN = -2
 
 
 class _Stream:
-    """What is known of one stream of rows."""
+    """The client's knowledge of one stream of rows."""
 
     def __init__(self, name: str) -> None:
-        #: The checkpoint with which it began, which does not know of it: its name begins so.
+        #: The checkpoint with which the stream began, and which does not contain it: the beginning of its
+        #: name.
         self.born = int(name.rpartition("-")[0]) if name else _UNKNOWN
-        #: Who wrote it last.
+        #: The last writing attempt.
         self.attempt: ExecutionAttemptID | None = None
-        #: Those before: what comes late of them is void.
+        #: Former attempts: their late rows are void.
         self.former: set[ExecutionAttemptID] = set()
-        #: Attempts that have written what came, and from which position on.
+        #: Attempts that have written the received rows, with their first positions.
         self.writers: dict[str, int] = {}
-        #: Position behind the last row that came.
+        #: Position behind the last received row.
         self.end = 0
         #: The last rows before `end`, which no checkpoint covers yet.
         self.kept: list[Any] = []
@@ -40,14 +41,14 @@ class _Stream:
         self.parts: list[bytes] = []
 
     def give_up(self) -> None:
-        """Nobody goes on with what has come; another attempt may begin it once more."""
+        """Drops the rows, because no attempt continues the stream; another attempt may begin it once more."""
         self.kept.clear()
         self.end = 0
         if self.attempt is not None:
             self.former.add(self.attempt)
 
     def begin(self, message: CollectRows) -> list[Any]:
-        """Another attempt goes on with the stream: its first message. The rows that are confirmed by that."""
+        """Takes the first message of another attempt that continues the stream; returns the rows that it confirms."""
         self.parts.clear()
         if self.attempt is None:
             self.end = message.first
@@ -61,24 +62,24 @@ class _Stream:
     def _divergence(self, message: CollectRows) -> int:
         """The position behind which the attempt's restored state may hold other rows than those received.
 
-        An attempt of which nothing has come may have written them.
+        An attempt without received rows may have written them.
         """
         others = [begin for begin, attempt in message.writers if attempt not in self.writers]
         going_on = {attempt for _, attempt in message.writers}
         if going_on and self.writers and next(reversed(self.writers)) not in going_on:
-            # Nobody has gone on with what the last one wrote.
+            # No attempt has continued the last one's rows.
             others.append(self.writers[next(reversed(self.writers))])
         return min([message.restored, *others])
 
     def _void(self, position: int) -> None:
-        """The rows from there on do not count."""
+        """Drops the rows from that position on."""
         if self.end > position:
             kept_from = self.end - len(self.kept)
             del self.kept[max(0, position - kept_from) :]
             self.end = position
 
     def add(self, message: CollectRows, load: Load) -> list[Any]:
-        """The rows of a message that had not come before."""
+        """The new rows of a message."""
         if not message.continued and not message.row_count:
             return []
         self.parts.append(message.payload)
@@ -86,13 +87,13 @@ class _Stream:
             return []
         rows = load(b"".join(self.parts))
         self.parts.clear()
-        # Those of the attempt's state are the same rows, also where the ones behind it may come twice.
+        # The rows of the attempt's state are the same, but the ones after it may differ.
         known = max(0, self.end - message.first) if message.stream else 0
         self.end = message.first + len(rows) if known < len(rows) else self.end
         return rows[known:]
 
     def confirm(self, position: int) -> list[Any]:
-        """Rows before the position are covered by a checkpoint: those of them that were kept."""
+        """Returns the kept rows before the position, which a checkpoint covers now."""
         count = position - (self.end - len(self.kept))
         if count <= 0:
             return []
@@ -104,20 +105,20 @@ class CollectedResults:
     """The rows of all collect operators of one job."""
 
     def __init__(self, graph: JobGraph, proof: ResultProof) -> None:
-        """`graph` is the client's own: what type rows have is not asked of who sends them."""
+        """`graph` is the client's own: the type of rows must not come from the sender."""
         self._graph = graph
         self._proof = proof
         self._rows: dict[str, CollectedRows] = {}
 
     def of(self, collect_id: str) -> CollectedRows:
-        """Those of the operator behind one iterator."""
+        """The rows of the operator behind one iterator."""
         rows = self._rows.get(collect_id)
         if rows is None:
             rows = self._rows[collect_id] = CollectedRows(self._reader(collect_id))
         return rows
 
     def _reader(self, collect_id: str) -> Load:
-        # It loads numpy, which a client without results does without.
+        # Imported late: it loads numpy, which a client without results does not need.
         from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
 
         types = next(
@@ -134,14 +135,14 @@ class CollectedRows:
     """The rows of all subtasks of one collect operator."""
 
     def __init__(self, load: Load) -> None:
-        """`load`: the rows of a payload."""
+        """`load` decodes the rows of a payload."""
         self._load = load
         self._streams: dict[tuple[int, str], _Stream] = {}
-        #: The last message that came: what follows it is to be asked for.
+        #: The last received message: the next request asks for its successors.
         self.position = COLLECT_START
 
     def take(self, messages: Iterable[CollectRows]) -> list[Any] | None:
-        """The rows that may be handed out now, in the order of their subtasks; None when no more will come."""
+        """The rows that may be returned now, in the order of their subtasks; None when no more will come."""
         rows: list[Any] = []
         ended = False
         for message in messages:
@@ -153,7 +154,7 @@ class CollectedRows:
         return None if ended and not rows else rows
 
     def _has_come(self, message: CollectRows) -> bool:
-        """Whether it came before: an answer that was lost on its way is given again. Notes that it has, now."""
+        """Whether the message came before: a lost answer is repeated. Notes the message."""
         if not message.version:
             return False
         former = self.position
@@ -163,10 +164,10 @@ class CollectedRows:
         return False
 
     def _begin_anew(self, checkpoint_id: int) -> tuple[()]:
-        """All tasks begin from that checkpoint: a stream that began with it or later is not in it, and void.
+        """Handles a restart of all tasks from that checkpoint: a stream that began with it or later is void.
 
-        So it is with what a rescale has begun that is taken back, or that another master does not know. Others go on,
-        or have ended before the checkpoint, which covers them then.
+        That includes streams of a rescale that was taken back, or that another master does not know. Other
+        streams continue, or ended before the checkpoint, which covers them.
         """
         for stream in self._streams.values():
             if stream.born >= checkpoint_id:
@@ -174,7 +175,7 @@ class CollectedRows:
         return ()
 
     def _take(self, message: CollectRows) -> list[Any]:
-        # Streams are named by the operator; where they are not, a subtask has one.
+        # Operators name their streams; without a name, a subtask has one stream.
         name = (-1, message.stream) if message.stream else (message.subtask, "")
         stream = self._streams.setdefault(name, _Stream(message.stream))
         if message.attempt_id in stream.former:
@@ -187,7 +188,7 @@ class CollectedRows:
         return [*rows, *stream.confirm(message.confirmed)]
 
     def _rest(self, complete: bool) -> list[Any]:
-        """The job has ended: what is still kept counts if it has finished."""
+        """Ends the rows after the job's end: kept rows count if it has FINISHED."""
         rows: list[Any] = []
         for stream in self._streams.values():
             rows += stream.kept if complete else ()

@@ -6,4 +6,4 @@ from yarrow.runtime.common.errors import YarrowError
 
 
 class CommandError(YarrowError):
-    """A command cannot do what it was asked to; the message says what to do."""
+    """A command cannot do its work; the message says what to do."""

@@ -1,4 +1,4 @@
-"""Ctrl-C while a program waits for its job: one line says what became of it, no trace follows.
+"""Ctrl-C while a program waits for its job: one line tells the outcome, and no trace follows.
 
 Owner: the main thread. Only the interpreter's own hook is replaced: notebooks and debuggers have theirs.
 """
@@ -12,7 +12,7 @@ from yarrow.datastream import job_waiting
 
 
 def show_no_trace_of_ctrl_c() -> None:
-    """From now on a KeyboardInterrupt that a job was cancelled for ends the program without a trace."""
+    """From now on, a KeyboardInterrupt of a cancelled job ends the program without a trace."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show
 

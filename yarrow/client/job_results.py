@@ -1,4 +1,4 @@
-"""How the end of a job reaches the user: its result, or an error that begins with the user's traceback.
+"""Shows the end of a job to the user: its result, or an error that begins with the user's traceback.
 
 Owner: any thread; pure. Shared by the clients of embedded and remote clusters.
 """
@@ -13,16 +13,16 @@ from yarrow.runtime.rpc.messages import FailureCause, JobResult
 
 
 def public_status(name: str) -> JobStatus:
-    """The status as programs see it: PyFlink knows no INITIALIZING, so that one is CREATED to them.
+    """The status for programs: PyFlink has no INITIALIZING, so that becomes CREATED.
 
-    A status of a newer cluster that this client does not know is CREATED too.
+    An unknown status of a newer cluster becomes CREATED too.
     """
     status = JobStatus.__members__.get(name, JobStatus.CREATED)
     return JobStatus.CREATED if status is JobStatus.INITIALIZING else status
 
 
 def execution_result(result: JobResult) -> JobExecutionResult:
-    """The result of a job that has FINISHED; raises JobCancelledError or JobExecutionError otherwise."""
+    """The result of a FINISHED job. Raises JobCancelledError or JobExecutionError otherwise."""
     if result.status is JobStatus.FINISHED:
         return JobExecutionResult(JobID(result.job_id), result.net_runtime_ms, result.accumulators)
     if result.status is JobStatus.CANCELED:
@@ -31,7 +31,7 @@ def execution_result(result: JobResult) -> JobExecutionResult:
 
 
 def failure_text(result: JobResult) -> str:
-    """The user's own traceback first, then which operator of which job failed, and at which record."""
+    """The user's own traceback first, then operator, job and record of the failure."""
     name = f"Job {result.name!r} ({result.job_id})"
     cause = result.cause
     if cause is None:

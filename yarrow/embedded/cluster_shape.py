@@ -1,4 +1,4 @@
-"""How large a cluster on this machine is: slots, TaskExecutors and memory, for a job or for a test.
+"""The size of a cluster on this machine: slots, TaskExecutors and memory, for a job or a test.
 
 Owner: any thread; pure.
 """
@@ -14,19 +14,19 @@ from yarrow.runtime.config.options import execution, resourcemanager, rpc, taskm
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
 
-#: What a slot gets where the configuration says nothing: an interpreter, pyarrow and room to work in.
+#: Default memory of a slot: an interpreter, pyarrow and room to work in.
 SLOT_MEMORY = MemorySize.of_mebi_bytes(512)
 _HEARTBEAT = Duration.of_millis(1000)
-#: A TaskExecutor of this machine is there within seconds, or something is broken.
+#: A TaskExecutor on this machine starts within seconds, or something is broken.
 _SLOT_TIMEOUT = Duration.of_seconds(60)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """What is started."""
+    """The parts of a cluster to start."""
 
     slots_per_task_executor: int
-    #: Started with the cluster; more come when a job needs them.
+    #: Started with the cluster; more start when a job needs them.
     task_executors: int = 1
     #: False = control plane, TaskExecutors and workers are threads of this process.
     processes: bool = True
@@ -58,17 +58,17 @@ def shape_for_job(job_graph: JobGraph, config: Settings) -> ClusterShape:
 
 
 def embedded_settings(config: Settings, slots: int) -> Settings:
-    """The settings with what fits a cluster of one machine where they say nothing: memory, heartbeats, patience.
+    """The settings, with defaults for a cluster on one machine: memory, heartbeats, patience.
 
-    Raises MemoryBudgetError when the process size that is set leaves a slot too little.
+    Raises MemoryBudgetError if the configured process size leaves a slot too little.
     """
     if not config.is_set(rpc.HEARTBEAT_INTERVAL) and config.get(rpc.HEARTBEAT_TIMEOUT) > _HEARTBEAT:
-        # Metrics come with heartbeats, and somebody may be looking on.
+        # Metrics come with heartbeats, and somebody may be watching.
         config = config.with_value(rpc.HEARTBEAT_INTERVAL, _HEARTBEAT)
     if not config.is_set(resourcemanager.SLOT_REQUEST_TIMEOUT):
         config = config.with_value(resourcemanager.SLOT_REQUEST_TIMEOUT, _SLOT_TIMEOUT)
     if not config.is_set(resourcemanager.REQUIREMENT_CHECK_DELAY):
-        # One job, whose TaskExecutors are processes that wait already.
+        # One job, whose TaskExecutor processes already wait.
         config = config.with_value(resourcemanager.REQUIREMENT_CHECK_DELAY, Duration(0))
     if not config.is_set(taskmanager.PROCESS_SIZE):
         needed = process_size_for(slots, SLOT_MEMORY, config.get(taskmanager.SUPERVISOR_SIZE))

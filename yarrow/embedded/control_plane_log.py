@@ -1,7 +1,7 @@
-"""ControlPlaneLog: what the control plane of an embedded cluster logs, as a file that REST shows.
+"""ControlPlaneLog: an embedded cluster's control plane log, as a file that REST shows.
 
-Owner: whoever starts the cluster. The control plane logs through the client's `logging`: its levels decide what there
-is, and no level is changed here. Clusters of one process that run at one time have each other's lines as well.
+Owner: the code that starts the cluster. The control plane logs through the client's `logging`, whose levels
+apply; no level is changed here. Concurrent clusters of one process also get each other's lines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from yarrow.client.client_logging import handlers_of
 
-#: As the master of an application on YARN calls it.
+#: The log name of a master on YARN.
 FILE_NAME = "jobmanager.log"
 _LOGGER = "yarrow"
 
@@ -27,20 +27,21 @@ class ControlPlaneLog(logging.FileHandler):
         logging.getLogger(_LOGGER).addHandler(self)
 
     def end(self) -> None:
-        """Writes nothing more."""
+        """Stops writing."""
         logging.getLogger(_LOGGER).removeHandler(self)
         self.close()
 
     def _open(self) -> io.TextIOWrapper:
-        """Readable by nobody else: messages may name what users work on."""
+        """Only this user can read it: messages may name users' data."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self.baseFilename, flags, 0o600)
         return io.TextIOWrapper(io.FileIO(descriptor, "a"), encoding=self.encoding, write_through=True)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A log that cannot be written costs its line alone.
+        """Writes a record; an unwritable log costs its line alone.
 
-        `logging` writes to stderr what finds no handler at all. This handler must not change that for the client.
+        `logging` writes records without any handler to stderr. This handler must not change that for the
+        client.
         """
         try:
             super().emit(record)
@@ -51,6 +52,6 @@ class ControlPlaneLog(logging.FileHandler):
             last_resort.handle(record)
 
     def _is_alone(self, name: str) -> bool:
-        """Whether no handler of the client's gets records of a logger; True for one log only where several write."""
+        """Whether no handler of the client gets a logger's records; with several logs, True for one only."""
         handlers = handlers_of(logging.getLogger(name))
         return handlers[:1] == [self] and all(isinstance(handler, ControlPlaneLog) for handler in handlers)

@@ -1,7 +1,7 @@
-"""EmbeddedExecutor: runs the jobs of `python job.py` in a cluster of their own on this machine.
+"""EmbeddedExecutor: runs each job of `python job.py` in a cluster of its own on this machine.
 
-Owner: the thread that calls execute. Each job has its own cluster: as many slots as it needs, nothing left of
-it when its result is there. It needs no event loop of the caller and works inside a running one.
+Owner: the thread that calls execute. Each job has its own cluster with as many slots as it needs; nothing is
+left of it when the result is there. It needs no event loop of the caller, and works inside a running one.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class EmbeddedExecutor:
         return client
 
 
-#: Addresses that were told.
+#: Addresses that were printed.
 _told: set[str] = set()
 
 
 def _tell_address(address: str | None) -> None:
-    """Says once where the job's page and REST API are; a program that executes again on the same port says no more."""
+    """Prints once the address of the job's page and REST API; a later job on the same port prints nothing."""
     if address is None or address in _told:
         return
     _told.add(address)
@@ -61,7 +61,7 @@ def _tell_address(address: str | None) -> None:
 
 
 def _for_cluster(config: Settings, files: Sequence[LocalFile]) -> Settings:
-    """`config` without an interpreter that the job brings in an archive.
+    """`config` without an interpreter in an archive of the job.
 
     Raises ConfigError for a python.executable that cannot run the workers.
     """

@@ -1,6 +1,6 @@
 """InProcessDriver: TaskExecutors in this very process, whose workers are threads (`execution.in-process`).
 
-Owner: the ResourceManager's loop, which the TaskExecutors share. Must not be used where user code may crash.
+Owner: the ResourceManager's loop, which the TaskExecutors share. Must not be used if user code may crash.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class InProcessDriver:
 
     @property
     def processes(self) -> dict[ResourceID, int]:
-        """None: threads have no process of their own."""
+        """Returns none: threads have no process of their own."""
         return {}
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
@@ -74,11 +74,11 @@ class InProcessDriver:
             executor.finish("it was released")
 
     def refusal(self, resource_id: ResourceID) -> str:
-        """Whoever comes is welcome."""
+        """Accepts every TaskExecutor."""
         return ""
 
     async def await_end(self, resource_id: ResourceID) -> None:
-        """Nobody knows more than it said."""
+        """Returns at once: the TaskExecutor itself knows most."""
 
     async def terminate(self) -> None:
         for executor in list(self._executors.values()):

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from yarrow.runtime.rpc.in_process import InProcessNetwork
 
 _HOST = "127.0.0.1"
-#: In the cluster's folder, where REST asks for a token.
+#: In the cluster's folder, if REST requires a token.
 TOKEN_FILE = "rest.token"
-#: Seconds in which the output of TaskExecutors that have ended is read to its end.
+#: Seconds in which the output of ended TaskExecutors is read to its end.
 _OUTPUT_GRACE = 5.0
 _log = logging.getLogger(__name__)
 
@@ -57,9 +57,9 @@ class LocalCluster:
         pool: BlockingPool,
         network: InProcessNetwork | None = None,
     ) -> None:
-        """Raises ConfigError for memory or slots that cannot be; starts nothing.
+        """Raises ConfigError for impossible memory or slots; starts nothing.
 
-        `network` carries the calls inside this process; tests give one that loses messages.
+        `network` carries the calls inside this process; tests pass one that loses messages.
         """
         self._network = network
         self.config = embedded_settings(config, shape.slots_per_task_executor)
@@ -67,7 +67,7 @@ class LocalCluster:
         self.application_id = RandomIdFactory().hex_id()
         self._output = ClientOutput(self._output_lost)
         self.relay = OutputRelay(self._output.take)
-        #: Called on the loop when this process's standard output takes nothing more of what tasks print.
+        #: Called on the loop when this process's standard output cannot take tasks' output any more.
         self.on_output_lost: Callable[[OSError], None] = lambda error: None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool = pool
@@ -86,7 +86,7 @@ class LocalCluster:
 
     @property
     def web_address(self) -> str | None:
-        """URL of the web API, or None when it is not served."""
+        """URL of the web API; None if it is not served."""
         return None if self._web is None else self._web.address
 
     @property
@@ -97,7 +97,7 @@ class LocalCluster:
 
     @property
     def dispatcher(self) -> DispatcherGateway:
-        """Where jobs are submitted."""
+        """The gateway for submissions."""
         return self.control_plane.dispatcher_gateway()
 
     async def submit(self, job_graph: JobGraph) -> None:
@@ -111,7 +111,7 @@ class LocalCluster:
         return [] if self._driver is None else list(self._driver.processes.values())
 
     async def start(self) -> None:
-        """Returns when jobs can be submitted; on an error nothing is left."""
+        """Returns when jobs can be submitted; after an error nothing is left."""
         self._loop = asyncio.get_running_loop()
         self._pool.acquire()
         try:
@@ -126,7 +126,7 @@ class LocalCluster:
         settings = self._driver_settings()
         self._log = ControlPlaneLog(Path(settings.log_directory))
         if self.shape.processes:
-            # It asks for certificates when it gets its bootstrap: those are made below.
+            # It needs certificates for its bootstrap, and these are made below.
             self._driver = LocalProcessDriver(
                 settings, lambda name: self._issue(name), RandomIdFactory(), self.relay
             )
@@ -148,7 +148,7 @@ class LocalCluster:
         await asyncio.to_thread(remove_abandoned, parent)
 
     def _keep_token(self, token: str) -> None:
-        """Where the user finds the token of a cluster that ends with its program."""
+        """Stores the token of a cluster that ends with its program for the user."""
         path = os.path.join(self.folder, TOKEN_FILE)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "w") as file:
@@ -160,15 +160,15 @@ class LocalCluster:
         )
 
     async def add_task_executor(self) -> None:
-        """Starts one more, besides those that jobs ask for."""
+        """Starts one more TaskExecutor, besides those that jobs need."""
         assert self._driver is not None, "start comes first"
         await self._driver.request_task_executor(ResourceProfile())
 
     async def stop(self) -> None:
-        """Ends jobs, TaskExecutors, servers; removes the folder. Returns when all of it is gone."""
+        """Ends jobs, TaskExecutors and servers, and removes the folder. Returns when everything is gone."""
         if self._stopping is None:
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
-        # Who gives up waiting must not leave half of it behind.
+        # A caller that gives up waiting must not leave half of it behind.
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
@@ -188,12 +188,12 @@ class LocalCluster:
             self._pool.release()
 
     async def drain_output(self) -> None:
-        """Returns when all that tasks have printed up to now is in the client's output."""
+        """Returns when all tasks' output so far is in the client's output."""
         if self.shape.processes:
             await asyncio.gather(*(asyncio.wrap_future(ticket) for ticket in self.relay.drain()))
 
     def _output_lost(self, error: OSError) -> None:
-        """Any thread."""
+        """Reports a lost output. Any thread."""
         assert self._loop is not None, "start comes first"
         self._loop.call_soon_threadsafe(lambda: self.on_output_lost(error))
 
@@ -213,7 +213,7 @@ class LocalCluster:
         )
 
     def _assemble(self, settings: LocalProcessSettings) -> ControlPlane:
-        """The imports take longer than all the rest: in a thread, so that other clusters go on."""
+        """The imports take longer than everything else, so they run in a thread, and other clusters go on."""
         from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
         from yarrow.am.control_plane_settings import control_plane_settings
         from yarrow.runtime.rpc.in_process import InProcessTransport

@@ -40,33 +40,34 @@ from yarrow.runtime.security.result_proof import SAME_PROCESS
 
 T = TypeVar("T")
 
-#: Rows of a fetch when the client takes over what is left at the end of a job.
+#: Rows of one fetch when the client takes over the rest at the end of a job.
 _TAKEN_AT_ONCE = 10_000
 
 
 class LocalJobClient(JobClient):
-    """Follows one job to its end."""
+    """The handle on one job; follows the job to its end."""
 
     def __init__(self, loop: LoopThread, cluster: LocalCluster, job_graph: JobGraph) -> None:
         self._loop = loop
         self._cluster = cluster
         self._job_id = RuntimeJobID(job_graph.job_id)
         self._collect_ids = job_graph.collect_ids
-        #: What was not fetched when the cluster ended, by collect id.
+        #: Rows that were not fetched when the cluster ended, by collect id.
         self._left: dict[str, deque[CollectRows]] = {}
         self._collected = CollectedResults(job_graph, SAME_PROCESS)
         self._left_lock = threading.Lock()
-        #: Set before the first row is taken over: what is fetched from then on may lack some.
+        #: Set before the first row is taken over: later fetches may lack some.
         self._takes_over = threading.Event()
         self._result: Future[JobResult] = Future()
-        #: The job has ended, and the cluster is about to: it may be gone before `_result` is there.
+        #: The job has ended, and its cluster is ending: the cluster may be gone before `_result` is there.
         self._ending = False
         self._details: ExecutionGraphDetails | None = None
-        #: The program has asked for it.
+        #: The program has cancelled the job.
         self.was_cancelled_here = False
-        #: Why the program's standard output takes nothing more: then the job is cancelled, and this is its end.
+        #: Why the program's standard output takes nothing more; the job is then cancelled and ends with this
+        #: error.
         self._lost_output: OSError | None = None
-        #: Why there are none.
+        #: Why there are no details.
         self._no_details = f"the cluster of job {self._job_id} has ended"
 
     @property
@@ -104,17 +105,17 @@ class LocalJobClient(JobClient):
                 self._result.set_result(result)
 
     def _output_lost(self, error: OSError) -> None:
-        """As `print` would: what cannot be written ends the program, unless that looks for the error."""
+        """As with `print`: a failed write ends the program, unless it handles the error."""
         self._lost_output = error
         self._cancelling = asyncio.get_running_loop().create_task(self._cancel_unheard())
 
     async def _cancel_unheard(self) -> None:
-        # One that has ended meanwhile needs no cancelling.
+        # An ended job needs no cancelling.
         with contextlib.suppress(YarrowError):
             await self._cluster.dispatcher.cancel_job(self._job_id)
 
     async def _end_of_job(self) -> JobResult | JobExecutionError:
-        """Waits for it; the error where the job has ended and what it hands over does not fit a message."""
+        """Waits for the job's end; returns an error if the job has ended and its result does not fit a message."""
         try:
             return await self._cluster.dispatcher.request_job_result(self._job_id)
         except AnswerTooLargeError as error:
@@ -131,7 +132,7 @@ class LocalJobClient(JobClient):
             self._no_details = f"the details of job {self._job_id} cannot be told: {error}"
 
     async def _take_over_rows(self) -> None:
-        """At most what the JobMaster's bounded buffers hold: no more comes from a job that has ended."""
+        """Takes over at most the content of the JobMaster's bounded buffers: an ended job sends no more."""
         self._takes_over.set()
         for collect_id in self._collect_ids:
             rows: deque[CollectRows] = deque()
@@ -189,7 +190,7 @@ class LocalJobClient(JobClient):
         async def ask() -> str:
             path = await self._cluster.dispatcher.trigger_savepoint(self._job_id, request)
             if request.kind.stops_job:
-                # The program may end behind this: the job's end is to be known here before.
+                # The program may end after this: the client must know the job's end before.
                 await asyncio.wait([asyncio.wrap_future(self._result)])
             return path
 
@@ -210,7 +211,7 @@ class LocalJobClient(JobClient):
         return CompletableFuture(self._result).then_apply(execution_result)
 
     def get_job_details(self) -> CompletableFuture[ExecutionGraphDetails]:
-        """Ask for all that is known about the job: vertices, attempts, metrics, failures."""
+        """The details of the job: vertices, attempts, metrics, failures."""
 
         async def ask() -> ExecutionGraphDetails:
             return await self._cluster.dispatcher.request_job_details(self._job_id)
@@ -251,14 +252,14 @@ class LocalJobClient(JobClient):
                     self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, max_rows, position)
                 )
             except Exception:
-                # The cluster may have ended in the meantime; what was left is here then.
+                # The cluster may have ended meanwhile; the rest is then here.
                 self._result.exception()
                 if collect_id not in self._left:
                     raise
             else:
                 if not self._takes_over.is_set() and not (messages and messages[-1].last):
                     return messages
-        # Taking over confirms what it takes: messages may be behind some that have not come to here.
+        # Taking over confirms the rows: earlier messages may not have reached this client.
         failure = self._result.exception()
         with self._left_lock:
             if collect_id in self._left:
@@ -269,7 +270,7 @@ class LocalJobClient(JobClient):
 
     def _take_left(self, collect_id: str) -> Sequence[CollectRows]:
         left = self._left[collect_id]
-        # The end mark stays, to be found again.
+        # The end mark stays for later calls.
         return (left[0],) if len(left) == 1 else (left.popleft(),)
 
     def _ask(

@@ -1,7 +1,7 @@
 """LoopThread: the one daemon thread whose event loop hosts every embedded control plane of this process.
 
 Owner: any thread may submit work; the work itself runs on the loop. No signal handlers here: Ctrl-C belongs
-to the user's thread. A child that was forked from this process gets a loop of its own when it asks for one.
+to the user's thread. A forked child of this process gets a loop of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LoopThread:
         return self._pid == os.getpid() and self._thread.is_alive()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts `work` on the loop; from any thread but the loop's own may its result be waited for."""
+        """Starts `work` on the loop; any thread except the loop's own may wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -64,7 +64,7 @@ class LoopThread:
 class BlockingPool:
     """Threads for `asyncio.to_thread` of the shared loop: they end when the last cluster has ended.
 
-    The loop's own default pool would keep its threads, which hold up the end of the interpreter, for ever.
+    The loop's own default pool would keep its threads for ever, which delays the end of the interpreter.
     Owner: the shared loop.
     """
 
@@ -74,14 +74,14 @@ class BlockingPool:
         self._pool: ThreadPoolExecutor | None = None
 
     def acquire(self) -> None:
-        """A cluster begins."""
+        """Counts a beginning cluster."""
         self._users += 1
         if self._pool is None:
             self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="yarrow-blocking")
             self._loop.set_default_executor(self._pool)
 
     def release(self) -> None:
-        """A cluster has ended and makes no blocking call any more."""
+        """Counts an ended cluster, which makes no blocking call any more."""
         self._users -= 1
         if self._users == 0 and self._pool is not None:
             self._pool.shutdown(wait=False)

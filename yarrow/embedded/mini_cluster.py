@@ -1,7 +1,7 @@
-"""MiniCluster: an embedded cluster for as long as a `with` block lasts; programs in it run there.
+"""MiniCluster: an embedded cluster during a `with` block; programs in the block run there.
 
-Owner: the thread that opened it; jobs may be submitted from any thread by `submit`. It is what tests of
-programs and of the engine use; `python job.py` uses one for each job (embedded.py).
+Owner: the thread that opened it; any thread may `submit` jobs. Tests of programs and of the engine use it;
+`python job.py` uses one for each job (embedded.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from yarrow.runtime.graph.shipped_files import ship_files
 if TYPE_CHECKING:
     from yarrow.runtime.rpc.in_process import InProcessNetwork
 
-#: Clusters that run in this process, to be ended with it.
+#: Clusters of this process, which end with it.
 _running: set[MiniCluster] = set()
 
 
@@ -46,7 +46,7 @@ class MiniCluster:
         shape: ClusterShape | None = None,
         network: InProcessNetwork | None = None,
     ) -> None:
-        """Raises ConfigError for what cannot be; starts nothing. `network`: see LocalCluster."""
+        """Raises ConfigError for impossible settings; starts nothing. `network`: see LocalCluster."""
         settings = config if isinstance(config, Settings) else Settings(config or {}, "the MiniCluster")
         self._loop = LoopThread.shared()
         self._pid = os.getpid()
@@ -55,7 +55,7 @@ class MiniCluster:
         self._jobs: list[LocalJobClient] = []
 
     def start(self) -> MiniCluster:
-        """Starts it; Ctrl-C and errors leave nothing behind."""
+        """Starts the cluster; Ctrl-C and errors leave nothing behind."""
         _end_with_the_program()
         _running.add(self)
         try:
@@ -66,14 +66,14 @@ class MiniCluster:
         return self
 
     def wait_for_task_executors(self) -> None:
-        """Starts as many as the shape has and returns when they have registered."""
+        """Starts the shape's number of TaskExecutors, and returns when they have registered."""
         self._loop.call(self._wait_for_task_executors())
 
     async def _wait_for_task_executors(self) -> None:
         for _ in range(self.cluster.shape.task_executors):
             await self.cluster.add_task_executor()
         gateway = self.cluster.control_plane.resource_manager_gateway()
-        # Registration is the TaskExecutors' doing: there is nothing to wait on here but their number.
+        # TaskExecutors register by themselves: only their number can be awaited here.
         while len(await gateway.request_task_executors()) < self.cluster.shape.task_executors:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -126,7 +126,7 @@ class MiniCluster:
         return StreamExecutionEnvironment(Configuration.from_dict(dict(configuration or {})))
 
     def close(self) -> None:
-        """Ends its jobs and everything that belongs to it; may be repeated, also from other threads."""
+        """Ends its jobs and all its parts; may be repeated, also from other threads."""
         _running.discard(self)
         if self._closed or not self.is_of_this_process:
             return
@@ -134,7 +134,7 @@ class MiniCluster:
         self._closed = True
 
     def running_jobs(self) -> list[LocalJobClient]:
-        """The jobs that have not ended."""
+        """The live jobs."""
         return [job for job in self._jobs if not job.get_job_execution_result().done()]
 
     def __enter__(self) -> MiniCluster:
@@ -172,7 +172,7 @@ _registered = False
 
 
 def _end_with_the_program() -> None:
-    """Has the clusters ended before the interpreter refuses threads, which ending them needs."""
+    """Ends the clusters before the interpreter refuses threads, which that needs."""
     global _registered
     if not _registered:
         _registered = True

@@ -1,7 +1,7 @@
-"""OutputRelay: what user functions write and log, from TaskExecutors to the client's streams and `logging`.
+"""OutputRelay: writes TaskExecutors' user output and log records to the client's streams and `logging`.
 
-Owner: one thread a TaskExecutor reads its pipe and writes; `drain` may be called from any thread. Lines are
-written whole. A slow terminal holds up that thread alone: the pipe fills, and the workers behind it wait.
+Owner: one thread for each TaskExecutor reads its pipe and writes; any thread may call `drain`. Lines are
+written whole. A slow terminal delays that thread alone: the pipe fills, and the workers behind it wait.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LENGTH = struct.Struct("<I")
 
 
 def _ignore(error: OSError) -> None:
-    """Nobody has to know."""
+    """Ignores the error."""
 
 
 class ClientOutput:
-    """The client's streams and `logging`: an OutputSink, and what takes everything that comes through a pipe."""
+    """The client's streams and `logging`: an OutputSink, and the receiver of everything that comes through a pipe."""
 
     def __init__(self, on_lost: Callable[[OSError], None] = _ignore) -> None:
         """`on_lost` is called once, on the writing thread, when standard output takes nothing more."""
@@ -36,11 +36,11 @@ class ClientOutput:
         self._lost = False
 
     def write(self, stream: str, text: str) -> None:
-        """Writes whole lines to what sys.stdout or sys.stderr are at this moment."""
+        """Writes whole lines to the present sys.stdout or sys.stderr."""
         if self._lost and stream != "stderr":
             return
         target = sys.stderr if stream == "stderr" else sys.stdout
-        # A stream that the program has closed or taken away gets nothing.
+        # A stream that the program has closed or removed gets nothing.
         with contextlib.suppress(ValueError, AttributeError):
             try:
                 target.write(text)
@@ -51,7 +51,7 @@ class ClientOutput:
                     self._on_lost(error)
 
     def write_record(self, record: LoggedRecord) -> None:
-        """Logs."""
+        """Logs a record."""
         log_to_client(record)
 
     def take(self, forwarded: Forwarded) -> None:
@@ -63,7 +63,7 @@ class ClientOutput:
 
 
 class _Frames:
-    """Cuts what came from the pipe into frames; the rest waits for its end."""
+    """Cuts received bytes into frames; an incomplete frame waits for its end."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -93,7 +93,7 @@ class _PipeReader(threading.Thread):
         self._wake_reader, self._wake_writer = os.pipe()
 
     def drain(self) -> Future[None]:
-        """Done when everything that is in the pipe now has been written."""
+        """Done when everything in the pipe now has been written."""
         ticket: Future[None] = Future()
         with self._lock:
             if self._closed:
@@ -159,10 +159,10 @@ class OutputRelay:
         reader.start()
 
     def drain(self) -> list[Future[None]]:
-        """Futures that are done when all that was printed up to now has been written."""
+        """Futures that are done when all output so far has been written."""
         return [reader.drain() for reader in self._readers]
 
     def join(self, timeout: float) -> None:
-        """Waits for the readers of TaskExecutors that have ended."""
+        """Waits for the readers of ended TaskExecutors."""
         for reader in self._readers:
             reader.join(timeout)

@@ -1,7 +1,7 @@
 """The private directory of a standalone cluster: its certificates and secret, its leader, its processes.
 
-Owner: blocking, any thread; several processes read it, each file has one writer and is replaced whole. Nobody
-but the user may enter it: whoever reads the secret is a member of the cluster.
+Owner: blocking, any thread; several processes read it, each file has one writer and is replaced whole. Only
+the user may enter it: a reader of the secret is a member of the cluster.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _SECRETS, _LEADER, _DAEMONS = "cluster.secret", "leader.json", "daemons.json"
 
 
 class ClusterSecrets(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a process a member of the cluster."""
+    """The secrets of the cluster's members."""
 
     application_id: str
     job_manager: PemIdentity
     task_executor: PemIdentity
     data_secret: bytes
-    #: What clients of REST show where other hosts reach it.
+    #: REST clients' token if other hosts reach REST.
     rest_token: str
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
-    """The JobManager that runs: where TaskExecutors register, and where people look."""
+    """The running JobManager: its address for TaskExecutors, and that for people."""
 
     address: str
     leader_id: str
@@ -52,7 +52,7 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A process that start-cluster started; the start time tells it from a later one of the same id."""
+    """A process of start-cluster; the start time distinguishes it from a later one with the same id."""
 
     role: str
     pid: int
@@ -60,12 +60,12 @@ class Daemon:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is this very process that still runs."""
+        """Whether this very process still runs."""
         return start_ticks(self.pid) == self.start_ticks
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is none, or only its corpse."""
+    """Start of a process in clock ticks since boot; None if it is gone or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -87,7 +87,7 @@ class ClusterDirectory:
     """The directory of one cluster."""
 
     def __init__(self, path: Path) -> None:
-        """Makes it when it is missing; CommandError when others may enter it."""
+        """Makes it if it is missing. Raises CommandError if others may enter it."""
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
@@ -99,12 +99,12 @@ class ClusterDirectory:
 
     @staticmethod
     def of(config: Settings) -> ClusterDirectory:
-        """The directory of the cluster that a configuration describes; made when missing."""
+        """The directory of the configured cluster; made if it is missing."""
         return ClusterDirectory(directory_path(config))
 
     @staticmethod
     def find(config: Settings) -> ClusterDirectory | None:
-        """The same, if there is one."""
+        """The directory of the configured cluster, if it exists."""
         path = directory_path(config)
         return ClusterDirectory(path) if path.is_dir() else None
 
@@ -129,7 +129,7 @@ class ClusterDirectory:
             try:
                 return msgspec.msgpack.decode(file.read(), type=ClusterSecrets)
             except msgspec.DecodeError:
-                # Its content stays out of the message.
+                # The message does not contain its content.
                 raise CommandError(
                     f"{path} is not of this version of Yarrow: stop the cluster, then remove it to have it made anew."
                 ) from None
@@ -151,21 +151,21 @@ class ClusterDirectory:
         )
 
     def leader(self) -> Leader | None:
-        """The JobManager that has announced itself last, unless it took that back."""
+        """The last announced JobManager, unless it has withdrawn."""
         try:
             return msgspec.json.decode((self.path / _LEADER).read_bytes(), type=Leader)
         except FileNotFoundError:
             return None
 
     def announce(self, leader: Leader | None) -> None:
-        """Tells TaskExecutors who leads; None = nobody any more."""
+        """Announces the leader to TaskExecutors; None = there is none any more."""
         if leader is None:
             (self.path / _LEADER).unlink(missing_ok=True)
         else:
             self._write(_LEADER, msgspec.json.encode(leader))
 
     def daemons(self) -> list[Daemon]:
-        """The processes of start-cluster that still run, in the order of their start."""
+        """The live processes of start-cluster, in the order of their start."""
         try:
             found = json.loads((self.path / _DAEMONS).read_text())
         except FileNotFoundError:
@@ -178,14 +178,14 @@ class ClusterDirectory:
         self._write(_DAEMONS, json.dumps(entries).encode())
 
     def log_directory(self, config: Settings) -> Path:
-        """env.log.dir, else `log` in this directory; made when missing."""
+        """env.log.dir, else `log` in this directory; made if it is missing."""
         named = config.get(cluster.LOG_DIR)
         path = Path(named) if named else self.path / "log"
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
     def _write_once(self, name: str, data: bytes) -> bytes:
-        """Writes a file unless another process has done it meanwhile; what is in it then."""
+        """Writes a file unless another process has done so meanwhile; returns its content."""
         part = self.path / f".{name}.{os.getpid()}"
         replace_whole(part, data)
         try:

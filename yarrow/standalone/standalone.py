@@ -1,8 +1,8 @@
 """The processes of a standalone cluster in the foreground: `yarrow jobmanager` and `yarrow taskmanager`.
 
-Owner: the main thread of such a process. Both end orderly at SIGTERM and SIGINT. A TaskExecutor is a child
-process of `yarrow taskmanager`, started as a ResourceManager starts one. It is replaced when another
-JobManager has taken the lead, and ends with its parent.
+Owner: the main thread of such a process. Both end orderly at SIGTERM and SIGINT. `yarrow taskmanager` starts
+its TaskExecutor as a child process, as a ResourceManager does. The child is replaced when another JobManager
+leads, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 #: Seconds between two looks at the leader and at the child.
 _LOOK = 0.2
-#: Seconds a TaskExecutor has to end by itself.
+#: Seconds in which a TaskExecutor may end by itself.
 _GRACE = 5.0
 _log = logging.getLogger("yarrow.standalone")
 
 
 def run_job_manager(config: Settings) -> int:
-    """Runs until it is told to end; the exit status."""
+    """Runs until it is told to end; returns the exit status."""
     check_job_manager_memory(config)
     use_hdfs_settings(HdfsSettings.of(config))
-    # What cannot be used is said before anything is started.
+    # Unusable settings are reported before anything is started.
     internal_identity(config)
     rest_identity(config)
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
     for library in ("hdfs", "uvicorn"):
         # Each request would be a line.
         logging.getLogger(library).setLevel(logging.WARNING)
-    # Ctrl-C, like SIGTERM, ends the process at once until there is something that wants an orderly end: what is waited
-    # for first, ZooKeeper and HDFS, may be away for long, and blocks.
+    # Until something needs an orderly end, Ctrl-C ends the process at once, like SIGTERM. The start first
+    # waits for ZooKeeper and HDFS, which may be away for long, and blocks.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     directory = ClusterDirectory.of(config)
     secrets = directory.secrets()
@@ -84,17 +84,17 @@ def run_job_manager(config: Settings) -> int:
 
 
 class _Signals:
-    """SIGTERM and SIGINT cancel the work of this process, also in the middle of its start; none disturbs its end."""
+    """SIGTERM and SIGINT cancel the work of this process, even during its start; neither disturbs its end."""
 
     def __init__(self) -> None:
-        """To be made by the task that does the work."""
+        """Make it in the task that does the work."""
         self.first: signal.Signals | None = None
         self._work = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._came, number)
 
     def end_has_begun(self) -> None:
-        """The work is being ended already, by whatever cause."""
+        """Notes that the work is already ending."""
         self._work = None
 
     def _came(self, number: signal.Signals) -> None:
@@ -106,7 +106,7 @@ class _Signals:
 async def _job_manager(
     config: Settings, directory: ClusterDirectory, secrets: ClusterSecrets, services: HighAvailabilityServices
 ) -> int:
-    """Runs until a signal comes or a client wants the end; what has been started by then is stopped in order."""
+    """Runs until a signal comes or a client ends it; then stops all started parts in order."""
     signals = _Signals()
     folder: ClientFolder | None = None
     try:
@@ -125,7 +125,7 @@ async def _job_manager(
 
 
 def _high_availability(config: Settings, secrets: ClusterSecrets) -> HighAvailabilityServices:
-    """ConfigError, ZooKeeperUnreachableError, FileSystemError: before anything else is started."""
+    """Raises ConfigError, ZooKeeperUnreachableError and FileSystemError before anything else is started."""
     from yarrow.runtime.ha.none import NoHighAvailability
 
     if not is_highly_available(config):
@@ -151,7 +151,7 @@ async def _started_plane(
     blobs: str,
     log_directory: Path,
 ) -> ControlPlane:
-    """A started control plane on the first free RPC port; AddressError when there is none."""
+    """A started control plane on the first free RPC port. Raises AddressError if there is none."""
     from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
     from yarrow.am.control_plane_settings import control_plane_settings
     from yarrow.am.resourcemanager.driver import StandaloneDriver
@@ -194,7 +194,7 @@ async def _started_plane(
 
 
 def _rpc_ports(config: Settings, services: HighAvailabilityServices) -> list[int]:
-    """jobmanager.rpc.port, or with several masters those of high-availability.jobmanager.port; 0 = any."""
+    """jobmanager.rpc.port or, with several masters, high-availability.jobmanager.port; 0 = any."""
     if not services.is_highly_available:
         return [config.get(jobmanager.RPC_BIND_PORT) or config.get(jobmanager.RPC_PORT)]
     intervals = config.get(high_availability.JOB_MANAGER_PORT).intervals
@@ -209,9 +209,9 @@ async def _serve(
     folder: Path,
     signals: _Signals,
 ) -> None:
-    """Serves until somebody wants the end, or a signal cancels it.
+    """Serves until a client ends it, or a signal cancels it.
 
-    Temporary files go into `folder`, where no other place is set.
+    Temporary files go into `folder` if no other place is configured.
     """
     from yarrow.am.rest.server.web_api import LOOPBACK, start_web_api
 
@@ -251,7 +251,7 @@ async def _serve(
         signals.end_has_begun()
         _log.info("the JobManager ends")
         plane.on_leadership = lambda epoch: None
-        # One that is being announced must not be so after it was taken back.
+        # A running announcement must not come after its withdrawal.
         await asyncio.gather(*announcing, return_exceptions=True)
         await _withdraw(directory)
         if web is not None:
@@ -260,7 +260,7 @@ async def _serve(
 
 
 async def _announce(plane: ControlPlane, directory: ClusterDirectory, web_address: str) -> None:
-    """Tells the processes of this host who leads, if it is this one."""
+    """Announces this process to the processes of this host if it leads."""
     if not plane.leads:
         _log.info("this JobManager stands by")
         await _withdraw(directory)
@@ -280,14 +280,14 @@ async def _withdraw(directory: ClusterDirectory) -> None:
 
 
 def _reachable(web_address: str, config: Settings) -> str:
-    """The URL of REST as other hosts use it."""
+    """The URL of REST for other hosts."""
     host = config.get(rest.ADDRESS) or config.get(jobmanager.RPC_ADDRESS)
     scheme, _, local = web_address.partition("://")
     return f"{scheme}://{host}:{local.rpartition(':')[2]}"
 
 
 def run_task_manager(config: Settings) -> int:
-    """Runs a TaskExecutor until it is told to end, or ends by itself; the exit status."""
+    """Runs a TaskExecutor until it is told to end, or ends by itself; returns the exit status."""
     task_executor_budget(config)
     internal_identity(config)
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
@@ -316,7 +316,7 @@ def _wait_for(
     directory: ClusterDirectory,
     ended: EndSignal,
 ) -> T | None:
-    """What `look` finds; None when the end was asked for, CommandError when nothing comes in time."""
+    """Waits for a result of `look`; None if the end was requested. Raises CommandError if nothing comes in time."""
     patience = config.get(taskmanager.REGISTRATION_TIMEOUT).seconds
     clock = SystemClock()
     begin = clock.monotonic()
@@ -336,9 +336,9 @@ def _wait_for(
 def _run_task_executor(
     config: Settings, directory: ClusterDirectory, leader: Leader | None, ended: EndSignal
 ) -> int | None:
-    """Runs one TaskExecutor with one leader; None = with each that leads.
+    """Runs one TaskExecutor with one leader; None = with each present leader.
 
-    Returns its status, or None when another leader is to be followed or the end was asked for.
+    Returns its status, or None if another leader must be followed or the end was requested.
     """
     secrets = directory.find_secrets()
     if secrets is None:
@@ -376,7 +376,7 @@ def _run_task_executor(
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Closes the pipe, which asks the child to end; kills its session when it does not."""
+    """Closes the pipe, which asks the child to end; kills its session if it does not."""
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         child.stdin.close()
@@ -425,7 +425,7 @@ def _identity(config: Settings, made: PemIdentity) -> PemIdentity:
 
 
 def _own_address(config: Settings) -> str:
-    """The address by which this host reaches the JobManager's."""
+    """The address from which this host reaches the JobManager."""
     master = config.get(jobmanager.RPC_ADDRESS)
     if master in _LOOPBACK:
         return "127.0.0.1"
@@ -438,7 +438,7 @@ def _own_address(config: Settings) -> str:
 
 
 def _own_folder(config: Settings, prefix: str) -> ClientFolder:
-    """A new one of this process, after those that killed processes of its kind have left are gone."""
+    """A new folder of this process, after removing those of killed processes of its kind."""
     parent = parent_folder(config)
     remove_abandoned(parent, prefix)
     return ClientFolder(parent, prefix)

@@ -3,8 +3,8 @@
 Values that Arrow would round, cut or reinterpret in silence are refused.
 
 Owner: the task thread; no state. Only None becomes null. Errors name the row. They arise from 1.5 in an
-integer column, an aware datetime in a naive one, a time finer than the column's unit, or an unknown field.
-Must not know operators.
+integer column, an aware datetime in a naive one, a too fine time, or an unknown field. Must not know
+operators.
 """
 
 from __future__ import annotations

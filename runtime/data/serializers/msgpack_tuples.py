@@ -1,9 +1,9 @@
 """Tuples of plain declared types as MessagePack: the fast form of the commonest rows.
 
-msgspec writes a batch of tuples in one call and checks classes while it reads, all in C. Whether whole numbers fit
-their declared width is checked while writing, where the row is at hand. What does not fit this form (a named tuple, a
-numpy number, a number beyond its width) goes through the columnar form, which explains or converts. Owner: the calling
-thread; stateless. It must not be used for types that MessagePack cannot tell apart.
+msgspec writes a batch of tuples in one call and checks classes while it reads, all in C. Whether whole
+numbers fit their declared width is checked while writing, where the row is known. The columnar form explains
+or converts values that do not fit: a named tuple, a numpy number, a number beyond its width. Owner: the
+calling thread; stateless. It must not be used for types that MessagePack cannot tell apart.
 """
 
 from __future__ import annotations

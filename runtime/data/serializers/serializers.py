@@ -1,8 +1,8 @@
 """Row serializers: lists of rows to bytes and back, chosen from the declared type of an edge.
 
-Declared types are written column by column; rows of no declared type as one pickle of protocol 5, which only
+Declared types are written column by column. Rows of no declared type are one pickle of protocol 5, which only
 a data connection that proved its peer may carry. Owner: the calling thread; a serializer has no state and may
-be shared. It must not know frames, channels or credit, nor read what another declared type wrote.
+be shared. It must not know frames, channels or credit, nor read bytes of another declared type.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Column coders of str, bytes and values that pickle: their bytes joined, with lengths where these are needed.
 
-Owner: the calling thread; coders have no state. What they write is a stored form. They must not know None, rows or
-frames, nor judge pickles: loading one runs what it names, so the caller answers for where the bytes come from.
+Owner: the calling thread; coders have no state. Their bytes are a stored form. They must not know None, rows
+or frames, nor judge pickles. Loading a pickle runs the code that it names, so the caller answers for the
+source of the bytes.
 """
 
 from __future__ import annotations

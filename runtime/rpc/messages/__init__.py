@@ -1,8 +1,8 @@
 """Arguments and results of the gateways: msgspec structs, no pickle, no live objects.
 
 Owner: none (frozen values). User code appears only as opaque bytes. Everything here crosses process
-boundaries, so a changed field is a changed protocol: raise PROTOCOL_VERSION with it. Each module has the messages of
-one subject; who sends or takes them imports them from here.
+boundaries, so a changed field is a changed protocol: raise PROTOCOL_VERSION with it. Each module has the
+messages of one subject; senders and receivers import them from here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all messages have in common, and the version of the protocol that they make up.
+"""The base of all messages, and the version of the protocol.
 
 Owner: none (frozen values). A changed field of any message is a changed protocol: raise PROTOCOL_VERSION with it.
 """
@@ -15,4 +15,4 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Acknowledge(Message, frozen=True, kw_only=True):
-    """Done."""
+    """The call was executed."""

@@ -1,4 +1,4 @@
-"""Messages of checkpoints and savepoints: what is asked for, acknowledged, declined and made known.
+"""Messages of checkpoints and savepoints: requests, acknowledgements, refusals and notifications.
 
 Owner: none (frozen values). State appears as handles only, or inline where it is small.
 """
@@ -17,8 +17,8 @@ from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 class TriggerCheckpoint(Message, frozen=True, kw_only=True):
     """JobMaster -> TaskExecutor: begin a checkpoint at these tasks (sources, and tasks whose inputs have all ended).
 
-    `coordinators` name sources whose split enumerator lives in that TaskExecutor and is to be snapshotted. It comes in
-    a message before the one that names the tasks, and is acknowledged by AcknowledgeCoordinator.
+    `coordinators` name sources whose split enumerator in that TaskExecutor must be snapshotted. They come in
+    a message before the one with the tasks; AcknowledgeCoordinator answers.
     """
 
     job_id: JobID
@@ -30,11 +30,11 @@ class TriggerCheckpoint(Message, frozen=True, kw_only=True):
 
 
 class CheckpointNotice(enum.StrEnum):
-    """What became of a checkpoint."""
+    """The outcome of a checkpoint."""
 
     COMPLETED = "completed"
     ABORTED = "aborted"
-    #: A later one is complete; this one's files that are not shared are gone.
+    #: A later one is complete; this one's unshared files are deleted.
     SUBSUMED = "subsumed"
 
 
@@ -49,7 +49,7 @@ class NotifyCheckpoint(Message, frozen=True, kw_only=True):
 
 
 class CheckpointMetrics(Message, frozen=True, kw_only=True):
-    """What a checkpoint took at one task: milliseconds and bytes."""
+    """The cost of a checkpoint at one task: milliseconds and bytes."""
 
     sync_ms: float = 0.0
     async_ms: float = 0.0
@@ -71,7 +71,8 @@ class AcknowledgeCheckpoint(Message, frozen=True, kw_only=True):
     attempt_id: ExecutionAttemptID
     states: dict[OperatorID, OperatorSubtaskState]
     metrics: CheckpointMetrics
-    #: True where the end of the task's input lies before its cut: it ends when this checkpoint is complete.
+    #: True if the end of the task's input lies before its cut: the task ends when this checkpoint is
+    #: complete.
     finished: bool = False
 
 
@@ -87,43 +88,43 @@ class AcknowledgeCoordinator(Message, frozen=True, kw_only=True):
 class DeclineCheckpoint(Message, frozen=True, kw_only=True):
     """Task or enumerator -> JobMaster: it cannot take part; the checkpoint is aborted, the task lives.
 
-    With `still_tried` it may be able to yet, and nothing is aborted.
+    With `still_tried` it may yet be able to, and nothing is aborted.
     """
 
     job_id: JobID
     checkpoint_id: int
-    #: The task; "" where an enumerator declined.
+    #: The task; "" if an enumerator declined.
     attempt_id: ExecutionAttemptID
     cause: FailureCause
-    #: It has just ended or does not run yet: no failure, and not counted as one.
+    #: It has just ended or does not run yet: this is not counted as a failure.
     not_ready: bool = False
-    #: Its part could not be stored and is tried again: what is to be said should time be over before. A cause without
-    #: a message takes back an earlier one.
+    #: Its part could not be stored and is being retried: the text to report if the checkpoint expires first.
+    #: A cause without a message withdraws an earlier one.
     still_tried: bool = False
 
 
 class ResetSubtask(Message, frozen=True, kw_only=True):
-    """JobMaster -> the enumerator of a source: a reader starts again from that checkpoint (-1: from nothing)."""
+    """JobMaster -> the enumerator of a source: a reader restarts from that checkpoint (-1: from nothing)."""
 
     job_id: JobID
     operator_id: OperatorID
     subtask: int
-    #: The reader's attempt that has ended: what a later one has said or was given stays.
+    #: The reader's ended attempt: messages and splits of a later one stay.
     attempt_id: ExecutionAttemptID
     checkpoint_id: int
 
 
 class SavepointFormat(enum.StrEnum):
-    """In which form the state of a savepoint is written."""
+    """The form of a savepoint's state."""
 
-    #: The same for every backend, each of which restores it.
+    #: The same form for every backend, each of which restores it.
     CANONICAL = "CANONICAL"
-    #: The backend's own, which is written and restored faster and by this backend only.
+    #: The backend's own form, which is faster and which only this backend restores.
     NATIVE = "NATIVE"
 
 
 class SavepointRequest(Message, frozen=True, kw_only=True):
-    """What a client asks for; without a `target_directory` `execution.checkpointing.savepoint-dir` counts."""
+    """A client's request; without a `target_directory`, `execution.checkpointing.savepoint-dir` is used."""
 
     kind: SnapshotKind
     target_directory: str | None = None

@@ -1,4 +1,4 @@
-"""Messages that start tasks: the graph, the place of every subtask, and the state to begin from.
+"""Messages that start tasks: the graph, the place of every subtask, and the state to restore.
 
 Owner: none (frozen values). User code appears only as opaque bytes; values of state only as handles.
 """
@@ -20,12 +20,12 @@ from yarrow.runtime.rpc.messages.base import Message
 from yarrow.runtime.rpc.messages.slots import WorkerAddress
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 
-#: Index of the worker of a subtask that has none yet: its region is deployed later.
+#: The worker index of a subtask without a worker: its region is deployed later.
 NOT_PLACED = -1
 
 
 class TaskPlacement(Message, frozen=True, kw_only=True):
-    """Where one subtask runs: attempt id and index into the plan's `workers`."""
+    """The place of one subtask: attempt id and index into the plan's `workers`."""
 
     attempt_id: ExecutionAttemptID
     worker: int
@@ -34,16 +34,16 @@ class TaskPlacement(Message, frozen=True, kw_only=True):
 class VertexPlacement(Message, frozen=True, kw_only=True):
     """Placements of all subtasks of a vertex, by subtask index.
 
-    On the wire as two rows of small numbers: every TaskExecutor of a job gets all placements, so their cost
-    is that of subtasks times TaskExecutors.
+    On the wire it is two rows of small numbers. Every TaskExecutor of a job gets all placements, so their
+    cost is subtasks times TaskExecutors.
     """
 
     vertex_id: JobVertexID
     #: First part of the attempt ids.
     graph_id: str
-    #: Of each subtask, the index into the plan's `workers`; NOT_PLACED of one that waits for its slot.
+    #: For each subtask, the index into the plan's `workers`; NOT_PLACED if it waits for its slot.
     workers: tuple[int, ...]
-    #: Of each subtask, the number of its attempt.
+    #: For each subtask, the number of its attempt.
     attempts: tuple[int, ...]
 
     @property
@@ -66,28 +66,29 @@ class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
     subtask: int
     attempt_number: int
     allocation_id: AllocationID
-    #: State to restore, by operator; empty where the task begins anew.
+    #: State to restore, by operator; empty if the task begins anew.
     restore: dict[OperatorID, OperatorSubtaskState] = msgspec.field(default_factory=dict)
     #: State of the split enumerator, for subtask 0 of a source whose enumerator starts with it.
     restore_coordinator: StateHandle | None = None
-    #: Checkpoint that `restore` belongs to; -1 = none.
+    #: Checkpoint of `restore`; -1 = none.
     restored_checkpoint_id: int = -1
     #: Base of relative paths in `restore`: the folder of its `_metadata`.
     restore_directory: str = ""
-    #: Pickled values in it may be read.
+    #: True if pickled values in it may be read.
     restore_trusted: bool = True
-    #: The latest savepoint of this job, -1 = none: what it names outside of state may be needed by other jobs.
+    #: The latest savepoint of this job, -1 = none: other jobs may need the transactions that it names.
     latest_savepoint_id: int = -1
-    #: True for a subtask that had finished at that checkpoint: it sends what its consumers wait for and ends.
+    #: True for a subtask that had finished at that checkpoint: it sends its consumers the end, and ends.
     finished_before: bool = False
-    #: True for subtask 0 of a source whose split enumerator has outlived the former attempt, in this same worker.
+    #: True for subtask 0 of a source whose split enumerator has outlived the former attempt in the same
+    #: worker.
     enumerator_goes_on: bool = False
 
 
 class Deployment(Message, frozen=True, kw_only=True):
-    """All that one TaskExecutor starts of a job at once.
+    """The tasks of a job that one TaskExecutor starts at once.
 
-    The graph and all placements travel once, not once for each task.
+    The graph and all placements are sent once, not once for each task.
     """
 
     job_id: JobID
@@ -98,5 +99,5 @@ class Deployment(Message, frozen=True, kw_only=True):
     workers: tuple[WorkerAddress, ...]
     placements: tuple[VertexPlacement, ...]
     tasks: tuple[TaskDeploymentDescriptor, ...]
-    #: Blob of what the tasks restore, where that is larger than the inline limit; "" = it is in the tasks.
+    #: Blob with the restored state, if it is larger than the inline limit; "" = the tasks contain it.
     restored_blob_key: str = ""

@@ -29,7 +29,7 @@ class JobOverview(Message, frozen=True, kw_only=True):
     end_time: int
     last_modification: int
     tasks: dict[str, int]
-    #: What the job waits for, "" when it waits for nothing.
+    #: What the job waits for, "" = nothing.
     waiting_for: str = ""
 
 
@@ -40,7 +40,7 @@ class AttemptDetails(Message, frozen=True, kw_only=True):
     subtask: int
     attempt_number: int
     state: ExecutionState
-    #: Epoch ms a state was entered, by state name.
+    #: Epoch ms at which a state was entered, by state name.
     timestamps: dict[str, int]
     host: str
     endpoint: str
@@ -70,12 +70,12 @@ class ExceptionEntry(Message, frozen=True, kw_only=True):
     task_name: str
     endpoint: str
     resource_id: str
-    #: What else failed until the restart that it caused.
+    #: Other failures until the restart that it caused.
     concurrent: tuple[ExceptionEntry, ...] = ()
 
 
 class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
-    """All that REST shows of one job, running or ended."""
+    """The details of one job, running or ended, for REST."""
 
     job_id: JobID
     name: str
@@ -89,18 +89,18 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     exceptions: tuple[ExceptionEntry, ...]
     #: Merged user accumulators by name.
     accumulators: dict[str, Any]
-    #: What the job waits for, "" when it waits for nothing ("2 slots: 1 TaskExecutor requested ...").
+    #: What the job waits for, "" = nothing ("2 slots: 1 TaskExecutor requested ...").
     waiting_for: str = ""
-    #: Metrics of checkpoints under Flink's names; those that are not known yet are absent.
+    #: Metrics of checkpoints under Flink's names; unknown ones are absent.
     checkpoint_metrics: dict[str, float] = msgspec.field(default_factory=dict)
-    #: Where the checkpoint or savepoint lies that was completed last; "" = in the master's memory, or there is none.
+    #: Path of the last completed checkpoint or savepoint; "" = in the master's memory, or there is none.
     last_checkpoint_path: str = ""
     #: How often tasks were started again after a failure.
     restarts: int = 0
     #: Milliseconds spent RESTARTING in all.
     restarting_ms: int = 0
     rescales: tuple[RescaleRecord, ...] = ()
-    #: Every operator with its vertex, in Flink's JSON shape.
+    #: Every operator with its vertex, in Flink's JSON form.
     stream_graph: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -115,7 +115,7 @@ class JobResult(Message, frozen=True, kw_only=True):
     end_time: int
     accumulators: dict[str, Any]
     cause: FailureCause | None = None
-    #: Of one that was cancelled by itself, as when its client had gone: why; "" = somebody asked for it.
+    #: Why the job was cancelled without a request, as when its client was gone; "" = somebody requested it.
     cancellation: str = ""
 
 
@@ -127,12 +127,12 @@ class TaskExecutorInfo(Message, frozen=True, kw_only=True):
     free_slots: int
     allocated: tuple[SlotStatus, ...]
     metrics: dict[str, float]
-    #: The lowest TCP port on which a worker takes data connections; -1 = none does.
+    #: The lowest TCP port on which a worker accepts data connections; -1 = none does.
     data_port: int = -1
 
 
 class ClusterOverview(Message, frozen=True, kw_only=True):
-    """Numbers of REST's /overview."""
+    """The numbers of REST's /overview."""
 
     task_executors: int
     slots_total: int

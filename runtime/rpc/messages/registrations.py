@@ -1,6 +1,6 @@
-"""Messages with which components introduce themselves to each other, and the answers.
+"""Messages by which components register with each other, and the answers.
 
-Owner: none (frozen values). The token of an answer fences all later messages; no secret travels here.
+Owner: none (frozen values). The token of an answer fences all later messages; no secret is sent here.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from yarrow.runtime.rpc.messages.slots import SlotReport
 
 
 class HardwareDescription(Message, frozen=True, kw_only=True):
-    """The machine of a TaskExecutor, as REST shows it (bytes)."""
+    """The machine of a TaskExecutor in REST's form (bytes)."""
 
     cpu_cores: int
     physical_memory: int
     free_memory: int
-    #: Of all slots together.
+    #: Bytes of all slots together.
     managed_memory: int = 0
 
 
 class TaskExecutorRegistration(Message, frozen=True, kw_only=True):
-    """How a TaskExecutor introduces itself to the ResourceManager."""
+    """A TaskExecutor's registration with the ResourceManager."""
 
     resource_id: ResourceID
     address: str
@@ -40,13 +40,13 @@ class RegistrationSuccess(Message, frozen=True, kw_only=True, tag="success"):
 
 
 class RegistrationRejection(Message, frozen=True, kw_only=True, tag="rejection"):
-    """Refused for good; the reason says why."""
+    """Refused for good, with the reason."""
 
     reason: str
 
 
 class JobMasterRegistration(Message, frozen=True, kw_only=True):
-    """How a JobMaster introduces itself to the ResourceManager."""
+    """A JobMaster's registration with the ResourceManager."""
 
     job_id: JobID
     job_master_id: JobMasterID

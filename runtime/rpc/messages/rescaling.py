@@ -1,4 +1,4 @@
-"""Messages about another parallelism for a running job: what is asked for, and what became of it.
+"""Messages about another parallelism for a running job: requests and outcomes.
 
 Owner: none (frozen values).
 """
@@ -14,17 +14,17 @@ from yarrow.runtime.rpc.messages.base import Message
 class RescaleRequest(Message, frozen=True, kw_only=True):
     """Another parallelism for a running job."""
 
-    #: Of single vertices; the others keep theirs.
+    #: Parallelism of single vertices; the others keep theirs.
     parallelism: dict[JobVertexID, int] = msgspec.field(default_factory=dict)
-    #: Above 0: of all vertices that may have another one than 1, instead.
+    #: Above 0: instead, the parallelism of all vertices that may have another one than 1.
     every: int = 0
-    #: Who asked, for the history.
+    #: The requester, for the history.
     trigger_cause: str = "request"
-    #: True: begins behind a rescale that is under way; False: is refused then.
+    #: True: begins after a running rescale; False: is refused during one.
     waits: bool = False
 
 
-#: Rescales of a job that are remembered.
+#: Number of a job's rescales that are remembered.
 RESCALES_KEPT = 20
 
 
@@ -33,7 +33,7 @@ class RescaleRecord(Message, frozen=True, kw_only=True):
 
     rescale_id: str
     start_ms: int
-    #: -1 while it is under way.
+    #: -1 while it runs.
     end_ms: int = -1
     #: IN_PROGRESS, COMPLETED, or FAILED: the job runs at its former parallelism or has ended.
     state: str = "IN_PROGRESS"

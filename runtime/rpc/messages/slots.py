@@ -1,6 +1,6 @@
-"""Messages about slots: what they offer, who asks for them, who has them, and how their workers are reached.
+"""Messages about slots: profiles, requests, owners, and the addresses of their workers.
 
-Owner: none (frozen values). Reports tell what their sender believes; nothing here decides who is right.
+Owner: none (frozen values). Reports tell the sender's belief; nothing here decides who is right.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from yarrow.runtime.rpc.messages.base import Message
 
 
 class ResourceProfile(Message, frozen=True, kw_only=True):
-    """What a slot offers or a request asks for; -1 = unspecified."""
+    """The resources that a slot offers or a request needs; -1 = unspecified."""
 
     cpu_cores: float = -1.0
     memory_bytes: int = -1
 
 
 class WorkerAddress(Message, frozen=True, kw_only=True):
-    """Where a slot's worker accepts data connections."""
+    """The address of a slot's worker for data connections."""
 
     worker_id: WorkerID
     resource_id: ResourceID
     host: str
-    #: TCP port (mutual TLS); 0 where the worker is reachable on its host only.
+    #: TCP port (mutual TLS); 0 if the worker can be reached on its host only.
     port: int
     #: Path of the Unix socket, usable by workers of the same `host_key`.
     unix_path: str
@@ -45,7 +45,7 @@ class SlotID(Message, frozen=True, kw_only=True):
 
 
 class SlotStatus(Message, frozen=True, kw_only=True):
-    """One line of a slot report."""
+    """One slot in a slot report."""
 
     slot_id: SlotID
     profile: ResourceProfile
@@ -57,36 +57,36 @@ class SlotReport(Message, frozen=True, kw_only=True):
     """All slots of a TaskExecutor as it sees them."""
 
     slots: tuple[SlotStatus, ...]
-    #: Grows with each report of one TaskExecutor: an older one that arrives late is ignored.
+    #: Rises with each report of one TaskExecutor: an older one that arrives late is ignored.
     sequence: int = 0
 
 
 class ResourceRequirement(Message, frozen=True, kw_only=True):
-    """So many slots of one profile."""
+    """A number of slots of one profile."""
 
     profile: ResourceProfile
     number_of_slots: int
 
 
 class JobInterpreter(Message, frozen=True, kw_only=True):
-    """The interpreter of a job's workers, where the job brings it in an archive."""
+    """The interpreter of a job's workers, in an archive of the job."""
 
-    #: Relative to the folder in which the job's archives are unpacked, each under its own folder.
+    #: Relative to the folder of the job's unpacked archives, each of which has its own folder there.
     executable: str
-    #: The archive's name, for texts, and where it is to be had.
+    #: The archive's name, for texts, and its place.
     archive: str
     blob_key: str
-    #: Where the archive is unpacked; `executable` lies below it.
+    #: Folder of the unpacked archive; `executable` lies below it.
     folder: str
 
 
 class ResourceRequirements(Message, frozen=True, kw_only=True):
-    """All that a job needs at present; the newest declaration replaces the former."""
+    """The complete present requirements of a job; the newest declaration replaces the former."""
 
     job_id: JobID
     job_master_address: str
     requirements: tuple[ResourceRequirement, ...]
-    #: None = workers of the job run in the interpreter of their TaskExecutor.
+    #: None = workers of the job use the interpreter of their TaskExecutor.
     interpreter: JobInterpreter | None = None
 
 
@@ -115,7 +115,7 @@ class SlotOffer(Message, frozen=True, kw_only=True):
 
 
 class AllocatedSlotReport(Message, frozen=True, kw_only=True):
-    """What the JobMaster believes a TaskExecutor has for it: heals lost messages."""
+    """The JobMaster's belief about a TaskExecutor's slots: it repairs the effects of lost messages."""
 
     job_id: JobID
     allocations: tuple[tuple[int, AllocationID], ...]

@@ -1,6 +1,6 @@
 """Messages about running tasks: states, failures, metrics and accumulators, and the heartbeats that carry them.
 
-Owner: none (frozen values). Failures travel as text made where they happened, never as exceptions.
+Owner: none (frozen values). Failures are text that was made where they happened, never exceptions.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from yarrow.runtime.rpc.messages.slots import SlotReport
 
 
 class FailureCause(Message, frozen=True, kw_only=True):
-    """Why a task or job failed, as text made where it happened."""
+    """The cause of a task's or job's failure, as text that was made where it happened."""
 
     #: Qualified class name of the exception, e.g. builtins.ValueError or yarrow...WorkerLostError.
     exception_name: str
     message: str
-    #: The user's own frames first, then ours where they help; ready to print.
+    #: The user's own frames first, then helpful ones of ours; ready to print.
     stacktrace: str
-    #: Operator whose function failed, "" when no operator's.
+    #: Operator whose function failed, "" = none.
     operator_name: str = ""
-    #: Short form of the record at hand, "" when none.
+    #: Short form of the present record, "" = none.
     record: str = ""
     #: The finished attempt whose result a task could not read: it runs again. "" = none.
     lost_result: str = ""
-    #: The job cannot run whatever is tried again: it fails at once.
+    #: No retry could help the job: it fails at once.
     is_final: bool = False
 
 
 class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
-    """TaskExecutor -> JobMaster."""
+    """TaskExecutor -> JobMaster: a task has entered a state."""
 
     attempt_id: ExecutionAttemptID
     state: ExecutionState
     timestamp_ms: int
     cause: FailureCause | None = None
     accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Last IO metrics of a task that ended.
+    #: Last IO metrics of an ended task.
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
-    #: Threads of user code that a task which ended has left behind: its worker must not be used again.
+    #: Threads of user code that an ended task has left behind: its worker must not be used again.
     threads_left: tuple[str, ...] = ()
-    #: Of a task that ended, subtask 0 of a source: its split enumerator lives on in the worker.
+    #: For an ended subtask 0 of a source: its split enumerator lives on in the worker.
     enumerator_lives: bool = False
-    #: Of subtask 0 of a source that has FINISHED with its split enumerator: the attempts of the readers that were done
-    #: then; None where it ended otherwise.
+    #: For subtask 0 of a source that FINISHED together with its split enumerator: the reader attempts that
+    #: were done then; else None.
     finished_readers: tuple[ExecutionAttemptID, ...] | None = None
 
 
@@ -63,7 +63,7 @@ class TaskMetrics(Message, frozen=True, kw_only=True):
 
 
 class AccumulatorReport(Message, frozen=True, kw_only=True):
-    """Accumulator values of one subtask; values are JSON-like."""
+    """Accumulator values of one subtask, in JSON types."""
 
     attempt_id: ExecutionAttemptID
     values: dict[str, Any]
@@ -85,5 +85,5 @@ class TaskExecutorToResourceManagerHeartbeat(Message, frozen=True, kw_only=True)
     slot_report: SlotReport
     #: Process metrics (Status.JVM..., bytes and counts), summed over supervisor, template and workers.
     metrics: dict[str, float]
-    #: The lowest TCP port on which a worker takes data connections; -1 = none does.
+    #: The lowest TCP port on which a worker accepts data connections; -1 = none does.
     data_port: int = -1

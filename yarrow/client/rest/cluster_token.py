@@ -15,21 +15,21 @@ from yarrow.standalone.cluster_directory import ClusterDirectory
 
 
 def cluster_token(config: Settings) -> str:
-    """The token of the cluster that the configuration describes; empty when its directory is not here."""
+    """The token of the configured cluster; empty if its directory is not here."""
     directory = ClusterDirectory.find(config)
     secrets = None if directory is None else directory.find_secrets()
     return "" if secrets is None else secrets.rest_token
 
 
 def cluster_result_key(config: Settings) -> bytes:
-    """The key of sealed rows of that cluster; b"" when its directory is not here. Nobody is ever sent it."""
+    """The key of that cluster's sealed rows; b"" if its directory is not here. It is never sent."""
     directory = ClusterDirectory.find(config)
     secrets = None if directory is None else directory.find_secrets()
     return b"" if secrets is None else result_key(secrets.data_secret)
 
 
 def token_for(config: Settings, host: str, port: int) -> str:
-    """The token, if host and port are the cluster's; else nothing."""
+    """The token if host and port are the cluster's; else empty."""
     directory = ClusterDirectory.find(config)
     secrets = None if directory is None else directory.find_secrets()
     if directory is None or secrets is None:

@@ -1,6 +1,7 @@
-"""JobHeartbeats: tells the master of a job that is to end with this process that the process lives.
+"""JobHeartbeats: tells an attached job's master that this process lives.
 
-Owner: a daemon thread of its own, which goes with the process, by SIGKILL too: that is what the master waits for.
+Owner: a daemon thread of its own, which ends with the process, even by SIGKILL: the master waits for that
+silence.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class JobHeartbeatSettings:
 
 
 class JobHeartbeats:
-    """Those of one job, from now until `stop`, or until the cluster knows nothing of the job."""
+    """The heartbeats of one job, from now until `stop`, or until the cluster does not know the job any more."""
 
     def __init__(
         self, rest: RestClient, job_id: str, settings: JobHeartbeatSettings, clock: Clock | None = None
@@ -56,12 +57,12 @@ class JobHeartbeats:
         threading.Thread(target=self._send, name=f"heartbeats {job_id}", daemon=True).start()
 
     def stop(self) -> None:
-        """No more of them."""
+        """Ends the heartbeats."""
         self._stopped.set()
 
     def _send(self) -> None:
         while not self._stopped.is_set():
-            # As Flink's clients say it; our master counts from when it hears of it.
+            # As Flink's clients send it; our master counts from the arrival.
             until = self._clock.epoch_ms() + int(self._settings.timeout * 1000)
             try:
                 self._rest.json("PATCH", self._path, {"expiredTimestamp": until})
@@ -69,7 +70,7 @@ class JobHeartbeats:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return
             except YarrowError:
-                # Nobody answers just now, or YARN has not started the next master yet, which must hear of this process
-                # when it comes. Whoever waits for the job finds out what it means.
+                # Nobody answers now, or YARN has not started the next master, which must hear of this
+                # process. The thread that waits for the job finds out which.
                 pass
             self._stopped.wait(self._settings.interval)

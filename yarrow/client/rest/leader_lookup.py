@@ -1,6 +1,6 @@
-"""The REST server of the master that leads, for clients of a cluster with elected masters.
+"""The REST server of the leading master, for clients of a cluster with elected masters.
 
-Owner: the main thread; blocking. Loaded only where the configuration names ZooKeeper.
+Owner: the main thread; blocking. Loaded only if the configuration names ZooKeeper.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from yarrow.runtime.ha.services import REST_SERVER
 
 
 def leading_rest_url(config: Settings) -> str:
-    """Its URL; waits for a leader as long as rest.await-leader-timeout says.
+    """The leader's URL; waits for a leader up to rest.await-leader-timeout.
 
-    Raises CommandError when none comes, ConfigError and ZooKeeperUnreachableError.
+    Raises CommandError if none comes, ConfigError and ZooKeeperUnreachableError.
     """
     from yarrow.runtime.ha.zookeeper_services import find_leader
 

@@ -1,6 +1,6 @@
-"""REST of a cluster's master: at the address of the configuration, or of whichever of elected masters leads.
+"""REST clients of a cluster's master, at the configured address or at that of the elected leader.
 
-Owner: any thread; blocking where masters are elected, since ZooKeeper is asked.
+Owner: any thread; blocking with elected masters, because ZooKeeper is asked.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from yarrow.runtime.ha.settings import is_highly_available
 
 
 def masters_rest_client(config: Settings) -> RestClient:
-    """REST of the cluster at rest.address, or of whichever of its elected masters leads, now and later."""
+    """A REST client for rest.address, or for the present and later leaders of elected masters."""
     host, port = rest_address(config)
     key = cluster_result_key(config)
     if follows_leader(config):
-        # Every address that ZooKeeper names is one of the cluster.
+        # Every address in ZooKeeper belongs to the cluster.
         token = cluster_token(config)
         return RestClient.of(
             config, host, port, token=token, locate=lambda: leading_rest_url(config), result_key=key
@@ -28,7 +28,7 @@ def masters_rest_client(config: Settings) -> RestClient:
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """Host and port of `host:port`; CommandError for anything else."""
+    """Host and port of `host:port`. Raises CommandError for anything else."""
     host, colon, port = address.removeprefix("http://").removeprefix("https://").rstrip("/").rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise CommandError(f"-m {address!r} is no address: expected host:port, for example localhost:8081.")
@@ -36,7 +36,7 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def follows_leader(config: Settings) -> bool:
-    """Whether masters are elected; -m names one REST server, and who leads is its business then."""
+    """Whether masters are elected; -m names one REST server, which then finds the leader itself."""
     return is_highly_available(config)
 
 

@@ -1,8 +1,8 @@
 """Relay: REST of one application on a loopback port, for clients that cannot send its token.
 
 Owner: the main thread serves until Ctrl-C; each connection has a daemon thread. It admits only programs of
-the same user and pages of its own origin, because a client of the relay counts as the owner of the token.
-Bodies pass in pieces and are never kept.
+the same user and pages of its own origin, because its clients count as owners of the token. Bodies pass in
+pieces and are never kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOPBACK: Final = "127.0.0.1"
 _PIECE = 1 << 16
 #: Seconds without a byte after which a connection is closed.
 _IDLE = 300.0
-#: Headers that concern one connection, or that say who asks: neither is passed on.
+#: Headers of one connection, or about the requester: none is passed on.
 _NOT_PASSED: Final = frozenset(
     {
         "authorization",
@@ -48,7 +48,7 @@ _NOT_PASSED: Final = frozenset(
         "upgrade",
     }
 )
-#: Of an answer: a page of another origin must not read it, whatever the master would allow.
+#: Headers of an answer: a page of another origin must not read it, whatever the master would allow.
 _NOT_RETURNED: Final = _NOT_PASSED | {"access-control-allow-origin", "date", "server"}
 
 
@@ -56,7 +56,7 @@ class Relay:
     """Listens from construction on; `serve` answers until `close`."""
 
     def __init__(self, rest: RestClient, port: int = 0) -> None:
-        """Raises CommandError when the port is taken."""
+        """Raises CommandError if the port is in use."""
         handler = type("Handler", (_Handler,), {"rest": rest, "looking": threading.Lock()})
         try:
             self._server = _Server((LOOPBACK, port), handler)
@@ -91,7 +91,7 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Only our own programs: on a host of many users, others reach loopback too."""
+        """Admits only our own programs: other users of the host reach loopback too."""
         return user_of_connection(client_address, self.server_address) == os.getuid()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -102,7 +102,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     rest: RestClient
-    #: Held by who looks for the next master.
+    #: Held during the search for the next master.
     looking: threading.Lock
     protocol_version = "HTTP/1.1"
     timeout = _IDLE
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a path may name a job of somebody's."""
+        """Logs nothing: a path may name another user's job."""
 
     def _relay(self) -> None:
         refusal = refusal_of(self.headers, int(self.server.server_address[1]))  # type: ignore[index]
@@ -139,12 +139,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(response)
 
     def _opened(self, headers: Mapping[str, str], length: int) -> http.client.HTTPResponse:
-        """The master's answer; of the next one where this one is gone."""
+        """The master's answer; if that master is gone, the next one's."""
         asked = self.rest.address
         try:
             return self._sent(headers, length)
         except ConnectionRefusedError:
-            # Nothing was sent. A page asks many things at once: one of them looks for the next master.
+            # Nothing was sent. A page makes many requests at once: one of them looks for the next master.
             with self.looking:
                 if self.rest.address == asked and not self.rest.look_again():
                     raise
@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         body = json.dumps({"errors": [text]}).encode()
-        # What the client may still be sending is not read: the connection cannot be used again.
+        # The rest of the client's request is not read: the connection cannot be used again.
         self.close_connection = True
         self.send_response(status)
         self.send_header("Content-Type", "application/json; charset=UTF-8")
@@ -205,7 +205,7 @@ def refusal_of(headers: Any, port: int) -> str:
 def user_of_connection(
     client: tuple[str, int], server: Any, table: Path = Path("/proc/net/tcp")
 ) -> int | None:
-    """The user id of the process on the other side of a loopback connection; None when the system does not say."""
+    """The user id of the process on the other side of a loopback connection; None if the system does not say."""
     wanted = (_in_hex(client), _in_hex(server))
     try:
         lines = table.read_text().splitlines()[1:]
@@ -219,7 +219,7 @@ def user_of_connection(
 
 
 def _in_hex(address: tuple[str, int]) -> str:
-    """An IPv4 address as the kernel's table writes it."""
+    """An IPv4 address in the form of the kernel's table."""
     (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
     return f"{number:08X}:{address[1]:04X}"
 

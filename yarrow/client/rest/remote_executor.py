@@ -1,7 +1,7 @@
 """RemoteExecutor: submits jobs to a running cluster by its REST API (`execution.target: remote`).
 
-Owner: the thread that calls execute. Files are stored first, each under a key; the job's graph, which names
-the keys, follows in a multipart request as Flink's clients send theirs.
+Owner: the thread that calls execute. Files are stored first, each under a key. The job's graph, which names
+the keys, follows in a multipart request like that of Flink's clients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.shipped_files import ship_files
 
 _GRAPH_FILE = "job_graph"
-#: Seconds in which the server must have taken a file.
+#: Seconds in which the server must accept a file.
 _UPLOAD_TIMEOUT = 300.0
 
 
@@ -38,25 +38,25 @@ class RemoteExecutor:
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
-        """Uploads and submits; raises RestError with the cluster's words when it refuses."""
+        """Uploads and submits. Raises RestError with the cluster's words if it refuses."""
         config = settings_of(configuration)
         return run_on(masters_rest_client(config), config, job_graph, files)
 
 
 def settings_of(configuration: Mapping[str, str]) -> Settings:
-    """The configuration of a program above that of the file; checked."""
+    """The checked configuration of a program over that of the file."""
     config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
     validate(config)
     return config
 
 
 def is_attached(config: Settings) -> bool:
-    """Whether the client waits for its job: programs started by `python job.py` do; -d asks not to."""
+    """Whether the client waits for its job: programs started by `python job.py` do, unless -d is given."""
     return not config.is_set(execution.ATTACHED) or config.get(execution.ATTACHED)
 
 
 def run_on(rest: RestClient, config: Settings, job_graph: JobGraph, files: Sequence[LocalFile]) -> JobClient:
-    """Submits to the cluster behind `rest`, and follows the job where the configuration says so."""
+    """Submits to the cluster behind `rest`, and follows the job if the configuration says so."""
     show_no_trace_of_ctrl_c()
     attached = is_attached(config)
     heartbeats = JobHeartbeatSettings.of(config, attached)
@@ -67,13 +67,13 @@ def run_on(rest: RestClient, config: Settings, job_graph: JobGraph, files: Seque
 
 
 def with_client(job_graph: JobGraph, heartbeats: JobHeartbeatSettings | None) -> JobGraph:
-    """The job as it is submitted: with heartbeats it is cancelled when its client has gone."""
+    """The submitted job: with heartbeats it is cancelled when its client is gone."""
     timeout = 0.0 if heartbeats is None else heartbeats.timeout
     return msgspec.structs.replace(job_graph, client_heartbeat_timeout=timeout)
 
 
 def submit(rest: RestClient, job_graph: JobGraph, files: Sequence[LocalFile]) -> str:
-    """Uploads the files, submits the job; its id."""
+    """Uploads the files and submits the job; returns its id."""
 
     def store(data: bytes) -> str:
         answer = rest.request(

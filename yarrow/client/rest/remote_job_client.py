@@ -1,7 +1,7 @@
-"""RemoteJobClient: the handle on a job of a cluster that is reached by REST.
+"""RemoteJobClient: the handle on a job of a cluster, through REST.
 
-Owner: any thread. One daemon thread a client asks for the end of the job, once somebody waits for it, and says what
-holds the job up. Other questions have a thread of a small pool each, so that they answer through futures.
+Owner: any thread. Once a caller waits for the job, a daemon thread of the client asks for its end, and says
+what delays the job. Each other question runs on a thread of a small pool and returns a future.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from yarrow.runtime.security.result_proof import ResultProof
 
 T = TypeVar("T")
 
-#: Seconds between two questions for the end of a job: short at first, for short jobs.
+#: Seconds between two questions for the end of a job: few at first, for short jobs.
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
-#: Looks at the end of a job between two looks at what it waits for.
+#: Questions for the end of a job between two questions for what it waits for.
 _LOOKS = 3
-#: A fetch of results is answered when there are rows, and without any after so many seconds.
+#: Seconds after which a fetch of results is answered without rows, and the fetch's time limit.
 _FETCH_WAIT, _FETCH_TIMEOUT = 10, 60.0
 _ROWS = msgspec.msgpack.Decoder(tuple[CollectRows, ...])
 
@@ -142,7 +142,7 @@ class RemoteJobClient(JobClient):
             after = f"&version={quote(collected.position.version)}&delivery={collected.position.delivery}"
             messages = _ROWS.decode(self._rest.request("GET", path + after, timeout=_FETCH_TIMEOUT))
             if not messages:
-                pause.wait(_FIRST_PAUSE)  # A new master, which is just taking the job over, answers at once.
+                pause.wait(_FIRST_PAUSE)  # A new master that is taking the job over answers at once.
             rows = collected.take(messages)
             if rows is None:
                 self.get_job_execution_result().result()
@@ -175,7 +175,7 @@ class RemoteJobClient(JobClient):
             pause.wait(backoff.next_seconds())
 
     def _say_what_it_waits_for(self) -> None:
-        """A line on standard error whenever what holds the job up is another thing than before, and every minute."""
+        """Prints a line on standard error when the obstacle of the job changes, and every minute."""
         waits = str(self._rest.get(f"/jobs/{self._job_id}").get("waiting-for", ""))
         said = self._waits.look(waits, self._clock.monotonic())
         if said is not None:
@@ -195,7 +195,7 @@ class RemoteJobClient(JobClient):
         raise JobExecutionError(self._failure(), self._job_id)
 
     def _failure(self) -> str:
-        """The user's own traceback first, as the exception history has it."""
+        """The user's own traceback first, from the exception history."""
         history = self._rest.get(f"/jobs/{self._job_id}/exceptions")
         entries = history.get("exceptionHistory", {}).get("entries", [])
         name = f"Job {self._name!r} ({self._job_id})"
@@ -207,7 +207,7 @@ class RemoteJobClient(JobClient):
 
 
 def decoded_value(value: Any) -> Any:
-    """An accumulator's value; texts that are JSON are read, base64 of JSON too."""
+    """An accumulator's value, decoded from JSON or base64 of JSON."""
     if not isinstance(value, str):
         return value
     for read in (lambda text: text, lambda text: base64.b64decode(text, validate=True)):

@@ -1,7 +1,8 @@
 """RestClient: Flink's REST API over the standard library, for commands and the remote executor.
 
-Owner: any thread; blocking, one connection a request. Errors of the server become RestError with its own words. What
-is lost on the way is asked again where that cannot do a thing twice; a master that has moved is looked up anew.
+Owner: any thread; blocking, one connection a request. Errors of the server become RestError with its own
+words. A lost request is repeated if that cannot execute it twice; the address of a moved master is looked up
+again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _START_ONE = (
 
 
 class RestError(CommandError):
-    """The server refused a request; `status` is its HTTP status, `errors` what it said."""
+    """The server refused a request; `status` is its HTTP status, `errors` its text."""
 
     def __init__(self, message: str, status: int, errors: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -49,31 +50,31 @@ class RestUnavailableError(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a request that was lost is sent again, and the seconds between."""
+    """How often a lost request is repeated, and the seconds between repetitions."""
 
     max_attempts: int = 20
     delay: float = 3.0
 
     @staticmethod
     def of(config: Settings) -> RetryPolicy:
-        """As rest.retry.* say."""
+        """Reads rest.retry.*."""
         return RetryPolicy(config.get(rest.RETRY_MAX_ATTEMPTS), config.get(rest.RETRY_DELAY).seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class RestTransport:
-    """How requests travel."""
+    """TLS and limits of requests."""
 
-    #: None = in plain text.
+    #: None = plain text.
     tls: RestTls | None = None
-    #: For an answer; a request may name a longer one.
+    #: Seconds to wait for an answer; a request may set more.
     timeout_seconds: float = _TIMEOUT
-    #: A longer answer is refused.
+    #: Most bytes of an answer; a longer one is refused.
     max_answer_bytes: int = _MAX_ANSWER
 
     @staticmethod
     def of(config: Settings) -> RestTransport:
-        """As security.ssl.rest.*, rest.connection-timeout and rest.client.max-content-length say."""
+        """Reads security.ssl.rest.*, rest.connection-timeout and rest.client.max-content-length."""
         from yarrow.client.rest.rest_tls import RestTls
 
         return RestTransport(
@@ -104,7 +105,7 @@ class RestClient:
         remedy: str = _START_ONE,
         result_key: bytes = b"",
     ) -> None:
-        """`result_key`: by which the cluster's workers seal rows, of its secrets file; it is never sent."""
+        """`result_key`: the key from the cluster's secrets file with which its workers seal rows; it is never sent."""
         self.host, self.port, self._tls = host, port, transport.tls
         self._timeout = transport.timeout_seconds
         self._token = token
@@ -127,7 +128,7 @@ class RestClient:
         remedy: str = _START_ONE,
         result_key: bytes = b"",
     ) -> RestClient:
-        """With TLS, limits and time-outs as configured, and the configured `retry` unless one is given."""
+        """Makes one with configured TLS, limits and time-outs, and the configured `retry` unless one is given."""
         return RestClient(
             host,
             port,
@@ -147,7 +148,7 @@ class RestClient:
 
     @property
     def is_proved(self) -> bool:
-        """Whether every answer comes from a server whose certificate was checked."""
+        """Whether every answer comes from a server with a checked certificate."""
         return self._tls is not None and self._tls.proves_server
 
     def get(self, path: str) -> Any:
@@ -193,7 +194,7 @@ class RestClient:
             self._look_for_it()
 
     def answers(self) -> bool:
-        """Whether a server is at the present address, asked once."""
+        """Whether a server answers at the present address, asked once."""
         try:
             self._once("GET", "/overview", None, {}, self._timeout)
         except RestUnavailableError:
@@ -203,29 +204,29 @@ class RestClient:
         return True
 
     def look_again(self) -> bool:
-        """Finds out where the server is now; False where nobody can tell. Raises an error that says that it is gone."""
+        """Finds the server's new address; False if nobody knows. Raises an error that says that it is gone."""
         if self._locate is None:
             return False
         self._move(self._locate())
         return True
 
     def upload(self, path: str, request: Mapping[str, Any], files: Mapping[str, bytes]) -> Any:
-        """POST as multipart: `request` as JSON, and files by name, as Flink's clients send them."""
+        """POST as multipart: `request` as JSON, and files by name, like Flink's clients."""
         boundary = os.urandom(16).hex()
         body = multipart(boundary, json.dumps(request).encode(), files)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
         return json.loads(self.request("POST", path, body, headers, timeout=_UPLOAD_TIMEOUT))
 
     def open(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> http.client.HTTPResponse:
-        """Sends one request, with the token, and leaves the answer to be read in pieces and closed by the caller.
+        """Sends one request with the token; the caller reads and closes the answer.
 
-        Raises OSError and HTTPException as they come.
+        Raises OSError and HTTPException unchanged.
         """
         connection = self._connect(self._timeout)
         try:
             connection.request(method, path, body, {**headers, **self._authorization()})
             response = connection.getresponse()
-            # The answer has a file of its own on the socket, which stays open until that is closed.
+            # The answer has its own file on the socket, which stays open until that is closed.
             if connection.sock is not None:
                 connection.sock.close()
             return response
@@ -235,7 +236,7 @@ class RestClient:
 
     def _may_repeat(self, method: str, error: Exception, attempts: int) -> bool:
         if isinstance(error, RestError):
-            # The server is there, and what stands behind it does not lead yet (or no longer).
+            # The server answers, but its cluster has no leader yet (or any more).
             return method == "GET" and self._answered and error.status == HTTPStatus.SERVICE_UNAVAILABLE
         if not self._answered and (self._locate is None or attempts > 1):
             return False
@@ -245,7 +246,8 @@ class RestClient:
         try:
             self.look_again()
         except YarnUnreachableError:
-            # YARN restarts, or this machine has lost its network: what has answered before is asked where it was.
+            # YARN restarts, or this machine has lost its network: a server that has answered before is asked
+            # again.
             if not self._answered:
                 raise
 

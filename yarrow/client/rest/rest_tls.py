@@ -1,7 +1,7 @@
-"""TLS of REST clients, as security.ssl.rest.* say.
+"""RestTls: the TLS of REST clients, from security.ssl.rest.*.
 
-Owner: any thread. It decides whom a client believes, and never what a request may do; files are read by
-runtime/security/keystores.py, whose refusals name the option.
+Owner: any thread. It decides which servers a client trusts, and never what a request may do.
+runtime/security/keystores.py reads files, and its refusals name the option.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from yarrow.runtime.security.keystores import (
 
 @dataclass(frozen=True, slots=True)
 class RestTls:
-    """Whom to believe, and who we are."""
+    """The trusted authorities, and the client's own certificate."""
 
     context: ssl.SSLContext
-    #: Hex of the SHA-1 of the only certificate that is accepted; empty = every certificate of the truststore.
+    #: Hex SHA-1 of the only accepted certificate; empty = every certificate of the truststore.
     fingerprint: str = ""
-    #: Certificates are of the authorities of a truststore of the cluster's own.
+    #: Authorities come from the cluster's own truststore.
     own_truststore: bool = False
 
     @property
     def proves_server(self) -> bool:
-        """Whether a server that is believed is the one that was meant, and not just anybody with a certificate."""
+        """Whether a trusted server is certainly the intended one, not any owner of a certificate."""
         return bool(self.context.check_hostname or self.fingerprint or self.own_truststore)
 
     @staticmethod
     def of(config: Settings) -> RestTls:
-        """Raises ConfigError that names the option whose file or value will not do."""
+        """Reads the options. Raises ConfigError with the option whose file or value is unusable."""
         context = ssl.create_default_context(cadata=_trusted(config))
         context.check_hostname = config.get(security.REST_VERIFY_HOSTNAME)
         context.minimum_version = tls_version(config)
@@ -50,12 +50,12 @@ class RestTls:
         return RestTls(context, fingerprint.replace(":", "").lower(), own_truststore)
 
     def connection(self, host: str, port: int, timeout: float) -> http.client.HTTPSConnection:
-        """A connection that is refused at its handshake when the server is another one."""
+        """A connection whose handshake refuses any other server."""
         return _PinnedConnection(self, host, port, timeout)
 
     def check(self, certificate: bytes | None) -> None:
-        """Raises ssl.SSLError for another certificate than the one that is accepted."""
-        # SHA-1 because the option says so; what an attacker would need is a second preimage.
+        """Raises ssl.SSLError for another certificate than the accepted one."""
+        # SHA-1 because the option requires it; an attacker would need a second preimage.
         found = hashlib.sha1(certificate or b"", usedforsecurity=False).hexdigest()
         if self.fingerprint and found != self.fingerprint:
             raise ssl.SSLError(

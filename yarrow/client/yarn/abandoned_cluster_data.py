@@ -2,9 +2,9 @@
 
 These are nodes in ZooKeeper and folders below high-availability.storageDir.
 
-Owner: the client's thread; blocking. It touches what goes by an application's own id alone: such an id never comes
-again, while a cluster-id that somebody chose may. Of an application that failed all stays, for its last checkpoint may
-lie there. Checkpoints that are to outlive their jobs lie elsewhere and stay.
+Owner: the client's thread; blocking. It touches only data under an application's own id: such an id never
+comes again, while a chosen cluster-id may. Data of a failed application stay, because its last checkpoint may
+lie there. Checkpoints that outlive their jobs lie elsewhere and stay.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from yarrow.runtime.yarn.staging_root import hadoop_user
 
 log = logging.getLogger(__name__)
 
-#: What is read of YARN.
+#: Reads an application's report from YARN.
 ReportOf = Callable[[str], ApplicationReport]
 _APPLICATION: Final = re.compile(r"application_\d+_\d+")
 _FINAL: Final = (YarnState.KILLED, YarnState.FINISHED)
 
 
 def is_kept_by_application_id(config: Settings) -> bool:
-    """Whether applications of that configuration store what outlives an attempt, by their own ids."""
+    """Whether applications of that configuration store data that outlives an attempt under their own ids."""
     return is_highly_available(config) and not config.is_set(high_availability.CLUSTER_ID)
 
 
 def remove_ended(
     config: Settings, report_of: ReportOf, nodes: Callable[[Settings], None] = remove_nodes
 ) -> None:
-    """Of all applications below the storage directory that YARN says have ended; what cannot be removed stays."""
+    """Removes the data of all ended applications below the storage directory; what cannot be removed stays."""
     try:
         if not is_highly_available(config):
             return
@@ -63,7 +63,7 @@ def remove_one(
     report_of: ReportOf,
     nodes: Callable[[Settings], None] = remove_nodes,
 ) -> None:
-    """Of one application, if it was killed or has finished; never raises what YARN or the stores refuse."""
+    """Removes the data of one application that was killed or has finished; hides errors of YARN and the stores."""
     own = config.with_value(high_availability.CLUSTER_ID, application_id)
     try:
         report = report_of(application_id)

@@ -34,9 +34,10 @@ _ABANDONED_MS: Final = 24 * 3600 * 1000
 
 
 def remove_abandoned(client: YarnClient, latest: str = "", clock: Clock | None = None) -> None:
-    """Removes them; what cannot be read or removed stays, with a word in the log.
+    """Removes the folders; logs those that cannot be read or removed.
 
-    `latest`: an application that YARN has just taken; without it nothing goes that YARN does not know.
+    `latest`: an application that YARN has just accepted; without it, folders of applications unknown to YARN
+    stay.
     """
     now_ms = (clock or SystemClock()).epoch_ms()
     try:

@@ -30,17 +30,17 @@ _SECRETS_PREFIX: Final = ".yarrow-application-"
 _APPLICATION_ID: Final = re.compile(r"application_\d+_\d+")
 _BY_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
-#: Both files are small; a longer one is not ours.
+#: Most bytes of either file; a longer one is not ours.
 _MAX_BYTES: Final = 1 << 20
 _BETWEEN_PROPERTIES: Final = "@@"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionProperties:
-    """The session that a plain `run` uses."""
+    """The session for a plain `run`."""
 
     application_id: str
-    #: Settings given when it was started, which the jobs' own come before.
+    #: Settings from its start; the jobs' own settings override them.
     dynamic_properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -64,9 +64,9 @@ class ApplicationFiles:
         return self._properties
 
     def read_properties(self) -> SessionProperties | None:
-        """The session of the properties file; None when there is no such file.
+        """The session of the properties file; None if there is no such file.
 
-        Raises YarnError for a file that is another's, a link, or none of ours.
+        Raises YarnError for another user's file, a link, or a foreign file.
         """
         text = self._read(self._properties, _WRITABLE_BY_OTHERS)
         if text is None:
@@ -86,7 +86,7 @@ class ApplicationFiles:
         )
 
     def write_properties(self, session: SessionProperties) -> Path:
-        """Makes `session` the one that a plain `run` uses; the file's path."""
+        """Makes `session` the one for a plain `run`; returns the file's path."""
         dynamic = _BETWEEN_PROPERTIES.join(
             f"{key}={value}" for key, value in session.dynamic_properties.items()
         )
@@ -106,9 +106,9 @@ class ApplicationFiles:
                 self._properties.unlink(missing_ok=True)
 
     def read_secrets(self, application_id: str) -> ClientSecrets | None:
-        """The secrets of an application; None when this user has none of it here.
+        """The secrets of an application; None if this user has none of it here.
 
-        Raises YarnError for a file that others may read, that is another's or a link, or of another version.
+        Raises YarnError for a file that others may read, another user's file, a link, or another version.
         """
         path = self._secrets_path(application_id)
         data = self._read(path, _BY_OTHERS)
@@ -117,24 +117,24 @@ class ApplicationFiles:
         try:
             return msgspec.json.decode(data, type=ClientSecrets)
         except msgspec.DecodeError:
-            # Its content stays out of the message.
+            # The message does not contain its content.
             raise YarnError(
                 f"{path} is not of this version of Yarrow: use the version that started {application_id}."
             ) from None
 
     def write_secrets(self, secrets: ClientSecrets) -> Path:
-        """Keeps the secrets of an application, with mode 0600; the file's path."""
+        """Writes the secrets of an application with mode 0600; returns the file's path."""
         path = self._secrets_path(secrets.application_id)
         self._write(path, msgspec.json.encode(secrets))
         return path
 
     def forget(self, application_id: str) -> None:
-        """Removes what is kept of an application that has ended."""
+        """Removes the files of an ended application."""
         self.remove_properties(application_id)
         self._secrets_path(application_id).unlink(missing_ok=True)
 
     def forget_ended(self, has_ended: Callable[[str], bool]) -> None:
-        """Removes secrets of applications that have ended; of what the properties file names its user is to be told."""
+        """Removes secrets of ended applications, except that of the properties file, whose user must be told."""
         with contextlib.suppress(YarnError):
             session = self.read_properties()
             named = "" if session is None else session.application_id
@@ -143,7 +143,7 @@ class ApplicationFiles:
                     self._secrets_path(application_id).unlink(missing_ok=True)
 
     def known_applications(self) -> Sequence[str]:
-        """Ids of this user's applications whose secrets are here; the folder may hold those of others."""
+        """Ids of this user's applications with secrets here; the folder may also hold other users' secrets."""
         own = [path.name for path in self.folder.glob(f"{_SECRETS_PREFIX}*") if _is_own(path)]
         names = [name.removeprefix(_SECRETS_PREFIX) for name in own]
         return sorted(name for name in names if _APPLICATION_ID.fullmatch(name))
@@ -168,7 +168,7 @@ class ApplicationFiles:
             return file.read(_MAX_BYTES)
 
     def _write(self, path: Path, data: bytes) -> None:
-        """Puts a new file of mode 0600 in the place of whatever is there; a link is replaced, not followed."""
+        """Replaces the path by a new file of mode 0600; a link is replaced, not followed."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

@@ -1,6 +1,7 @@
-"""Which application on YARN a command means, and REST of it. Reads files of this user; asks YARN only when it must.
+"""Finds the application on YARN that a command means, and its REST. Asks YARN only when needed.
 
-Owner: any thread, blocking. A session whose address is known and answers is reached without YARN and without a JVM.
+Owner: any thread, blocking. A session with a known address that answers is reached without YARN and without a
+JVM.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from yarrow.runtime.yarn.application import ClientSecrets
 if TYPE_CHECKING:
     from yarrow.runtime.yarn.gateways import ApplicationReport, YarnError
 
-#: For questions to YARN alone: no application is connected to.
+#: For questions to YARN alone: no application is contacted.
 NO_PAIR: Final = (b"", b"")
 
 
 def application_of(config: Settings) -> ClientSecrets:
     """The application of yarn.application.id, by id or name, else the session of the properties file.
 
-    Raises CommandError when none is named, or when this user has no secrets of it.
+    Raises CommandError if none is named, or this user has no secrets of it.
     """
     files = ApplicationFiles.of(config)
     named = config.get(yarn.APPLICATION_ID)
@@ -49,7 +50,7 @@ def application_of(config: Settings) -> ClientSecrets:
 
 
 def rest_of(config: Settings, application: ClientSecrets) -> RestClient:
-    """REST of an application. It is not connected to yet; where the master has moved, it is found again."""
+    """A REST client of an application, not connected yet; it finds a master that has moved."""
 
     def locate() -> str:
         return present_address(config, application)
@@ -71,9 +72,10 @@ def rest_of(config: Settings, application: ClientSecrets) -> RestClient:
 
 
 def present_address(config: Settings, application: ClientSecrets) -> str:
-    """Where REST of the application is now; kept for the next command.
+    """The present REST address of the application, which is kept for the next command.
 
-    Raises CommandError for an application that has ended: how, and what to do where the properties file names it.
+    Raises CommandError for an ended application, with its end and, if the properties file names it, what to
+    do.
     """
     from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
     from yarrow.runtime.yarn.gateways import ApplicationNotFoundError
@@ -93,7 +95,7 @@ def present_address(config: Settings, application: ClientSecrets) -> str:
 
 
 def end_of(config: Settings, application_id: str) -> ApplicationReport | None:
-    """YARN's report of an application that has ended; None = it has not."""
+    """YARN's report of an ended application; None = it has not ended."""
     from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
     with YarnClusterDescriptor(config, say) as descriptor:
@@ -102,12 +104,12 @@ def end_of(config: Settings, application_id: str) -> ApplicationReport | None:
 
 
 def end_text(report: ApplicationReport) -> str:
-    """How an application has ended, with all that YARN says: for who waited for it."""
+    """The end of an application with all that YARN says, for a client that waited for it."""
     return _ended(report, report.diagnostics.strip())
 
 
 def end_sentence(report: ApplicationReport) -> str:
-    """The same on one line: for who meant to use it, and to whom its end is the obstacle."""
+    """The end of an application on one line, for a client that wanted to use it."""
     from yarrow.runtime.yarn.failures import summary
 
     said = summary(report.diagnostics)
@@ -120,7 +122,7 @@ def _ended(report: ApplicationReport, said: str) -> str:
 
 
 def say(text: str) -> None:
-    """A line about what goes on, for people."""
+    """Prints a progress line for people."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -158,7 +160,7 @@ def _by_name(config: Settings, files: ApplicationFiles, name: str) -> ClientSecr
 
 
 def _without_secrets(config: Settings, files: ApplicationFiles, application_id: str) -> str:
-    """What there is to say of an application whose secrets are not here: they went with its end, or never were."""
+    """The text about an application without secrets here: they were removed at its end, or never existed."""
     from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, YarnError
 
     none = f"There are no secrets of {application_id} in {files.folder}"
@@ -168,7 +170,7 @@ def _without_secrets(config: Settings, files: ApplicationFiles, application_id: 
     except ApplicationNotFoundError as error:
         return f"{none}, and {_unknown(config, files, application_id, error)}"
     except YarnError:
-        # No Hadoop is named, or YARN does not answer.
+        # No Hadoop is configured, or YARN does not answer.
         pass
     if ended is not None:
         return f"{end_sentence(ended)} {_remedy(files, application_id)}"
@@ -180,7 +182,7 @@ def _without_secrets(config: Settings, files: ApplicationFiles, application_id: 
 
 
 def _unknown(config: Settings, files: ApplicationFiles, application_id: str, error: YarnError) -> str:
-    """Of an application that YARN does not know, for its cluster is another one, or was set up anew."""
+    """The text about an application that YARN does not know: its cluster is another one, or was set up anew."""
     from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 
     hadoop = HadoopConfiguration.load(config)
@@ -189,7 +191,10 @@ def _unknown(config: Settings, files: ApplicationFiles, application_id: str, err
 
 
 def _not_ended(config: Settings, applications: Sequence[ClientSecrets]) -> list[ClientSecrets]:
-    """Those that may still run: what was killed past us left its secrets here, under a name that may be used again."""
+    """Applications that may still run.
+
+    One that was killed by other means left its secrets here, and its name may be used again.
+    """
     from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, YarnError
 
     left = []

@@ -1,7 +1,7 @@
-"""How a client finds an application that runs: where its REST is now, also while one master follows another.
+"""AttachedApplication: finds the present REST address of a running application, also between two masters.
 
-Owner: the client's thread; blocking. It starts and ends nothing on YARN; of an application that has ended it forgets
-what is kept here.
+Owner: the client's thread; blocking. It starts and ends nothing on YARN; for an ended application it removes
+the client's files.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from yarrow.runtime.yarn.gateways import ApplicationReport, YarnError, YarnState
 from yarrow.runtime.yarn.layout import KV_REST_ADDRESS
 from yarrow.runtime.yarn.resource_manager_web import YarnApplicationStatus
 
-#: For a master that is between two attempts; and between two looks at it.
+#: Seconds to wait for a master between two attempts, and between two looks at it.
 _PATIENCE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.5
-#: For one question to the master.
+#: Seconds for one question to the master.
 _VALUE_SECONDS: Final = 5.0
-#: In which a REST server must take a connection.
+#: Seconds in which a REST server must accept a connection.
 _PROBE_SECONDS: Final = 2.0
 
 
 class AttachedApplication:
-    """Applications of one user, by what `files` keeps of them; `say` gets a sentence when one is waited for."""
+    """Finds applications of one user, by its `files`; `say` gets a sentence when one is awaited."""
 
     def __init__(
         self, client: YarnClient, files: ApplicationFiles, say: Callable[[str], None], clock: Clock
@@ -44,7 +44,7 @@ class AttachedApplication:
         self._clock = clock
 
     def retrieve(self, application_id: str, secrets: ClientSecrets | None) -> tuple[ClientSecrets, str]:
-        """Its secrets, and where its REST answers. Raises YarnError that says what has become of it."""
+        """The application's secrets and REST address. Raises YarnError with its fate."""
         pause, deadline = threading.Event(), self._clock.monotonic() + _PATIENCE_SECONDS
         said = False
         while True:
@@ -61,7 +61,7 @@ class AttachedApplication:
             pause.wait(_LOOK_SECONDS)
 
     def _of_one_that_runs(self, report: ApplicationReport, secrets: ClientSecrets | None) -> ClientSecrets:
-        """The secrets; YarnError for an application that has ended, or is not this user's."""
+        """The secrets. Raises YarnError for an ended application, or another user's."""
         named = f"{report.application_id} ({report.name})"
         if report.state.has_ended:
             self._files.forget(report.application_id)
@@ -75,7 +75,7 @@ class AttachedApplication:
         return secrets
 
     def _present_address(self, secrets: ClientSecrets, status: YarnApplicationStatus) -> str:
-        """Where REST was last, if somebody answers there; else where the master says it is, which is then kept.
+        """The last REST address if a server answers there; else the master's published one, which is then kept.
 
         Raises YarnError while there is no master, or it does not answer.
         """
@@ -91,7 +91,7 @@ class AttachedApplication:
         else:
             address = self._client.value(application_id, KV_REST_ADDRESS, _VALUE_SECONDS)
         if not _answers(address):
-            # Of a master that has just been lost.
+            # Published by a master that has just been lost.
             raise YarnError(f"REST of {application_id} ({secrets.name}) does not answer at {address}.")
         self._files.write_secrets(msgspec.structs.replace(secrets, rest_address=address))
         return address

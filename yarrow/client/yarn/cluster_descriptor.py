@@ -83,7 +83,7 @@ log = logging.getLogger(__name__)
 
 SESSION_NAME: Final = "Yarrow session cluster"
 APPLICATION_NAME: Final = "Yarrow application cluster"
-#: In which YARN ends what it is told to kill.
+#: Seconds that YARN may take to kill an application.
 _KILL_SECONDS: Final = 10.0
 
 
@@ -100,7 +100,7 @@ class YarnCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What is to be deployed."""
+    """The parts of one deployment."""
 
     mode: DeploymentMode
     name: str
@@ -132,14 +132,14 @@ class YarnClusterDescriptor:
         self._clients: list[YarnClient] = []
 
     def deploy_session(self, attached: bool = False) -> YarnCluster:
-        """A session that takes jobs; with `attached` it ends when this client is gone."""
+        """Deploys a session that accepts jobs; with `attached` it ends when this client is gone."""
         name = self._config.get(yarn.APPLICATION_NAME) or SESSION_NAME
         return self._deploy(_Plan(mode=DeploymentMode.SESSION, name=name, attached=attached))
 
     def deploy_job(
         self, graph: JobGraph, files: Sequence[LocalFile] = (), attached: bool = False
     ) -> YarnCluster:
-        """An application for one job, which ends with it."""
+        """Deploys an application for one job, which ends with it."""
         return self._deploy(
             _Plan(
                 mode=DeploymentMode.PER_JOB,
@@ -150,16 +150,16 @@ class YarnClusterDescriptor:
         )
 
     def deploy_application(self, program: ProgramDescription, attached: bool = False) -> YarnCluster:
-        """An application whose master's container runs the program's `main()`."""
+        """Deploys an application whose master's container runs the program's `main()`."""
         name = self._config.get(yarn.APPLICATION_NAME) or APPLICATION_NAME
         return self._deploy(
             _Plan(mode=DeploymentMode.APPLICATION, name=name, attached=attached, program=program)
         )
 
     def retrieve(self, application_id: str) -> YarnCluster:
-        """A running application of this user; while its master is between two attempts, the next one is waited for.
+        """A running application of this user; between two attempts of its master it waits for the next one.
 
-        Raises YarnError that says what has become of it.
+        Raises YarnError with the application's fate.
         """
         secrets = self.files.read_secrets(application_id)
         pair = (b"", b"") if secrets is None else (secrets.skein_certificate, secrets.skein_key)
@@ -167,14 +167,14 @@ class YarnClusterDescriptor:
         return self._cluster(*found.retrieve(application_id, secrets))
 
     def kill(self, application_id: str) -> None:
-        """Ends an application the hard way, and forgets it."""
+        """Kills an application, and removes the client's files of it."""
         client = self.client((b"", b""))
         client.kill(application_id)
         self._remove_stored(client, application_id)
         self.files.forget(application_id)
 
     def _remove_stored(self, client: YarnClient, application_id: str) -> None:
-        """What a killed master could not remove; where YARN takes its time, the next deployment will."""
+        """Removes data that a killed master could not remove; if YARN is slow, the next deployment does it."""
         if not is_kept_by_application_id(self._config):
             return
         pause, deadline = threading.Event(), self._clock.monotonic() + _KILL_SECONDS
@@ -190,7 +190,7 @@ class YarnClusterDescriptor:
         return client
 
     def close(self) -> None:
-        """Ends what was started for it."""
+        """Ends the processes that it started."""
         while self._clients:
             self._clients.pop().close()
 
@@ -251,7 +251,7 @@ class YarnClusterDescriptor:
         return self._cluster(kept, address)
 
     def _check_with_yarn(self, client: YarnClient, plan: _Plan) -> None:
-        """Refuses what YARN would never grant, before an environment is packed and uploaded for it."""
+        """Refuses requests that YARN would never grant, before an environment is packed and uploaded."""
         nothing = ContainerContent((), {}, "")
         planned = build_submission(self._config, plan.name, nothing, nothing)
         check_resources(planned, client.leaf_queues())
@@ -259,7 +259,7 @@ class YarnClusterDescriptor:
             check_labels(planned, client.node_labels())
 
     def _submit(self, client: YarnClient, submission: ApplicationSubmission) -> str:
-        """Submits in a thread of its own: an interrupt in the middle must not lose the id of what YARN has taken."""
+        """Submits on a thread of its own: an interrupt must not lose the id of an accepted application."""
         with ThreadPoolExecutor(1, "yarn-submit") as pool:
             submitted = pool.submit(client.submit, submission)
             try:
@@ -271,7 +271,7 @@ class YarnClusterDescriptor:
 
     def _undo(self, client: YarnClient, application_id: str) -> None:
         try:
-            # One that has ended too: a master that was lost could not remove its files from HDFS.
+            # Also for an ended one: a lost master could not remove its files from HDFS.
             client.kill(application_id, even_ended=True)
             self._remove_stored(client, application_id)
         except YarnError as error:
@@ -331,13 +331,13 @@ class YarnClusterDescriptor:
         )
 
     def _applications_folder(self, attempts: int) -> str:
-        """Where an attempt that ends the application tells those after it, where ZooKeeper does not."""
+        """Folder in which an attempt records the application's end for later ones, without ZooKeeper."""
         if attempts == 1 or is_highly_available(self._config):
             return ""
         try:
             return applications_folder()
         except YarnError:
-            # Applications' files lie elsewhere than on HDFS: later attempts run the application again.
+            # Applications' files are not on HDFS: later attempts run the application again.
             return ""
 
     @staticmethod

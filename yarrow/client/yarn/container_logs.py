@@ -1,7 +1,7 @@
-"""What a failed application said last, read from the logs that YARN has gathered.
+"""Reads the last words of a failed application from the logs that YARN has gathered.
 
-Owner: the client's thread; blocking: `yarn logs` is a JVM, so it is asked for failures alone. Skein's own reader of
-logs knows only the places where older versions of Hadoop keep them.
+Owner: the client's thread; blocking: `yarn logs` is a JVM, so it runs for failures alone. Skein's own log
+reader knows only the log folders of older versions of Hadoop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Final
 
-#: Logs that tell why a master ended, the most telling first: its own, what its script wrote, Skein's.
+#: Logs that tell why a master ended, the most telling first: its own, its script's, Skein's.
 _TELLING: Final = ("jobmanager.log", "application.driver.log", "jobmanager.err", "application.master.log")
 _SECTION: Final = re.compile(
     r"^LogType:(?P<name>[^\n]+)\n.*?^LogContents:\n(?P<text>.*?)^End of LogType", re.DOTALL | re.MULTILINE
@@ -22,7 +22,7 @@ _TAIL_CHARACTERS: Final = 4000
 
 
 def gathered_logs(application_id: str, environment: Mapping[str, str], timeout: float) -> str:
-    """All that `yarn logs` prints of an application; empty when it prints nothing in time."""
+    """The output of `yarn logs` for an application; empty if there is none in time."""
     program = shutil.which("yarn", path=environment.get("PATH"))
     if program is None:
         return ""
@@ -41,7 +41,7 @@ def gathered_logs(application_id: str, environment: Mapping[str, str], timeout: 
 
 
 def last_words(logs: str) -> str:
-    """The end of the most telling log that is not empty, under its name; empty when there is none."""
+    """The end of the most telling non-empty log, under its name; empty if there is none."""
     sections = {found["name"].strip(): found["text"].strip() for found in _SECTION.finditer(logs)}
     for name in _TELLING:
         text = sections.get(name, "")

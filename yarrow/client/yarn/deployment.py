@@ -1,7 +1,7 @@
-"""A deployment on its way: what can be refused before anything is uploaded, and the wait until REST answers.
+"""A deployment in progress: checks before the upload, and the wait until REST answers.
 
-Owner: the client's thread that deploys; blocking. It reports through `say` why an application does not run yet, once
-for each new reason; it kills nothing: who submitted does.
+Owner: the client's thread that deploys; blocking. It reports through `say` why an application does not run
+yet, once for each new reason. It kills nothing: the submitter does.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from yarrow.runtime.yarn.layout import KV_REST_ADDRESS
 from yarrow.runtime.yarn.resource_manager_web import LeafQueue, YarnApplicationStatus
 
 _POLL_SECONDS: Final = 0.1
-#: In the queue for longer than this: the reason is looked for.
+#: Seconds in the queue after which the reason is looked up.
 _SAY_WAITING_AFTER: Final = 3.0
 _LOOK_FOR_REASONS_SECONDS: Final = 2.0
-#: For one look at the key-value store, between two looks at the application's state.
+#: Seconds for one look at the key-value store, between two looks at the application's state.
 _VALUE_SECONDS: Final = 1.0
-#: In which YARN gathers the logs of a failed application.
+#: Seconds in which YARN must gather the logs of a failed application.
 _LOGS_SECONDS: Final = 15.0
 
 
 def check_resources(submission: ApplicationSubmission, queues: Sequence[LeafQueue]) -> None:
-    """Raises YarnError for a queue that does not take applications and for containers above its maximum.
+    """Raises YarnError for a queue that accepts no applications, and for containers above its maximum.
 
-    `queues` empty = not known: YARN itself decides. A TaskExecutor's size YARN would refuse only when the first is
-    asked for.
+    `queues` empty = unknown: YARN itself decides. YARN would refuse a TaskExecutor's size only at the first
+    request.
     """
     if not queues:
         return
@@ -64,9 +64,9 @@ def check_resources(submission: ApplicationSubmission, queues: Sequence[LeafQueu
 
 
 def check_labels(submission: ApplicationSubmission, labels: Collection[str] | None) -> None:
-    """Raises YarnError for a node label that YARN does not have; `labels` None = not known.
+    """Raises YarnError for a node label that YARN does not have; `labels` None = unknown.
 
-    For a TaskExecutor's YARN would refuse only when the first is asked for.
+    YARN would refuse a TaskExecutor's label only at the first request.
     """
     for wanted, key in (
         (submission.node_label, yarn.APPLICATION_NODE_LABEL.key),
@@ -96,7 +96,7 @@ def _check_size(
 
 
 class AwaitedApplication:
-    """An application that was submitted, until its REST answers."""
+    """A submitted application, until its REST answers."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class AwaitedApplication:
         clock: Clock,
         hint: str = "",
     ) -> None:
-        """`hint`: said of an application that ends before it is ready."""
+        """`hint`: added to the error for an application that ends before it is ready."""
         self._client = client
         self._id = application_id
         self._submission = submission
@@ -119,7 +119,7 @@ class AwaitedApplication:
         self._next_look = 0.0
 
     def rest_address(self, timeout: float) -> str:
-        """Waits; the address. Raises YarnError when the application ends before, or the time does."""
+        """Waits for the address. Raises YarnError if the application ends first, or the time is over."""
         started = self._clock.monotonic()
         self._next_look = started + _SAY_WAITING_AFTER
         while True:
@@ -143,7 +143,7 @@ class AwaitedApplication:
                 return self._client.value_at(status.master_address, self._id, KV_REST_ADDRESS, _VALUE_SECONDS)
             return self._client.value(self._id, KV_REST_ADDRESS, _VALUE_SECONDS)
         except YarnError:
-            # Not yet, or the master is just ending: the next report tells.
+            # Not yet, or the master is ending: the next report tells.
             self._pause.wait(_POLL_SECONDS)
             return ""
 

@@ -1,8 +1,8 @@
-"""What a user ships with an application: files, archives, modules and the program, laid out for its containers.
+"""Staging: lays out a user's files for an application's containers: files, archives, modules and the program.
 
-Owner: the client's thread; blocking (makes zips, lists HDFS). Local files are uploaded with the application and removed
-with it; what lies on HDFS is taken from there. Nothing of the user's is imported or run here. What nodes cannot see is
-refused before anything is submitted.
+Owner: the client's thread; blocking (makes zips, lists HDFS). Local files are uploaded with the application
+and removed with it; files on HDFS are used in place. Nothing of the user's is imported or run here. Files
+that nodes cannot see are refused before anything is submitted.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from yarrow.runtime.yarn.gateways import Resource, YarnError
 from yarrow.runtime.yarn.shared_places import check_shared_places, local_path
 from yarrow.runtime.yarn.staging_root import absolute_hdfs_path
 
-#: Folders below USER_FOLDER of what flags name, each thing in one of its own: names may repeat.
+#: Folders below USER_FOLDER for the files of flags, each file in its own folder: names may repeat.
 PYTHON_FILES: Final = f"{layout.USER_FOLDER}/python-files"
 ARCHIVES: Final = f"{layout.USER_FOLDER}/archives"
 REQUIREMENTS: Final = f"{layout.USER_FOLDER}/requirements"
 
 _ARCHIVE_ENDINGS: Final = (".tar.gz", ".tgz", ".tar", ".zip", ".jar")
-#: Names in a container's folder that are not the user's.
+#: Names in a container's folder that the user must not use.
 _RESERVED: Final = frozenset(
     {
         layout.DESCRIPTION_FILE,
@@ -64,20 +64,20 @@ _RESERVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """What goes into the containers besides what every application has."""
+    """The files of containers, besides those of every application."""
 
-    #: In master and TaskExecutors.
+    #: For master and TaskExecutors.
     both: tuple[Resource, ...]
-    #: In the master's container alone: pages, and the program, which ships to workers what they need.
+    #: For the master's container alone: pages, and the program, which ships to workers what they need.
     master: tuple[Resource, ...] = ()
-    #: The program with the paths that it has in the container.
+    #: The program with its paths in the container.
     program: ProgramDescription | None = None
-    #: The configuration with such paths.
+    #: The configuration with paths in the container.
     configuration: Settings = Settings()  # noqa: RUF009 (immutable)
 
 
 def check_places(config: Settings) -> None:
-    """Raises YarnError for a place that processes on several nodes share and that is on the client's disk."""
+    """Raises YarnError for a shared place of processes on several nodes that is on the client's disk."""
     check_shared_places(config)
     user_files = config.get(yarn.PROVIDED_USER_LIB_DIR)
     provided = [(yarn.PROVIDED_LIB_DIRS.key, value) for value in config.get(yarn.PROVIDED_LIB_DIRS) or ()]
@@ -93,9 +93,9 @@ def check_places(config: Settings) -> None:
 
 
 def check_local_files(config: Settings) -> None:
-    """Raises InvalidProgramError for a file of this machine that is to be put into containers and is not there.
+    """Raises InvalidProgramError for a missing local file that must go into containers.
 
-    `stage` finds it out too: this is for clients that look before the program's main() has run.
+    `stage` finds it too: this is for clients that check before the program's main() has run.
     """
     for option in (yarn.SHIP_FILES, yarn.SHIP_ARCHIVES):
         for value in config.get(option) or ():
@@ -104,7 +104,7 @@ def check_local_files(config: Settings) -> None:
 
 
 def _check_interpreter(config: Settings, option: EngineOption[str]) -> None:
-    """One that would be looked for in containers in vain."""
+    """Refuses an interpreter that containers would not have."""
     executable = config.get(option)
     packed = config.get(yarn.ENVIRONMENT).strip().lower() != NONE
     if packed and config.is_set(option) and os.path.isabs(executable):
@@ -131,7 +131,7 @@ def _check_interpreter(config: Settings, option: EngineOption[str]) -> None:
 
 
 def stage(config: Settings, folder: Path, program: ProgramDescription | None = None) -> StagedFiles:
-    """What `config` ships, and the program (with paths of the client) of application mode.
+    """The shipped files of `config`, and the program (with paths of the client) of application mode.
 
     `folder` is a temporary one of the caller that lasts until the application was submitted; made archives go there.
     Raises YarnError for what nodes cannot see or HDFS does not have, InvalidProgramError for a local file that is not
@@ -153,32 +153,32 @@ def stage(config: Settings, folder: Path, program: ProgramDescription | None = N
 
 
 def _pages(config: Settings) -> Iterator[Resource]:
-    """The archive that REST is to show pages of: what the client has, not what lies on the master's node."""
+    """The archive of pages for REST: the client's file, not one on the master's node."""
     archive = chosen_archive(config)
     if archive is not None:
         yield Resource(layout.WEB_PAGES_FILE, str(archive.absolute()))
 
 
 class _Made:
-    """Archives made for shipping."""
+    """Archives that were made for shipping."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
 
     def path(self, name: str) -> Path:
-        """A file that does not exist yet, with `name` at its end."""
+        """A new path with `name` at its end."""
         self._count += 1
         return self._folder / f"shipped-{self._count}-{name}"
 
 
 class _Master:
-    """Collects what the master's container needs of the user's, and where it is there."""
+    """Collects the user's files for the master's container, with their places there."""
 
     def __init__(self, made: _Made) -> None:
         self._made = made
         self.resources: list[Resource] = []
-        #: (path of the client, folder in the container) -> where it is in the container.
+        #: (path of the client, folder in the container) -> place in the container.
         self._places: dict[tuple[str, str], str] = {}
 
     def program(self, program: ProgramDescription) -> ProgramDescription:
@@ -190,7 +190,7 @@ class _Master:
         changed: dict[str, object] = {}
         files = config.get(python.FILES)
         if files:
-            # What -pyfs names is in both: it has one place.
+            # A file of -pyfs is in both lists, and has one place.
             changed[python.FILES.key] = [self._numbered(f, PYTHON_FILES, n) for n, f in enumerate(files)]
         archives = config.get(python.ARCHIVES)
         if archives:
@@ -316,7 +316,7 @@ def _existing(path: str, what: str) -> str:
 
 
 def _packed(folder: str, made: _Made) -> Path:
-    """A folder's content as an archive that YARN unpacks; links to files are followed, caches stay behind."""
+    """A folder's content as an archive that YARN unpacks; links to files are followed, caches are left out."""
     target = made.path(f"{os.path.basename(folder)}.tar.gz")
     with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as archive:
         for path, folders, files in os.walk(folder, followlinks=True):
@@ -337,7 +337,7 @@ def _free_name(name: str, key: str) -> str:
 
 
 def _distinct(resources: Iterable[Resource]) -> tuple[Resource, ...]:
-    """Raises YarnError when two things would have one name in the container."""
+    """Raises YarnError if two files would have one name in the container."""
     found: dict[str, Resource] = {}
     for resource in resources:
         other = found.setdefault(resource.target, resource)

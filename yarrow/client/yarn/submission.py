@@ -1,6 +1,6 @@
-"""What YARN is told of an application: containers, scripts, variables, access, made from the configuration.
+"""Makes an application's submission to YARN from the configuration: containers, scripts, variables, access.
 
-Owner: the client's thread that submits; pure. No secret passes through here but as the path of a file.
+Owner: the client's thread that submits; pure. No secret passes through here except as the path of a file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class ContainerContent:
-    """What the containers of one role hold and know."""
+    """Files, variables and interpreter of the containers of one role."""
 
     resources: Sequence[Resource]
     #: Variables that the environment needs.
@@ -58,7 +58,7 @@ def build_submission(
     task_executor: ContainerContent,
     master_log_settings: str = "",
 ) -> ApplicationSubmission:
-    """The whole submission. Raises InvalidOptionValue or MemoryBudgetError for sizes that cannot be."""
+    """The whole submission. Raises InvalidOptionValue or MemoryBudgetError for impossible sizes."""
     view_users, view_groups = access_list(config.get(yarn.VIEW_ACLS))
     file_systems = config.get(security.KERBEROS_FILE_SYSTEMS)
     modify_users, modify_groups = access_list(config.get(yarn.MODIFY_ACLS))
@@ -90,12 +90,12 @@ def build_submission(
 
 
 def script(interpreter: str, module: str) -> str:
-    """The shell script of a container: it becomes the Python process, so that a signal and an exit status are Python's.
+    """The shell script of a container: it becomes the Python process, so that signals and exit status are Python's.
 
-    What the NodeManager's own environment says to a Python or a Java is not for ours.
+    Variables of the NodeManager for a Python or a Java do not apply to ours.
     """
     return (
-        # The NodeManager, by group, gathers logs; nobody else reads what a container writes.
+        # The NodeManager gathers logs as a member of the group; nobody else reads a container's output.
         "umask 027\n"
         "unset PYTHONPATH PYTHONHOME PYTHONSTARTUP JDK_JAVA_OPTIONS\n"
         f"exec {shlex.quote(interpreter)} -m {module}\n"
@@ -139,12 +139,12 @@ def max_attempts(config: Settings, limit: int | None = None) -> int:
     if configured is None:
         highly_available = config.get(high_availability.TYPE).upper() != "NONE"
         configured = _ATTEMPTS_WITH_HIGH_AVAILABILITY if highly_available else 1
-    # The master must know which attempt is the last: YARN says nothing when it starts fewer.
+    # The master must know which attempt is the last: YARN does not say when it starts fewer.
     return configured if limit is None else max(1, min(configured, limit))
 
 
 def tags(config: Settings) -> frozenset[str]:
-    """yarn.tags, and the application type that Skein does not let us set."""
+    """yarn.tags, and the application type, which Skein cannot set."""
     configured = config.get(yarn.TAGS)
     chosen = set(configured or ())
     kind = config.get(yarn.APPLICATION_TYPE)
@@ -154,7 +154,7 @@ def tags(config: Settings) -> frozenset[str]:
 
 
 def without_effect(config: Settings) -> Sequence[str]:
-    """A sentence for each setting that is accepted and that Skein gives no way to act on."""
+    """A sentence for each accepted setting that Skein cannot apply."""
     sentences = []
     if config.get(yarn.APPLICATION_PRIORITY) not in (-1, 0):
         sentences.append(
@@ -194,7 +194,7 @@ def access_list(text: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def divided(config: Settings) -> tuple[dict[str, str], dict[str, str]]:
-    """The configuration as two: what every container may show, and what only the secrets' files carry."""
+    """The configuration in two parts: for every container, and for the secrets' files alone."""
     values = _for_containers(config.to_dict(redact=False))
     sensitive = {key: value for key, value in values.items() if is_secret_key(key)}
     return {key: value for key, value in values.items() if key not in sensitive}, sensitive

@@ -1,6 +1,6 @@
-"""Why an application does not run yet, in words that name the setting or the resource that is missing.
+"""Why an application does not run yet, in words that name the setting or the missing resource.
 
-Owner: any thread; pure. It reads diagnostics of YARN's schedulers; what it does not know it passes on.
+Owner: any thread; pure. It reads diagnostics of YARN's schedulers, and passes unknown ones on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def waiting_reason(
     queue: LeafQueue | None,
     metrics: ClusterMetrics | None,
 ) -> str:
-    """A sentence about what the application waits for; empty when it does not wait for YARN."""
+    """A sentence about the obstacle of the application; empty if it does not wait for YARN."""
     if report.state is not YarnState.ACCEPTED or _LAUNCHED.search(report.diagnostics):
         return ""
     if (metrics is not None and metrics.active_nodes == 0) or _EMPTY_CLUSTER.search(report.diagnostics):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: In which a ResourceManager or NameNode must take a connection.
+#: Seconds in which a ResourceManager or NameNode must accept a connection.
 CONNECT_SECONDS: Final = 5.0
 
 
@@ -65,11 +65,11 @@ class YarnClient:
         self._checked = False
 
     def begin(self) -> None:
-        """Starts the driver in the background: something will be submitted."""
+        """Starts the driver in the background, for a coming submission."""
         self._own_driver().begin()
 
     def check(self) -> None:
-        """Raises YarnError when ResourceManager or NameNode take no connection: Hadoop's clients would try for long."""
+        """Raises YarnError if ResourceManager or NameNode accept no connection: Hadoop's clients would try for long."""
         if not self._checked:
             manager = self.hadoop.resource_manager_addresses()
             what = "YARN's ResourceManager"
@@ -79,7 +79,7 @@ class YarnClient:
             self._checked = True
 
     def submit(self, submission: ApplicationSubmission) -> str:
-        """Uploads the local resources and submits; the application's id."""
+        """Uploads the local resources and submits; returns the application's id."""
         self.check()
         return self._gateway().submit(submission)
 
@@ -98,14 +98,14 @@ class YarnClient:
         return self.status(application_id).report
 
     def has_ended(self, application_id: str) -> bool:
-        """Whether YARN says so; one that it does not know may be another cluster's."""
+        """Whether YARN reports its end; an unknown application may belong to another cluster."""
         try:
             return self.report(application_id).state.has_ended
         except ApplicationNotFoundError:
             return False
 
     def applications(self, name: str | None = None) -> Sequence[ApplicationReport]:
-        """Applications that have not ended, of all users whom YARN lets this one see."""
+        """Live applications of all users whom YARN lets this one see."""
         if self._web is not None:
             try:
                 return [status.report for status in self._web.applications(name=name)]
@@ -115,7 +115,7 @@ class YarnClient:
         return self._gateway().applications(name)
 
     def kill(self, application_id: str, even_ended: bool = False) -> None:
-        """No effect on one that has ended, but that with `even_ended` what it left on HDFS is removed.
+        """Kills an application. With `even_ended`, also removes an ended one's leftovers on HDFS.
 
         Raises ApplicationNotFoundError.
         """
@@ -125,18 +125,18 @@ class YarnClient:
         self._gateway().kill(application_id)
 
     def value(self, application_id: str, key: str, timeout: float) -> str:
-        """A value of the application's key-value store, waited for; YarnError when it does not come in time."""
+        """Waits for a value of the application's key-value store. Raises YarnError if it does not come in time."""
         address = self.status(application_id).master_address
         if address:
             return self.value_at(address, application_id, key, timeout)
         return self._gateway().value(application_id, key, timeout)
 
     def value_at(self, master_address: str, application_id: str, key: str, timeout: float) -> str:
-        """As `value`, from Skein's ApplicationMaster at `master_address`."""
+        """Like `value`, from Skein's ApplicationMaster at `master_address`."""
         return self._gateway().value_at(master_address, application_id, key, timeout)
 
     def last_words(self, application_id: str, timeout: float) -> str:
-        """The end of the log of an application that has failed; empty when YARN has not gathered it in time."""
+        """The end of a failed application's log; empty if YARN has not gathered it in time."""
         deadline = self._clock.monotonic() + timeout
         pause = threading.Event()
         while (left := deadline - self._clock.monotonic()) > 0:
@@ -151,7 +151,7 @@ class YarnClient:
         return self._credentials
 
     def leaf_queues(self) -> Sequence[LeafQueue]:
-        """The queues that take applications; empty where the web server does not tell."""
+        """The queues that accept applications; empty if the web server does not tell."""
         try:
             return [] if self._web is None else self._web.leaf_queues()
         except (ResourceManagerWebError, LookupError) as error:
@@ -159,7 +159,7 @@ class YarnClient:
             return []
 
     def node_labels(self) -> frozenset[str] | None:
-        """The cluster's node labels; None where the web server does not tell."""
+        """The cluster's node labels; None if the web server does not tell."""
         try:
             return None if self._web is None else self._web.node_labels()
         except (ResourceManagerWebError, LookupError) as error:
@@ -167,7 +167,7 @@ class YarnClient:
             return None
 
     def most_attempts(self) -> int | None:
-        """How often YARN starts an ApplicationMaster at most; None where that is not known."""
+        """Most starts of an ApplicationMaster by YARN; None if unknown."""
         try:
             if self._web is not None and (told := self._web.most_attempts()) is not None:
                 return told
@@ -177,7 +177,7 @@ class YarnClient:
         return next((int(value) for value in values if value.isdecimal()), None)
 
     def metrics(self) -> ClusterMetrics | None:
-        """The cluster's resources; None where the web server does not tell."""
+        """The cluster's resources; None if the web server does not tell."""
         try:
             return None if self._web is None else self._web.metrics()
         except (ResourceManagerWebError, LookupError) as error:
@@ -193,7 +193,7 @@ class YarnClient:
 
     def _own_driver(self) -> SkeinDriver:
         if self._driver is None:
-            # Made only now: a read by the web server needs no certificate, and no keytab.
+            # Made only now: a read through the web server needs no certificate, and no keytab.
             self._driver = SkeinDriver(
                 skein_pair(self._clock),
                 _environment(self.hadoop),
@@ -204,7 +204,7 @@ class YarnClient:
 
     def _gateway(self) -> SkeinClientGateway:
         if self._opened is None:
-            # Its import, gRPC's with it, takes longer than a whole `run` into a session that answers.
+            # Its import with gRPC's takes longer than a whole `run` into an answering session.
             from yarrow.runtime.yarn.skein_bridge import SkeinClientGateway
 
             self._opened = SkeinClientGateway(self._own_driver(), self._credentials, self._clock)
@@ -217,7 +217,7 @@ class YarnClient:
 
 
 def _environment(hadoop: HadoopConfiguration) -> Mapping[str, str]:
-    """The driver's environment: the configuration that was read is the one it uses."""
+    """The driver's environment: it uses the configuration that was read here."""
     return {**os.environ, "HADOOP_CONF_DIR": str(hadoop.folder), "YARN_CONF_DIR": str(hadoop.folder)}
 
 

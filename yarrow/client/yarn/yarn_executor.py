@@ -1,7 +1,7 @@
 """Executors of `yarn-session` and `yarn-per-job`: a program's main() runs in the client, its jobs on YARN.
 
-Owner: the thread that calls execute. Of an application that was deployed for an attached job nothing is left when the
-client is interrupted.
+Owner: the thread that calls execute. If the client is interrupted, nothing is left of an application for an
+attached job.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.shipped_files import archive_folders
 from yarrow.runtime.interpreters.interpreter import of_task_executors
 
-#: Seconds that an application has to end by itself when its job was cancelled, before YARN kills it.
+#: Seconds that an application has to end after its job was cancelled, before YARN kills it.
 _GRACE = 20.0
-#: Seconds in which the master of a job's own application comes to know the job.
+#: Seconds in which the master of a job's own application must know the job.
 _UNKNOWN = 60.0
 
 
@@ -44,7 +44,7 @@ class YarnSessionExecutor:
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
-        """Raises an error that names the session when it is gone; nothing runs elsewhere."""
+        """Submits a job. Raises an error with the session if that is gone; nothing runs elsewhere."""
         config = settings_of(configuration)
         return run_on(rest_of(config, application_of(config)), config, job_graph, files)
 
@@ -55,7 +55,7 @@ class YarnJobExecutor:
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
-        """Returns when the application's REST answers; on an error, or Ctrl-C, nothing is left on YARN."""
+        """Returns when the application's REST answers; after an error or Ctrl-C, nothing is left on YARN."""
         from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
         config = settings_of(configuration)
@@ -114,7 +114,7 @@ class ApplicationJobClient(RemoteJobClient):
         self._application_id = application_id
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """As of any job; with its end the application's secrets are of no more use, and are removed."""
+        """The job's result; at its end the application's secrets are useless, and are removed."""
 
         def forget(result: JobExecutionResult | None, error: BaseException | None) -> None:
             ApplicationFiles.of(self._config).forget(self._application_id)
@@ -124,7 +124,7 @@ class ApplicationJobClient(RemoteJobClient):
         return ended
 
     def cancel(self) -> CompletableFuture[None]:
-        """Cancels the job; kills the application when that does not end it."""
+        """Cancels the job; kills the application if that does not end it."""
         asked = super().cancel()
 
         def make_sure() -> None:
@@ -154,7 +154,7 @@ class ApplicationJobClient(RemoteJobClient):
 
 
 def wait_until_known(rest: RestClient, job_id: str) -> None:
-    """REST answers before the master has stored and taken its job, which HDFS and ZooKeeper may hold up."""
+    """Waits until the master has accepted its job: REST answers earlier, and HDFS and ZooKeeper may delay it."""
     clock, pause = SystemClock(), threading.Event()
     deadline = clock.monotonic() + _UNKNOWN
     while True:
@@ -168,10 +168,10 @@ def wait_until_known(rest: RestClient, job_id: str) -> None:
 
 
 def print_how_to_end(application_id: str, job_id: Any = None) -> None:
-    """Lines for whoever left an application running."""
+    """Prints how to end an application that is left running."""
     kill = f"yarn application -kill {application_id}"
     if job_id is None:
-        # Its jobs are main()'s, which has not come to them yet.
+        # Its jobs are main()'s, which has not submitted any yet.
         print(
             f"It runs on without this command. `yarrow list -yid {application_id}` shows its jobs. To end it:"
         )

@@ -1,4 +1,4 @@
-"""`yarrow session -q`: what YARN has, so that sizes and queue of a session can be chosen. It asks and changes nothing.
+"""`yarrow session -q`: shows YARN's resources, for the choice of a session's sizes and queue. It changes nothing.
 
 Owner: the main thread; a few HTTP requests to the ResourceManager, no JVM.
 """
@@ -13,7 +13,7 @@ _LINE = "+" + "-" * 73 + "+"
 
 
 def show_resources(config: Settings) -> None:
-    """Prints nodes and queues; YarnError when the ResourceManager cannot be asked."""
+    """Prints nodes and queues. Raises YarnError if the ResourceManager does not answer."""
     web = ResourceManagerWeb.of(HadoopConfiguration.load(config))
     metrics, nodes, queues = web.metrics(), web.nodes(), web.leaf_queues()
     print(f"NodeManagers in the cluster: {metrics.active_nodes}")

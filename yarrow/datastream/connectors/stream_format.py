@@ -1,7 +1,7 @@
 """StreamFormat, which reads record by record, and the one that comes with it: lines of text as strings.
 
-Owner: the task's thread. Lines work for the character sets in which a newline is the byte 10, which lets a file
-be cut at lines before it is decoded.
+Owner: the task's thread. Lines work for character sets in which a newline is the byte 10. So a file can be
+cut at lines before it is decoded.
 """
 
 from __future__ import annotations

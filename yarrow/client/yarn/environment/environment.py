@@ -1,7 +1,7 @@
-"""The Python environment of an application's containers: which interpreter runs there, and what brings it.
+"""The Python environment of an application's containers: its interpreter, and the archives with it.
 
-Owner: the client's thread; blocking (packs and uploads). `prepare` is all that a cluster descriptor needs. Must not
-know how containers are started: it names an archive, the interpreter in it and the variables that its processes need.
+Owner: the client's thread; blocking (packs and uploads). A cluster descriptor only needs `prepare`. Must not
+know how containers are started: it names an archive, its interpreter and the variables of processes.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ AUTO = "auto"
 NONE = "none"
 
 _SCRIPT_SUFFIX = ".sh"
-#: Unpacked by the start script; the others by YARN, which took more than 45 s for an environment of 800 MB.
+#: The start script unpacks these; YARN unpacks others, which took more than 45 s for an environment of 800
+#: MB.
 _BY_SCRIPT = (".tar.gz", ".tgz")
 _ARCHIVES = (*_BY_SCRIPT, ".tar", ".zip")
-#: Where an archive says what it is: the end of its name -> place of the mark, mark.
+#: Marks by which an archive is recognised: end of its name -> place of the mark, mark.
 _MARKS = {
     ".tar.gz": (0, b"\x1f\x8b"),
     ".tgz": (0, b"\x1f\x8b"),
     ".tar": (257, b"ustar"),
     ".zip": (0, b"PK"),
 }
-#: Modules in a container's working directory never stand before the engine's own.
+#: Modules in a container's working directory never precede the engine's own.
 _VARIABLES: Mapping[str, str] = {"PYTHONSAFEPATH": "1"}
 
 Say = Callable[[str], None]
@@ -63,9 +64,9 @@ _CLOCK = SystemClock()
 
 @dataclass(frozen=True, slots=True)
 class PreparedEnvironment:
-    """What containers need to run Python."""
+    """The resources and variables by which containers run Python."""
 
-    #: For every container; a node keeps and unpacks each once. Empty = the nodes have the interpreter.
+    #: For every container; a node caches and unpacks each once. Empty = the nodes have the interpreter.
     archives: tuple[Resource, ...]
     #: Absolute, or relative to the container's working directory.
     interpreter: str
@@ -76,8 +77,8 @@ class PreparedEnvironment:
 def prepare(config: Settings, say: Say) -> PreparedEnvironment:
     """The environment that `yarn.environment` names, on HDFS and ready to use.
 
-    `say` gets a sentence whenever something takes more than a moment. Raises YarnError for an archive that is not
-    there or a value that names none, FileSystemError where HDFS cannot be used.
+    `say` gets a sentence whenever something takes more than a moment. Raises YarnError for a missing archive
+    or an invalid value, FileSystemError if HDFS cannot be used.
     """
     wanted = config.get(yarn.ENVIRONMENT).strip()
     if wanted.lower() == NONE:
@@ -95,7 +96,7 @@ def prepare(config: Settings, say: Say) -> PreparedEnvironment:
 
 
 def demands(config: Settings) -> str:
-    """What an environment that was packed before must have, for whoever finds that it does not start; else empty."""
+    """The requirements of an already packed environment, for the error when it does not start; else empty."""
     wanted = config.get(yarn.ENVIRONMENT).strip()
     if wanted.lower() in (AUTO, NONE):
         return ""
@@ -106,7 +107,7 @@ def demands(config: Settings) -> str:
 
 
 def store_of(config: Settings) -> EnvironmentStore:
-    """Where environments of this user are kept."""
+    """The store of this user's environments."""
     replication = max(0, config.get(yarn.FILE_REPLICATION))
     return EnvironmentStore(
         join(staging_root(config), "environments"), RandomIdFactory(), _CLOCK, replication
@@ -114,13 +115,13 @@ def store_of(config: Settings) -> EnvironmentStore:
 
 
 def packed_archives(store: EnvironmentStore, memory: EnvironmentMemory, say: Say) -> tuple[Resource, ...]:
-    """The active environment in the store, packed and uploaded where it is not there.
+    """The active environment in the store, packed and uploaded if it is missing.
 
-    What is installed editable goes apart, so that an edit costs its own few files and not the whole environment.
+    Editable installs have their own archive, so that an edit costs few files and not the whole environment.
     """
     packages = environment_files(EnvironmentPart.PACKAGES)
     editable = environment_files(EnvironmentPart.EDITABLE)
-    # Extension modules of editable installs need libraries too: those lie with the others.
+    # Extension modules of editable installs need libraries too, which go into the other archive.
     objects = [file for file in editable if is_object(file)]
     key = fingerprint((*packages, *objects))
     address = _known(store, memory, key)
@@ -154,7 +155,7 @@ def _add(
     libraries: Sequence[EnvironmentFile] | None,
     say: Say,
 ) -> str:
-    """Packs `files`; `libraries` not None makes it one that starts an interpreter."""
+    """Packs `files`; with `libraries` the archive can start an interpreter."""
     begin = _CLOCK.monotonic()
 
     def write(output: BinaryIO) -> PackedArchive:
@@ -216,7 +217,7 @@ def _existing(wanted: str) -> str:
 
 
 def _is_archive(address: str) -> bool:
-    """Whether the file begins as its name says; the rest of it is looked at where it is unpacked."""
+    """Whether the file begins as its name says; the rest is checked when it is unpacked."""
     file_system = file_system_for(address)
     if file_system.status(address).is_dir:
         return False

@@ -1,7 +1,7 @@
 """Writes an environment as one .tar.gz: its files, compiled modules beside their sources, and the `python3` to start.
 
-Owner: the client's thread and threads of its own that compress. The same files make the same bytes, so that the
-archive's SHA-256 names its content. Must not decide what belongs to an environment.
+Owner: the client's thread and its own compressing threads. Equal files make equal bytes, so that the
+archive's SHA-256 names its content. Must not decide which files belong to an environment.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ COMPRESSION_LEVEL = 1
 _BLOCK = 4 << 20
 #: 1980-01-01: the first moment that every archive format knows.
 _TIME = 315_532_800
-#: PEP 552: the source is not looked at, whatever times and paths unpacking gave it.
+#: PEP 552: the source is not checked, whatever times and paths unpacking gave it.
 _UNCHECKED_HASH = (1).to_bytes(4, "little")
 _PYC_HEADER = 16
 
-#: Stands before the interpreter: it finds its libraries wherever the environment was unpacked, sees no packages of
-#: the node, and leaves the folder that other applications share as it is.
+#: A script before the interpreter: it finds its libraries wherever the environment was unpacked, sees no
+#: packages of the node, and does not change the folder that other applications share.
 _START = f"""#!/bin/sh
 here=${{0%/*}}
 case $here in /*) ;; *) here=$PWD/$here ;; esac
@@ -52,7 +52,7 @@ _GENERATED = {
 
 @dataclass(frozen=True, slots=True)
 class PackedArchive:
-    """What `write_archive` has written."""
+    """The result of `write_archive`."""
 
     #: SHA-256 of the archive's bytes.
     digest: str
@@ -63,7 +63,7 @@ class PackedArchive:
 def write_archive(
     files: Iterable[EnvironmentFile], output: BinaryIO, *, starts: bool, level: int = COMPRESSION_LEVEL
 ) -> PackedArchive:
-    """Packs `files`; with `starts` what starts the interpreter too. Raises OSError for a file that cannot be read."""
+    """Packs `files`, and with `starts` the interpreter's start script. Raises OSError for an unreadable file."""
     compressed = _CompressingWriter(output, level)
     unpacked = 0
     with tarfile.open(fileobj=compressed, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
@@ -95,11 +95,11 @@ def _cache_name(target: str) -> str:
 
 
 def _compiled(file: EnvironmentFile, source: bytes) -> bytes | None:
-    """The module's code as it is stored; None for a source that does not compile (templates, other versions)."""
+    """The module's compiled code; None for a source that does not compile (templates, other versions)."""
     code = _cached_code(file)
     if code is None:
         try:
-            # The name is that of the unpacked file relative to the environment: no path of this machine.
+            # The name is the unpacked file's, relative to the environment, without a path of this machine.
             module = compile(source, file.target, "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, ValueError):
             return None
@@ -109,7 +109,7 @@ def _compiled(file: EnvironmentFile, source: bytes) -> bytes | None:
 
 
 def _cached_code(file: EnvironmentFile) -> bytes | None:
-    """What the interpreter has compiled before and would use; the name of the source in it is put right on import."""
+    """The interpreter's own cached code, which it would use; an import corrects the source name in it."""
     try:
         with open(importlib.util.cache_from_source(file.source, optimization=""), "rb") as cached:
             stored = cached.read()
@@ -125,7 +125,7 @@ def _cached_code(file: EnvironmentFile) -> bytes | None:
 
 
 class _CompressingWriter(io.RawIOBase):
-    """Compresses block by block, several at a time: each block is a gzip member, which every reader joins."""
+    """Compresses several blocks at a time: each block is a gzip member, and every reader joins them."""
 
     def __init__(self, output: BinaryIO, level: int) -> None:
         super().__init__()

@@ -25,19 +25,19 @@ from yarrow.client.yarn.environment.environment_libraries import libraries_outsi
 
 
 class EnvironmentPart(Enum):
-    """The archives that an environment is made of."""
+    """The archives of an environment."""
 
     #: Interpreter, shared libraries and installed packages, the engine and the user's: changes seldom.
     PACKAGES = "packages"
-    #: What is installed editable, as its wheels would hold it: small, changes with every edit.
+    #: Editable installs in the form of their wheels: small, changes with every edit.
     EDITABLE = "editable"
-    #: What PySpark runs on: large, the same for every environment, needed by batch stages only.
+    #: The jars of PySpark: large, the same for every environment, needed by batch stages only.
     SPARK_JARS = "spark-jars"
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFile:
-    """One regular file; links are packed as what they lead to."""
+    """One regular file; links are packed as their targets."""
 
     #: Path in the environment, with `/`.
     target: str
@@ -48,26 +48,27 @@ class EnvironmentFile:
 
 
 PYTHON_NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
-#: Where the standard library stands, and packages below it; `lib64` on some systems, which the interpreter knows.
+#: Place of the standard library, with packages below it; on some systems in `lib64`, which the interpreter
+#: knows.
 STANDARD_LIBRARY = f"{sys.platlibdir}/{PYTHON_NAME}"
 PACKAGES = f"{STANDARD_LIBRARY}/site-packages"
-#: Where libraries of the system are put.
+#: Folder of the system's libraries.
 LIBRARIES = "lib"
 
-#: Of the standard library: its tests, what builds extensions, and what needs a screen.
+#: Excluded from the standard library: its tests, builders of extensions, and modules that need a screen.
 _UNUSED_STANDARD = (
     "test", "idlelib", "tkinter", "turtledemo", "turtle.py", "ensurepip", "lib2to3/tests", "unittest/test",
     "distutils/tests", "ctypes/test", "sqlite3/test", "site-packages", "dist-packages", "config-*",
     "lib-dynload/_tkinter.*", "lib-dynload/_test*",
 )  # fmt: skip
-#: Of packages: what builds others (pip stays, for requirements that a job ships), and folders that nothing imports.
+#: Excluded from packages: builders (pip stays, for requirements of a job), and folders that nothing imports.
 _UNUSED_PACKAGES = (
     "setuptools", "setuptools-*.dist-info", "pkg_resources", "_distutils_hack",
     "distutils-precedence.pth", "__editable__*.pth", "__editable___*_finder.py", "*.egg-link", "easy-install.pth",
     "numpy/tests", "numpy/*/tests", "numpy/_core/include", "pandas/tests", "pyarrow/tests", "pyarrow/include",
     "pyarrow/*.a", "pyspark/examples", "pyspark/tests", "kazoo/tests", "py4j/tests",
 )  # fmt: skip
-#: setuptools stays where a distribution says that it needs it.
+#: setuptools stays if a distribution needs it.
 _SETUPTOOLS = (
     "setuptools",
     "setuptools-*.dist-info",
@@ -77,14 +78,14 @@ _SETUPTOOLS = (
 )
 _REQUIRES_SETUPTOOLS = re.compile(rb"^Requires-Dist: setuptools\b(?!.*extra ==)", re.MULTILINE)
 _JARS = "pyspark/jars"
-#: Left behind in every folder: caches, version control, what other tools made.
+#: Excluded everywhere: caches, version control, other tools' output.
 _NEVER = frozenset(
     {"__pycache__", ".git", ".hg", ".svn", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".venv"}
 )
 #: Data files of the engine's wheel; pyproject.toml says the same.
 _ENGINE_DATA = ("py.typed", "*.yaml", "*.json", "*.html", "*.css", "*.js", "*.svg")
 _SHARED_OBJECT = re.compile(r".*\.so(\.\d+)*")
-#: In an installed distribution, where it came from: a path of the client.
+#: An installed distribution's origin: a path of the client.
 _ORIGIN_FILES = ("direct_url.json", "RECORD")
 
 
@@ -97,7 +98,7 @@ def environment_files(part: EnvironmentPart) -> list[EnvironmentFile]:
             found = [*_interpreter(), *_standard_library()]
             unused = _unused_packages(folders)
             for folder in folders:
-                # What they would put on the search path is not in the container.
+                # Their own folders for the search path are not in the container.
                 outside = {name for name, _ in _path_lines(folder)}
                 found += _below(folder, PACKAGES, (*unused, *outside))
         case EnvironmentPart.EDITABLE:
@@ -108,13 +109,13 @@ def environment_files(part: EnvironmentPart) -> list[EnvironmentFile]:
                 found += _below(os.path.join(folder, _JARS), "jars")
     first: dict[str, EnvironmentFile] = {}
     for file in found:
-        # As on a search path: what comes first is what is imported.
+        # As on a search path: the first one is imported.
         first.setdefault(file.target, file)
     return sorted(first.values(), key=lambda file: file.target)
 
 
 def system_libraries(files: Sequence[EnvironmentFile]) -> list[EnvironmentFile]:
-    """The shared libraries outside the C runtime that `files` need and that are not among them."""
+    """The shared libraries outside the C runtime that `files` need and do not contain."""
     objects = [file.source for file in files if is_object(file)]
     inside = [os.path.dirname(os.__file__), *package_folders()]
     found = libraries_outside(objects, inside)
@@ -134,14 +135,15 @@ def package_folders() -> list[str]:
 
 
 def is_object(file: EnvironmentFile) -> bool:
-    """Whether the loader is asked for it: interpreter, extension module, shared library."""
+    """Whether the loader opens it: interpreter, extension module, shared library."""
     return (
         file.target.startswith("bin/") or _SHARED_OBJECT.fullmatch(os.path.basename(file.target)) is not None
     )
 
 
 def _interpreter() -> Iterator[EnvironmentFile]:
-    # The file itself: in a virtual environment sys.executable is a link to it, or a copy that finds its library.
+    # The file itself: in a virtual environment sys.executable is a link to it, or a copy that finds its
+    # library.
     base = getattr(sys, "_base_executable", None) or sys.executable
     yield _file(f"bin/{PYTHON_NAME}", os.path.realpath(base), executable=True)
 
@@ -170,7 +172,7 @@ def _needs_setuptools(folder: Path) -> bool:
 
 
 def _editable(folder: str) -> Iterator[EnvironmentFile]:
-    """Editable installs of a folder of packages, as their wheels would put them there."""
+    """Editable installs of a folder of packages, in the places of their wheels."""
     for finder in sorted(Path(folder).glob("__editable___*_finder.py")):
         yield from _mapped(finder)
     own = _engine_folder()
@@ -187,7 +189,7 @@ def _engine_folder() -> str:
 
 
 def _engine(folder: str) -> Iterator[EnvironmentFile]:
-    """What the engine's wheel holds: packages with their modules and declared data, links followed."""
+    """The content of the engine's wheel: packages with their modules and declared data, links followed."""
     for entry in _walk(folder):
         relative = os.path.relpath(entry, folder)
         package = os.path.dirname(entry)
@@ -216,7 +218,7 @@ def _mapped(finder: Path) -> Iterator[EnvironmentFile]:
 
 
 def _path_lines(folder: str) -> Iterator[tuple[str, str]]:
-    """(name, folder) for each folder outside of it that a `.pth` file of a folder of packages puts on the path."""
+    """(name, folder) for each outside folder that a `.pth` file of a folder of packages puts on the path."""
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".pth"):
             continue
@@ -234,7 +236,7 @@ def _path_lines(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _path_entry(folder: str) -> Iterator[EnvironmentFile]:
-    """Importable things of a folder on the search path: packages and modules, not what lies about beside them."""
+    """Importable packages and modules of a folder on the search path, without other files beside them."""
     if folder == os.path.dirname(_engine_folder()):
         return
     for entry in sorted(os.scandir(folder), key=lambda found: found.name):
@@ -249,7 +251,7 @@ def _path_entry(folder: str) -> Iterator[EnvironmentFile]:
 
 
 def _below(folder: str, target: str, unused: Sequence[str] = ()) -> Iterator[EnvironmentFile]:
-    """Every file below `folder`, but for what matches a pattern of `unused` (relative to it, level by level)."""
+    """Every file below `folder`, except those that match a pattern of `unused` (relative to it, level by level)."""
     pattern = re.compile("|".join(re.escape(one).replace(r"\*", "[^/]*") for one in unused) or r"(?!)")
 
     def scan(path: str, prefix: str) -> Iterator[EnvironmentFile]:

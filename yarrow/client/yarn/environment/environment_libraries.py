@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-#: Parts of glibc (and of musl), by the names that other objects ask for.
+#: Parts of glibc (and of musl), by the names that other objects use.
 _C_RUNTIME = re.compile(
     r"(ld-linux.*|ld64|ld-musl.*|libc|libc\.musl.*|libm|libmvec|libpthread|libdl|librt|libresolv|libutil|libanl"
     r"|libBrokenLocale|libthread_db|libnss_.*)\.so(\.\d+)*"
 )
-#: Where the loader looks when nothing else has said where.
+#: The loader's default folders.
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _CACHE_LINE = re.compile(r"\s*(\S+) \(([^)]*)\) => (\S+)")
 
@@ -32,10 +32,10 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 15, 29
 
 @dataclass(frozen=True, slots=True)
 class DynamicSection:
-    """What one ELF object asks of the loader."""
+    """An ELF object's requests to the loader."""
 
     needed: tuple[str, ...]
-    #: Search path that goes before LD_LIBRARY_PATH, and the one that goes after it.
+    #: Search path before LD_LIBRARY_PATH, and the one after it.
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
 
@@ -46,7 +46,7 @@ def is_c_runtime(name: str) -> bool:
 
 
 def read_dynamic_section(path: str) -> DynamicSection | None:
-    """What the object asks for; None for a file that is no 64-bit little-endian ELF object with a dynamic section."""
+    """The object's requests; None for a file that is no 64-bit little-endian ELF object with a dynamic section."""
     with open(path, "rb") as file:
         head = file.read(64)
         if len(head) < 64 or head[:4] != _MAGIC or head[4:6] != b"\x02\x01":
@@ -94,9 +94,10 @@ def _parse(data: mmap.mmap, head: bytes) -> DynamicSection | None:
 
 
 def libraries_outside(objects: Iterable[str], inside: Iterable[str]) -> dict[str, str]:
-    """`{name asked for: file}` of every library that `objects` need, directly or not, and that is not among them.
+    """`{requested name: file}` of every library that `objects` need, directly or not, and do not contain.
 
-    `inside` are the folders whose files are packed already. The C runtime is left out, and what this machine lacks.
+    `inside` are the folders of packed files. The C runtime and libraries missing on this machine are left
+    out.
     """
     packed = tuple(os.path.realpath(folder) + os.sep for folder in inside)
     search = _Search()
@@ -112,7 +113,7 @@ def libraries_outside(objects: Iterable[str], inside: Iterable[str]) -> dict[str
             assert section is not None
             library = search.find(name, path, section)
             if library is None:
-                # An optional extension may ask for what is not installed: it cannot be imported here either.
+                # An optional extension may need a missing library: it cannot be imported here either.
                 continue
             real = os.path.realpath(library)
             if not (os.path.abspath(library) + os.sep).startswith(packed) and not real.startswith(packed):
@@ -132,7 +133,7 @@ class _Search:
         self._cache: Mapping[str, str] | None = None
 
     def find(self, name: str, asking: str, section: DynamicSection) -> str | None:
-        """The file that `asking` gets for `name`; None when there is none."""
+        """The file that `asking` gets for `name`; None if there is none."""
         if "/" in name:
             return name if os.path.exists(name) else None
         origin = os.path.dirname(os.path.realpath(asking))
@@ -158,7 +159,7 @@ def _expand(folder: str, origin: str) -> str:
 
 
 def _loader_cache() -> dict[str, str]:
-    """`ldconfig -p`, those of this machine's word size; empty where there is no ldconfig (musl)."""
+    """`ldconfig -p` with this machine's word size; empty without ldconfig (musl)."""
     program = next((path for path in ("/sbin/ldconfig", "/usr/sbin/ldconfig") if os.path.exists(path)), None)
     if program is None:
         return {}

@@ -15,9 +15,9 @@ from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER
 #: Name of the script in a container, and how it is called.
 START_FILE: Final = "yarrow-python"
 INTERPRETER: Final = f"./{START_FILE}"
-#: Beside the environment, under this name, lies what is installed editable.
+#: Folder of editable installs, beside the environment.
 EDITABLE_FOLDER: Final = f"{ENVIRONMENT_FOLDER}-editable"
-#: What stands between the name of a folder and that of its archive.
+#: Suffix of an archive's name after that of its folder.
 ARCHIVE_SUFFIX: Final = ".tar.gz"
 
 START_SCRIPT: Final = f"""#!/bin/sh

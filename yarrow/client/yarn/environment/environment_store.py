@@ -32,18 +32,18 @@ from yarrow.runtime.fs.whole_files import replace_whole
 from yarrow.runtime.yarn.environment_use import is_stored, last_use, note_use
 
 _HIDDEN = "_upload-"
-#: What was used within this time stays.
+#: Environments that were used within this time stay.
 UNUSED_MS = 30 * 24 * 3600 * 1000
 _log = logging.getLogger(__name__)
-#: What a client that was killed left on HDFS is removed by another after this time.
+#: Time after which another client removes what a killed client left on HDFS.
 _ABANDONED_MS = 24 * 3600 * 1000
 _REMEMBERED = 16
-#: Changes when the same files are packed into another archive.
+#: Changes when the same files make another archive.
 _FORMAT = "1"
 
 
 class KnownEnvironment(msgspec.Struct, frozen=True):
-    """An archive that was packed from certain files."""
+    """An archive that was packed from known files."""
 
     digest: str
     size: int
@@ -51,7 +51,7 @@ class KnownEnvironment(msgspec.Struct, frozen=True):
     libraries: tuple[tuple[str, int, int], ...] = ()
 
     def is_current(self) -> bool:
-        """Whether the system's libraries are those that were packed."""
+        """Whether the system's libraries are unchanged since packing."""
         with contextlib.suppress(OSError):
             return all(
                 (found := os.stat(path)).st_size == size and found.st_mtime_ns == mtime
@@ -61,7 +61,7 @@ class KnownEnvironment(msgspec.Struct, frozen=True):
 
 
 def fingerprint(files: Iterable[EnvironmentFile]) -> str:
-    """Names the state of the client's files without reading them: paths, sizes and times of change."""
+    """Identifies the state of the client's files without reading them: paths, sizes and times of change."""
     digest = hashlib.sha256(f"{_FORMAT} {sys.version}\n".encode())
     for file in files:
         digest.update(f"{file.target}\0{file.source}\0{file.size}\0{file.mtime_ns}\n".encode())
@@ -69,7 +69,7 @@ def fingerprint(files: Iterable[EnvironmentFile]) -> str:
 
 
 class EnvironmentMemory:
-    """What this client knows: fingerprint -> archive."""
+    """The archives that this client knows, by fingerprint."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -86,7 +86,7 @@ class EnvironmentMemory:
         return known if known is not None and known.is_current() else None
 
     def remember(self, key: str, packed: PackedArchive, libraries: Sequence[EnvironmentFile]) -> None:
-        """Keeps the latest few; a folder that cannot be written to costs time, no more."""
+        """Keeps the latest few; a folder that is not writable only costs time."""
         entries = {name: entry for name, entry in self._read().items() if name != key}
         state = tuple((file.source, file.size, file.mtime_ns) for file in libraries)
         entries[key] = KnownEnvironment(packed.digest, packed.size, state)
@@ -103,10 +103,10 @@ class EnvironmentMemory:
 
 
 class EnvironmentStore:
-    """Files in one folder, local or on HDFS, under the hash of their content and a suffix that says what they are."""
+    """Files in one folder, local or on HDFS, under the hash of their content and a suffix for their kind."""
 
     def __init__(self, folder: str, ids: IdFactory, clock: Clock, replication: int = 0) -> None:
-        """`replication`: of what is stored anew; 0 = as HDFS is configured."""
+        """`replication`: of newly stored files; 0 = as HDFS is configured."""
         self._folder = folder
         self._ids = ids
         self._clock = clock
@@ -117,7 +117,7 @@ class EnvironmentStore:
         return join(self._folder, digest + suffix)
 
     def holds(self, digest: str, size: int, suffix: str = ARCHIVE_SUFFIX) -> bool:
-        """Whether the file is there, and whole; then it is used."""
+        """Whether the file exists with its full size; marks it as used."""
         path = self.path_of(digest, suffix)
         try:
             found = file_system_for(path).status(path)
@@ -128,7 +128,7 @@ class EnvironmentStore:
             return False
 
     def add(self, write: Callable[[BinaryIO], PackedArchive], suffix: str = ARCHIVE_SUFFIX) -> PackedArchive:
-        """Stores what `write` writes under the hash that it returns; nothing is left of it when it fails."""
+        """Stores the file that `write` writes, under the returned hash; leaves nothing after a failure."""
         file_system = file_system_for(self._folder)
         self._remove_old()
         hidden = join(self._folder, _HIDDEN + self._ids.hex_id())
@@ -154,17 +154,17 @@ class EnvironmentStore:
                 raise
 
     def _remove_old(self) -> None:
-        """What nobody has used for long, and what killed clients have left."""
+        """Removes files that were unused for long, and leftovers of killed clients."""
         file_system = file_system_for(self._folder)
         with contextlib.suppress(OSError, FileSystemError):
             for entry in file_system.list(self._folder):
                 if entry.name.startswith(_HIDDEN):
                     old = self._clock.epoch_ms() - entry.modified_ms > _ABANDONED_MS
                 else:
-                    # Looked at again: somebody may have begun to use it a moment ago.
+                    # Checked again: somebody may have begun to use it a moment ago.
                     old = self._is_unused(entry) and self._is_unused(file_system.status(entry.path))
                 if old:
-                    # Refused where no times of use are kept: nobody knows then what is used.
+                    # Refused if HDFS keeps no access times: the use of files is then unknown.
                     file_system.touch(entry.path, max(1, entry.accessed_ms))
                     file_system.delete(entry.path)
                     _log.debug("%s was not used any more", entry.path)
