@@ -219,7 +219,7 @@ class CheckpointCoordinator:
         self._pending[checkpoint_id] = pending
         if request is not None:
             self._asked[checkpoint_id] = request
-        self.statistics.begun(pending, self._options_of(kind))
+        self.statistics.begun(pending, self._options_of(kind), self._participants.job)
         return [PrepareLocation(checkpoint_id, kind, request.directory if request else "")]
 
     def _located(self, checkpoint_id: int, location: CheckpointLocation) -> list[Action]:

@@ -8,6 +8,7 @@ and for the last of each kind.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
@@ -74,16 +75,18 @@ class CheckpointStatisticsTracker:
 
     # Events.
 
-    def begun(self, pending: PendingCheckpoint, options: tuple[bool, bool, int]) -> None:
-        """Records the begin of a checkpoint."""
-        self._running[pending.checkpoint_id] = _Running(pending, unaligned=options[1])
+    def begun(self, pending: PendingCheckpoint, options: tuple[bool, bool, int], job: JobGraph) -> None:
+        """Records the begin of a checkpoint with each vertex of the job as it runs now: Flink's page asks for them."""
+        running = _Running(pending, {vertex.id: vertex.parallelism for vertex in job.vertices}, options[1])
+        self._running[pending.checkpoint_id] = running
 
     def planned(self, pending: PendingCheckpoint) -> None:
-        """Records its participants."""
+        """Records its participants: subtasks that had ended count as acknowledged, as in Flink."""
         assert pending.plan is not None
-        running = self._running[pending.checkpoint_id]
-        for vertex_id, _ in pending.plan.acknowledge.values():
-            running.expected[vertex_id] = running.expected.get(vertex_id, 0) + 1
+        parts = self._running[pending.checkpoint_id].parts
+        now = self._clock.epoch_ms()
+        for vertex_id, subtasks in pending.plan.finished.items():
+            parts[vertex_id] = {subtask: _of_ended(subtask, pending, now) for subtask in subtasks}
 
     def acknowledged(self, pending: PendingCheckpoint, message: AcknowledgeCheckpoint) -> None:
         """Records a task's acknowledgement."""
@@ -233,10 +236,13 @@ class CheckpointStatisticsTracker:
 
 
 class _Running:
-    def __init__(self, pending: PendingCheckpoint, unaligned: bool) -> None:
+    def __init__(
+        self, pending: PendingCheckpoint, expected: Mapping[JobVertexID, int], unaligned: bool
+    ) -> None:
         self.pending = pending
         self.unaligned = unaligned
-        self.expected: dict[JobVertexID, int] = {}
+        #: Subtasks by vertex.
+        self.expected = expected
         self.parts: dict[JobVertexID, dict[int, SubtaskCheckpoint]] = {}
 
     def record(
@@ -284,6 +290,21 @@ class _Running:
             persisted_data=sum(part.alignment.persisted for part in parts),
             parts=tuple(parts),
         )
+
+
+def _of_ended(subtask: int, pending: PendingCheckpoint, now: int) -> SubtaskCheckpoint:
+    """The part of a subtask that had nothing to add."""
+    return SubtaskCheckpoint(
+        index=subtask,
+        ack_timestamp=now,
+        end_to_end_duration=max(0, now - pending.timestamp_ms),
+        checkpointed_size=0,
+        state_size=0,
+        checkpoint_duration=PhaseDurations(sync=0, asynchronous=0),
+        alignment=BarrierWait(processed=0, persisted=0, duration=0),
+        start_delay=0,
+        unaligned_checkpoint=False,
+    )
 
 
 def _without_parts(record: CheckpointRecord) -> CheckpointRecord:

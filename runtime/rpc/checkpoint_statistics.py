@@ -90,7 +90,7 @@ class CheckpointTotals(Record, frozen=True, kw_only=True):
     processed_data: int
     #: Bytes in flight that were written.
     persisted_data: int
-    #: Those that take part.
+    #: All of them; those that had ended before have acknowledged.
     num_subtasks: int
     num_acknowledged_subtasks: int
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -23,6 +23,7 @@ from yarrow.am.rest.routes.cluster_access import (
     VertexIdPath,
     refusals,
 )
+from yarrow.am.rest.views.vertices import told_metrics
 from yarrow.runtime.common.ids import is_hex_id
 from yarrow.runtime.metrics.aggregation import aggregate
 from yarrow.runtime.metrics.job_metrics import job_manager_metrics, job_metrics
@@ -171,14 +172,13 @@ async def vertex_metrics(
 ) -> list[MetricBody]:
     """Metrics of all subtasks, as `<subtask>.<metric>` and `<subtask>.<operator>.<metric>`."""
     vertex = await access.vertex(job_id, vertex_id)
-    return _metrics(
-        _numbered((attempt.subtask, attempt.metrics) for attempt in vertex.subtasks),
-        get,
-    )
+    return _metrics(_numbered(told_metrics(vertex)), get)
 
 
-def _numbered(metrics: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
-    return {f"{subtask}.{name}": value for subtask, values in metrics for name, value in values.items()}
+def _numbered(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    return {
+        f"{subtask}.{name}": value for subtask, values in metrics.items() for name, value in values.items()
+    }
 
 
 @router.get(f"{_VERTEX}/watermarks", responses=refusals(400, 404), response_model_exclude_none=True)
@@ -186,9 +186,9 @@ async def vertex_watermarks(access: Access, job_id: JobIdPath, vertex_id: Vertex
     """The watermark of each subtask's input (epoch milliseconds)."""
     vertex = await access.vertex(job_id, vertex_id)
     return [
-        MetricBody(id=f"{attempt.subtask}.{_WATERMARK}", value=metric_text(attempt.metrics[_WATERMARK]))
-        for attempt in vertex.subtasks
-        if _WATERMARK in attempt.metrics
+        MetricBody(id=f"{subtask}.{_WATERMARK}", value=metric_text(metrics[_WATERMARK]))
+        for subtask, metrics in told_metrics(vertex).items()
+        if _WATERMARK in metrics
     ]
 
 
@@ -215,7 +215,8 @@ async def subtasks_metrics(
     """Metrics over subtasks."""
     subtasks = _chosen_subtasks(chosen)
     vertex = await access.vertex(job_id, vertex_id)
-    maps = [each.metrics for each in vertex.subtasks if subtasks is None or each.subtask in subtasks]
+    told = told_metrics(vertex)
+    maps = [metrics for subtask, metrics in told.items() if subtasks is None or subtask in subtasks]
     return _aggregates(maps, get, agg)
 
 
@@ -228,5 +229,5 @@ async def subtask_metrics(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, subtask: SubtaskPath, get: Get = None
 ) -> list[MetricBody]:
     """Metrics of one subtask, as `<metric>` and `<operator>.<metric>`."""
-    attempt = await access.attempt(job_id, vertex_id, subtask, None)
-    return _metrics(attempt.metrics, get)
+    await access.attempt(job_id, vertex_id, subtask, None)
+    return _metrics(told_metrics(await access.vertex(job_id, vertex_id))[subtask], get)

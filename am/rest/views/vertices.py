@@ -5,7 +5,7 @@ Owner: none (pure).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from yarrow.am.execution.accumulators import merge_accumulators
 from yarrow.am.rest.models import vertices as models
@@ -105,6 +105,15 @@ def _task_manager(resource_id: str, attempts: Sequence[AttemptDetails], now: int
         taskmanager_id=resource_id,
         aggregated=aggregated(attempts, now),
     )
+
+
+def told_metrics(vertex: VertexDetails) -> dict[int, Mapping[str, float]]:
+    """What each subtask told last, by its index: a present attempt that has told nothing yet has its predecessor's.
+
+    Flink keeps them alike over a restart: its page asks for the names once, and would offer none.
+    """
+    former = {each.subtask: each.metrics for each in vertex.former_attempts if each.metrics}
+    return {each.subtask: each.metrics or former.get(each.subtask, {}) for each in vertex.subtasks}
 
 
 def back_pressure(vertex: VertexDetails, now: int) -> models.VertexBackPressure:

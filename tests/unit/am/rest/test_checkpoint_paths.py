@@ -67,7 +67,7 @@ def test_details_go_down_to_subtasks(tmp_path: Path) -> None:
         found = (await client.get(f"/jobs/{JOB}/checkpoints/details/4")).json()
         assert (found["status"], found["num_subtasks"], found["num_acknowledged_subtasks"]) == (
             "IN_PROGRESS",
-            2,
+            3,
             1,
         )
         assert found["tasks"][VERTEX]["num_acknowledged_subtasks"] == 1

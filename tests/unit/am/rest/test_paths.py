@@ -22,12 +22,15 @@ from tests.unit.am.rest.fakes import (
     TASK_EXECUTOR,
     UNKNOWN,
     FakeCluster,
+    attempt,
     client_of,
     job_details,
+    task_metrics,
 )
 from tests.unit.am.rest.running import run
 from yarrow.am.rest.errors import status_of
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.errors import AnswerTooLargeError, MessageTooLargeError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 
@@ -234,6 +237,38 @@ def test_back_pressure_is_that_of_the_worst_subtask(cluster: FakeCluster) -> Non
     assert (first["ratio"], first["busyRatio"], second["backpressure-level"]) == (0.8, 0.2, "ok")
     without = get(cluster, f"/jobs/{JOB}/vertices/{REDUCE}/backpressure")
     assert (without["status"], without["subtasks"]) == ("deprecated", [])
+
+
+def test_metrics_outlive_a_restart_until_the_next_attempt_tells_of_its_own(cluster: FakeCluster) -> None:
+    base = f"/jobs/{JOB}/vertices/{REDUCE}"
+    assert get(cluster, f"{base}/metrics") == []
+
+    def restarted(told: dict[str, float]) -> None:
+        job = cluster.dispatcher.jobs[JOB]
+        source, reduce = job.vertices
+        reduce = msgspec.structs.replace(
+            reduce,
+            subtasks=(attempt(REDUCE, 0, number=2, metrics=told),),
+            former_attempts=tuple(
+                attempt(REDUCE, 0, ExecutionState.FAILED, number, task_metrics(number + 5, 0))
+                for number in range(2)
+            ),
+        )
+        cluster.dispatcher.jobs[JOB] = msgspec.structs.replace(job, vertices=(source, reduce))
+
+    restarted({})
+    assert {"id": "0.numRecordsIn"} in get(cluster, f"{base}/metrics")
+    assert get(cluster, f"{base}/subtasks/0/metrics?get=numRecordsIn") == [
+        {"id": "numRecordsIn", "value": "6"}
+    ]
+    assert get(cluster, f"{base}/subtasks/metrics?get=numRecordsIn&agg=max") == [
+        {"id": "numRecordsIn", "max": 6}
+    ]
+    assert len(get(cluster, f"{base}/watermarks")) == 1
+    restarted({"numRecordsIn": 1})
+    assert get(cluster, f"{base}/metrics") == [{"id": "0.numRecordsIn"}]
+    assert get(cluster, f"{base}/metrics?get=0.numRecordsIn") == [{"id": "0.numRecordsIn", "value": "1"}]
+    assert get(cluster, f"{base}/watermarks") == []
 
 
 def test_metrics_are_named_then_asked_for(cluster: FakeCluster) -> None:
