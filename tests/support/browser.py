@@ -67,9 +67,19 @@ class Browser:
     def stay(self, is_there: Callable[[str], bool], seconds: float = PATIENCE) -> list[str]:
         """Waits on the page that is shown, which asks anew from time to time; what failed, as `show` tells."""
 
+        # A page that asks anew may never be without a request: those under way are waited for, and then the next ones.
+        awaited: set[str] = set()
+        waits = 2
+
         def done(driver: Any) -> bool:
+            nonlocal awaited, waits
             self._look()
-            return not self._traffic.under_way and is_there(self.text())
+            if not is_there(self.text()):
+                return False
+            under_way = set(self._traffic.under_way)
+            if not awaited & under_way:
+                awaited, waits = under_way, waits - 1
+            return not under_way or waits < 0
 
         try:
             WebDriverWait(self.driver, seconds, poll_frequency=0.05).until(done)

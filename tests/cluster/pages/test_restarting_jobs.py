@@ -43,10 +43,10 @@ ENDED_ONE, RUNNING_ONE = "{ended}", "{running}"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[MiniCluster]:
-    """Its page asks anew twice a second."""
+    """Its page asks anew each second."""
     configuration = {
         web.PAGES.key: str(get_dashboard(say=lambda text: None)),
-        web.REFRESH_INTERVAL.key: "500 ms",
+        web.REFRESH_INTERVAL.key: "1 s",
         # A page of one that is released would ask in vain: whoever was killed may be followed on another one.
         resourcemanager.TASK_MANAGER_TIMEOUT.key: "1 h",
         "execution.checkpointing.dir": (tmp_path / "checkpoints").as_uri(),

@@ -302,19 +302,22 @@ class SteadyJob(WatchedJob):
 
         For a job that was restored, runs, and retains that checkpoint.
         """
-        restored = self.get("/checkpoints")["latest"]["restored"]
-        counts, splits = kept_state(restored["external_path"]), kept_splits(restored["external_path"])
-        assert counts and splits, "a checkpoint of a job that reads and counts"
         subtasks = len(self.subtasks(NUMBERED))
 
-        def found() -> dict[str, Any]:
-            return found_state(self._folder, subtasks)
+        def found_it() -> bool:
+            restored = self.get("/checkpoints")["latest"]["restored"]
+            counts, splits = kept_state(restored["external_path"]), kept_splits(restored["external_path"])
+            found = found_state(self._folder, subtasks)
+            positions = found_splits(self._folder, reader_names(subtasks))
+            if self.restored_from() != restored["id"] or not found.keys() >= counts.keys():
+                # It was restored once more, or has not seen each key yet.
+                return False
+            assert counts and splits, "a checkpoint of a job that reads and counts"
+            assert {key: state for key, state in found.items() if state is not None} == counts
+            assert positions == splits
+            return True
 
-        until(lambda: found().keys() >= counts.keys(), GRACE, "the tasks see each key of the checkpoint")
-        assert {key: state for key, state in found().items() if state is not None} == counts
-        assert found_splits(self._folder, reader_names(subtasks)) == splits
-        again = self.get("/checkpoints")["latest"]["restored"]
-        assert again["id"] == restored["id"], "it was not restored from another one meanwhile"
+        until(found_it, GRACE, "the tasks see each key of the checkpoint that they were restored from")
 
     def cancel_again(self) -> None:
         """Cancels; it may be over, or forgotten."""
