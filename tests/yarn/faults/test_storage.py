@@ -16,7 +16,6 @@ from tests.support.tcp_relay import Direction, TcpRelay
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill, slot_workers
 from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
 from tests.yarn.waiting import GRACE, until
-from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.file_system import exists
 from yarrow.runtime.fs.registry import file_system_for
@@ -203,13 +202,18 @@ def test_20_no_permission(hadoop: HadoopCluster, storage: str, tmp_path: Path) -
         job = CountedRows(masters, tmp_path, f"{folder}/checkpoints", **tolerant)
         job.until_running()
         job.until_checkpoints()
-        attempts, clock = job.attempts(), SystemClock()
+        attempts = job.attempts()
         own = f"{folder}/checkpoints/{job.job_id}"
         assert hadoop.run("hdfs", "dfs", "-chmod", "500", own).returncode == 0
-        failed, began = job.count("failed"), clock.monotonic()
-        # The first may come at once.
+        failed = job.count("failed")
         until(lambda: job.count("failed") >= failed + 5, GRACE, "checkpoints fail")
-        assert clock.monotonic() - began > 3 * INTERVAL, "nobody tries again at once"
+        # When they began, since a busy machine tells late of failures. The next one follows at once where one began
+        # late: that shortens the time over all of them by one interval at most.
+        begun = sorted(one["trigger_timestamp"] for one in job.get("/checkpoints")["history"])
+        assert len(begun) >= 5
+        assert begun[-1] - begun[0] > (len(begun) - 2.5) * 1000 * INTERVAL, (
+            f"nobody tries again at once: {begun}"
+        )
         assert "Permission denied" in json.dumps(job.get("/checkpoints"))
         assert hadoop.run("hdfs", "dfs", "-chmod", "755", own).returncode == 0
         job.until_checkpoints()
