@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
-
-import yaml
+from typing import TYPE_CHECKING, Final
 
 from yarrow.common.values.quoted_lists import join_quoted
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigFileError, DuplicateKey, InvalidDynamicProperty
+
+if TYPE_CHECKING:
+    import yaml
 
 CONFIG_FILE: Final = "config.yaml"
 LEGACY_CONFIG_FILE: Final = "flink-conf.yaml"
@@ -89,6 +90,8 @@ def load_file(path: Path) -> Settings:
 
 def parse_yaml(text: str, path: str) -> Settings:
     """Settings of YAML text: nested mappings and dotted keys, which may be mixed. Errors name `path`."""
+    import yaml  # most programs run without a configuration file
+
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -152,6 +155,8 @@ def _collect(entries: Iterator[tuple[str, str, int]], path: str) -> Settings:
 
 
 def _flatten(node: yaml.MappingNode, prefix: str, path: str) -> Iterator[tuple[str, str, int]]:
+    import yaml
+
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode) or not key_node.value.strip():
             raise ConfigFileError(f"{path}, line {_line(key_node)}: a key must be a plain text.")
@@ -167,6 +172,8 @@ def _flatten(node: yaml.MappingNode, prefix: str, path: str) -> Iterator[tuple[s
 
 
 def _scalar(node: yaml.Node, key: str, path: str) -> str:
+    import yaml
+
     if not isinstance(node, yaml.ScalarNode):
         raise ConfigFileError(
             f"{path}, line {_line(node)}: an element of the list {key} must be a plain value."

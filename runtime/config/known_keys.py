@@ -7,7 +7,6 @@ here, unknown.
 
 from __future__ import annotations
 
-import difflib
 import enum
 import functools
 import json
@@ -135,6 +134,8 @@ def nearest_keys(key: str, limit: int = 3) -> Sequence[str]:
 
     A key that differs only in case or in `_` for `-` comes first.
     """
+
+    import difflib  # loaded where a key is misspelt
 
     def folded(text: str) -> str:
         return text.lower().replace("_", "-")

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -28,7 +27,7 @@ from yarrow.runtime.graph.job_graph import JobGraph
 #: The group of entry points; a name in it is a value of `execution.target`.
 ENTRY_POINT_GROUP = "yarrow.executors"
 
-#: Our own executors, for a checkout that is not installed and so has no entry points.
+#: Our own executors, found without a look at entry points. No other package takes the place of one.
 _OWN_EXECUTORS = {
     "local": "yarrow.embedded.embedded_executor:EmbeddedExecutor",
     "remote": "yarrow.client.rest.remote_executor:RemoteExecutor",
@@ -238,12 +237,20 @@ def executor_for(target: str) -> PipelineExecutor:
     in_place = _in_place.get() or _ProcessDefaults.executor
     if in_place is not None:
         return in_place
+    named = _OWN_EXECUTORS.get(target) or _registered_executor(target)
+    module, _, attribute = named.partition(":")
+    return cast("PipelineExecutor", getattr(import_module(module), attribute)())
+
+
+def _registered_executor(target: str) -> str:
+    """`module:class` of another package's executor; InvalidProgramError names the targets there are."""
+    # Looks into every installed package, which our own targets do without.
+    from importlib.metadata import entry_points
+
     registered = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
-    names = {**_OWN_EXECUTORS, **registered}
-    if target not in names:
+    if target not in registered:
         raise InvalidProgramError(
             f"execution.target is {target!r}, for which no executor is installed;"
-            f" there are: {', '.join(sorted(names))}."
+            f" there are: {', '.join(sorted({**_OWN_EXECUTORS, **registered}))}."
         )
-    module, _, attribute = names[target].partition(":")
-    return cast("PipelineExecutor", getattr(import_module(module), attribute)())
+    return registered[target]
