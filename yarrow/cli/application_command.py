@@ -1,6 +1,6 @@
-"""`run-application` and `run -t yarn-application`: the program goes to YARN as it is, its main() runs there.
+"""`run-application` and `run -t yarn-application`: the program's files go to YARN, where its main() runs.
 
-Owner: the main thread. Nothing of the program is imported or executed here: its files are named, and that is all.
+Owner: the main thread. Nothing of the program is imported or executed here: this module only names its files.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from yarrow.runtime.yarn.application import ProgramDescription
 from yarrow.runtime.yarn.gateways import ApplicationReport, FinalStatus, YarnUnreachableError
 
 _LOOK = 1.0
-#: Between two looks where YARN itself did not answer, which is said each time.
+#: Seconds between two looks when YARN itself did not answer; each such look prints a line.
 _LOOK_AGAIN = 10.0
 
 
 def run_as_application(program: Program, config: Settings) -> None:
-    """Deploys, and returns when its master runs; with execution.attached it waits for the application's end.
+    """Deploys, and returns when the master runs; with execution.attached it waits for the application's end.
 
-    Raises JobExecutionError with YARN's diagnostics when the application that it waited for failed.
+    Raises JobExecutionError with YARN's diagnostics if the awaited application failed.
     """
     from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
@@ -58,7 +58,7 @@ def run_as_application(program: Program, config: Settings) -> None:
 
 
 def end_if_told(config: Settings, application_id: str) -> ApplicationReport | None:
-    """As `end_of`; None too while the ResourceManager restarts or this machine has no network: the application runs."""
+    """Like `end_of`; also None while the ResourceManager restarts or this machine has no network."""
     try:
         return end_of(config, application_id)
     except YarnUnreachableError as error:

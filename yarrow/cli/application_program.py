@@ -1,8 +1,8 @@
 """The process in which an application's main() runs on YARN: `python -m yarrow.cli.application_program <descriptor>`.
 
-Owner: its main thread. What to run comes on standard input, which then stays open for as long as the master wants this
-process to live. How it ended goes back over the pipe whose number is the argument. Jobs are submitted to the master by
-REST.
+Owner: its main thread. The program's description comes on standard input, which then stays open while the
+master wants this process to live. The program's end goes back over the pipe whose number is the argument.
+Jobs are submitted to the master by REST.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _CONFLICT = 409
 
 
 class ApplicationExecutor:
-    """Submits to the master beside this process. main() of a later attempt gets the jobs of the former one back."""
+    """Submits to the master beside this process.
+
+    In a later attempt, main() gets the jobs of the former one back.
+    """
 
     def __init__(self, rest: RestClient, job_id_seed: str) -> None:
         self._rest = rest
@@ -52,7 +55,7 @@ class ApplicationExecutor:
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
-        """Uploads and submits; raises RestError with the master's words when it refuses."""
+        """Uploads and submits. Raises RestError with the master's words if it refuses."""
         with self._lock:
             self._executed += 1
             job_id = job_id_of(self._seed, self._executed)
@@ -74,21 +77,21 @@ def job_id_of(seed: str, number: int) -> JobID:
 
 
 def main() -> int:
-    """Runs the one program that is asked for; 0, however it ended."""
+    """Runs the one requested program; returns 0, however it ended."""
     results = int(sys.argv[1])
     os.set_inheritable(results, False)
     start = decode_start(take_request(MAX_START_BYTES))
     end = run(start)
     with os.fdopen(results, "wb") as file:
         file.write(encode_end(end))
-    # Threads that the program left, which are no daemons, would keep the process.
+    # Non-daemon threads of the program would keep the process alive.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def run(start: ProgramStart) -> ProgramEnd:
-    """Runs main(); how it ended."""
+    """Runs main(); returns its end."""
     rest = RestClient(start.rest_host, start.rest_port, token=start.rest_token, result_key=start.result_key)
     use_for_this_process(ApplicationExecutor(rest, start.job_id_seed), start.configuration)
     program = Program(
@@ -114,9 +117,10 @@ def _failure(error: BaseException) -> ProgramEnd:
     if isinstance(error, JobCancelledError):
         return ProgramEnd(outcome=ProgramOutcome.CANCELLED, text=str(error))
     if isinstance(error, JobExecutionError):
-        # Its text begins with the user's own traceback on the worker, which says more than where execute was called.
+        # Its text begins with the user's own traceback on the worker, which says more than the place of
+        # execute.
         return ProgramEnd(outcome=ProgramOutcome.FAILED, text=str(error))
-    # What stands before the program's own frames is how it was started.
+    # The frames before the program's own belong to its start.
     own = error.__traceback__
     while own is not None and os.path.dirname(own.tb_frame.f_code.co_filename) == os.path.dirname(__file__):
         own = own.tb_next

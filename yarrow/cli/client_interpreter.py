@@ -18,14 +18,14 @@ from yarrow.runtime.interpreters.client_interpreter import client_interpreter
 from yarrow.runtime.interpreters.interpreter import environment_for
 
 _FOLDER = "yarrow-interpreter-"
-#: Tells the process that goes on that it is the one, and where its interpreter was unpacked.
+#: Environment variable that marks the continuing process, with the folder of its unpacked interpreter.
 _GOES_ON = "YARROW_GOES_ON"
 
 
 def go_on_in_client_interpreter(config: Settings) -> None:
-    """Does not return where python.client.executable is another interpreter than this one.
+    """Does not return if python.client.executable names another interpreter than this one.
 
-    Raises ConfigError for one in which the command cannot go on.
+    Raises ConfigError for an interpreter in which the command cannot continue.
     """
     if (inherited := os.environ.pop(_GOES_ON, None)) is not None:
         if inherited:

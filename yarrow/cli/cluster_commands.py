@@ -1,6 +1,6 @@
 """start-cluster and stop-cluster: the daemons of a standalone cluster on this machine.
 
-Owner: the main thread. What is started is written down with its start time; what is stopped is exactly that.
+Owner: the main thread. Started processes are recorded with their start times, and exactly these are stopped.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from yarrow.standalone.cluster_directory import ClusterDirectory, Daemon, start_
 _JOB_MANAGER, _TASK_MANAGER = "standalonesession", "taskexecutor"
 _COMMANDS = {_JOB_MANAGER: "jobmanager", _TASK_MANAGER: "taskmanager"}
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
-#: Seconds a cluster has to come up, and a daemon to end by itself.
+#: Seconds in which a cluster must come up, and a daemon must end by itself.
 _START_DEADLINE, _STOP_DEADLINE = 60.0, 15.0
-#: Characters of a log that a failed start shows.
+#: Characters of a log that are shown for a failed start.
 _TAIL = 3000
 
 
 def start_cluster(config: Settings, dynamic: Sequence[str]) -> None:
-    """Starts the daemons and returns when they work together; on an error none is left."""
+    """Starts the daemons, and returns when they work together; after an error none is left."""
     directory = ClusterDirectory.of(config)
     running = directory.daemons()
     if running:
@@ -77,7 +77,7 @@ def stop_cluster(config: Settings) -> None:
 
 
 def conf_directory() -> Path | None:
-    """The directory that the configuration is read from."""
+    """The directory of the configuration."""
     for variable in CONF_DIR_VARIABLES:
         if os.environ.get(variable):
             return Path(os.environ[variable])
@@ -87,7 +87,7 @@ def conf_directory() -> Path | None:
 def count_task_executors(conf: Path | None) -> int:
     """Lines of `workers` in the configuration directory; 1 without the file.
 
-    Raises CommandError for a line that names another host: no command of another host is run here.
+    Raises CommandError for a line that names another host: no command runs on another host.
     """
     path = None if conf is None else conf / "workers"
     if path is None or not path.is_file():
@@ -118,7 +118,7 @@ def _start(
             start_new_session=True,
         )
     started.append(Daemon(role, process.pid, start_ticks(process.pid) or 0))
-    # Not ours to wait for: a warning about that would come at the end of this process.
+    # Nobody waits for this process: a warning about that would come at the end of this one.
     process.returncode = 0
     directory.remember(started)
 
@@ -166,7 +166,7 @@ def _stop(directory: ClusterDirectory, daemons: Sequence[Daemon]) -> None:
 
 
 def _end(daemon: Daemon) -> None:
-    """SIGTERM, and SIGKILL for the whole session when that does not do."""
+    """Sends SIGTERM, and SIGKILL to the whole session if that does not help."""
     clock, pause = SystemClock(), threading.Event()
     end = clock.monotonic() + _STOP_DEADLINE
     with contextlib.suppress(ProcessLookupError):

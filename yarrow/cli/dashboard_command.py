@@ -1,7 +1,7 @@
-"""`yarrow dashboard`: gets Flink's compiled page once, for the clusters that this user starts from then on.
+"""`yarrow dashboard`: fetches Flink's compiled page once, for all later clusters of this user.
 
-Owner: the main thread; blocks while Maven runs. The archive appears under its final name only when it is whole and is
-the one file that is expected: its SHA-256 is pinned. Which server it comes from is Maven's business.
+Owner: the main thread; blocks while Maven runs. The archive gets its final name only when it is whole and is
+the expected file: its SHA-256 is pinned. Maven chooses the server.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FETCH_SECONDS = 600.0
 
 
 def get_dashboard(source: str | None = None, say: Callable[[str], None] = print) -> Path:
-    """Keeps the archive, from the file `source` or by Maven, and says where; one that is kept already stays.
+    """Keeps the archive, from the file `source` or by Maven, and prints its place; an already kept archive stays.
 
-    Raises CommandError for another file than the expected one, and when Maven fails.
+    Raises CommandError for another file than the expected one, or if Maven fails.
     """
     kept = kept_archive()
     if source is None and kept.is_file() and _digest(kept) == SHA256:

@@ -1,6 +1,6 @@
-"""The flags of all actions in docs/cli.md: written from the table, so that the page cannot say other than the command.
+"""The flags of all actions in docs/cli.md, written from the table, so that page and command agree.
 
-Owner: the main thread of `python -m yarrow.cli.docs`. The page above the heading is written by hand and stays.
+Owner: the main thread of `python -m yarrow.cli.docs`. The handwritten part above the heading stays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTRODUCTION = (
 
 
 def rendered(page: str) -> str:
-    """The page with all flags behind its part that is written by hand."""
+    """The page with all flags after its handwritten part."""
     by_hand = page.partition(f"{HEADING}\n")[0].rstrip()
     return "\n".join([by_hand, "", HEADING, "", _INTRODUCTION, *_actions()]) + "\n"
 

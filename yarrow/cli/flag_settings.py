@@ -1,4 +1,4 @@
-"""What flags that several actions share come to: the program, the settings, REST of the cluster that is meant.
+"""Evaluates flags that several actions share: the program, the settings, and the cluster's REST.
 
 Owner: the main thread. Imports nothing of the engine before it is called.
 """
@@ -40,10 +40,10 @@ def settings_of(
     flags: YarnFlags | None = None,
     values: Mapping[str, object] | None = None,
 ) -> Settings:
-    """The configuration in use: the files, -D before them, the flags that were given, then where it runs.
+    """The configuration in use: the files, overridden by -D, by the given flags, and by the target.
 
-    `flags`: in place of the flags of YARN that were given. `values`: keys that go before those of the flags.
-    Raises ConfigError for what cannot be.
+    `flags` replaces the given flags of YARN. `values` holds keys that override those of the flags. Raises
+    ConfigError for impossible settings.
     """
     from yarrow.cli.parameters.yarn_flags import YarnFlags
     from yarrow.cli.targets import with_target
@@ -55,26 +55,26 @@ def settings_of(
 
 
 def configuration(given: Given) -> Settings:
-    """The files of the configuration, with -D before them."""
+    """The configuration files, overridden by -D."""
     from yarrow.cli.targets import load_configuration
 
     return load_configuration(dynamic_of(given))
 
 
 def dynamic_of(given: Given) -> Sequence[str]:
-    """What -D was given, in either form."""
+    """The values of -D, in either form."""
     return [*(given.get("dynamic") or ()), *(given.get("yarn_dynamic") or ())]
 
 
 def rest_of(given: Given) -> RestClient:
-    """REST of the cluster that flags, configuration or the properties file name."""
+    """REST of the cluster that flags, configuration or properties file name."""
     from yarrow.cli.targets import rest_client, with_session
 
     return rest_client(with_session(settings_of(given, given["target"], given["address"])))
 
 
 def application_settings(given: Given) -> Settings:
-    """The settings with which an application on YARN is found, by id or name."""
+    """The settings that find an application on YARN, by id or name."""
     from yarrow.cli.parameters.yarn_flags import YarnFlags
 
     return settings_of(given, "yarn-session", None, YarnFlags(application_id=given["application"]))

@@ -14,7 +14,7 @@ from yarrow.cli.parameters.action import Given, action
 from yarrow.client.errors import CommandError
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{32}")
-#: Where the cluster is found.
+#: Flags that find the cluster.
 _CLUSTER = (flags.DYNAMIC, flags.TARGET, flags.ADDRESS, flags.APPLICATION_ID)
 
 
@@ -92,7 +92,7 @@ def checkpoint(given: Given) -> None:
 
 
 def _job(text: str) -> str:
-    """A job's id as it is; CommandError for what is none, before anybody is asked."""
+    """A valid job id, unchanged. Raises CommandError for anything else before a request."""
     if not _JOB_ID.fullmatch(text):
         raise CommandError(
             f"{text!r} is no job's id, which has 32 hexadecimal digits: `yarrow list` shows the jobs."

@@ -1,4 +1,4 @@
-"""list and cancel: what is asked of a running cluster. Output as Flink's command line has it, for scripts.
+"""list and cancel: requests to a running cluster. The output is that of Flink's command line, for scripts.
 
 Owner: the main thread.
 """
@@ -29,7 +29,7 @@ def list_jobs(rest: RestClient, running: bool, scheduled: bool, every: bool) -> 
         running = scheduled = True
     print("Waiting for response...", flush=True)
     for line in application_lines(rest.get("/overview"), SystemClock()):
-        # Not where scripts read the jobs.
+        # Not on the stream from which scripts read the jobs.
         print(line, file=sys.stderr, flush=True)
     jobs = sorted(rest.get("/jobs/overview")["jobs"], key=lambda job: int(job["start-time"]))
     ended = [job for job in jobs if job["state"] in _ENDED_STATES]
@@ -44,7 +44,7 @@ def list_jobs(rest: RestClient, running: bool, scheduled: bool, every: bool) -> 
 
 
 def attempt_text(overview: Mapping[str, Any]) -> str:
-    """Which attempt of an application on YARN runs, and whether another would follow; "" without YARN."""
+    """The present attempt of an application on YARN, and whether another would follow; "" without YARN."""
     attempt, most = int(overview.get("yarn-attempt", 0)), int(overview.get("yarn-max-attempts", 0))
     if not most:
         return ""
@@ -53,7 +53,7 @@ def attempt_text(overview: Mapping[str, Any]) -> str:
 
 
 def tokens_text(overview: Mapping[str, Any], clock: Clock) -> str:
-    """How long the tokens of an application on a secured cluster last; "" where nothing ends."""
+    """How long the tokens of an application on a secured cluster last; "" if none ends."""
     ends = int(overview.get("yarn-tokens-end", 0))
     if not ends:
         return ""
@@ -63,7 +63,7 @@ def tokens_text(overview: Mapping[str, Any], clock: Clock) -> str:
 
 
 def application_lines(overview: Mapping[str, Any], clock: Clock) -> list[str]:
-    """What is to be known of an application on YARN; empty for other clusters."""
+    """Facts about an application on YARN; empty for other clusters."""
     return [line for line in (attempt_text(overview), tokens_text(overview, clock)) if line]
 
 
@@ -73,14 +73,14 @@ def _print_jobs(title: str, jobs: Iterable[Mapping[str, Any]], none: str) -> Non
 
 
 def job_line(job: Mapping[str, Any]) -> str:
-    """`dd.MM.yyyy HH:mm:ss : <id> : <name> (STATE)`, in local time; a job that waits says for what in a line below."""
+    """`dd.MM.yyyy HH:mm:ss : <id> : <name> (STATE)`, in local time; a waiting job has its reason on a line below."""
     start = datetime.datetime.fromtimestamp(int(job["start-time"]) / 1000)
     waits = f"\n    {job['waiting-for']}" if job.get("waiting-for") else ""
     return f"{start:%d.%m.%Y %H:%M:%S} : {job['jid']} : {job['name']} ({job['state']}){waits}"
 
 
 def cancel_job(rest: RestClient, job_id: str) -> None:
-    """Cancels a job; CommandError when there is none of that id, or it has ended."""
+    """Cancels a job. Raises CommandError if there is none of that id, or it has ended."""
     print(f"Cancelling job {job_id}.", flush=True)
     try:
         state = rest.get(f"/jobs/{job_id}/status")["status"]
@@ -93,7 +93,10 @@ def cancel_job(rest: RestClient, job_id: str) -> None:
 
 
 def rescale_job(rest: RestClient, job_id: str, parallelism: int) -> None:
-    """Rescales a running job and waits for its end; CommandError, with the cause, when the job stays as it was."""
+    """Rescales a running job and waits for its end.
+
+    Raises CommandError with the cause if the job stays as it was.
+    """
     print(f"Rescaling job {job_id} to parallelism {parallelism}.", flush=True)
     path = f"/jobs/{job_id}/rescaling"
     try:

@@ -1,4 +1,4 @@
-"""The `yarrow` command: Flink's actions, flags and lines. Which action is which function stands here.
+"""The `yarrow` command: Flink's actions, flags and lines. This module maps actions to functions.
 
 Owner: the main thread. Actions import what they need when they run: `yarrow run` must start as fast as
 `python job.py`.
@@ -18,7 +18,7 @@ from yarrow.cli.parameters.action import Action
 from yarrow.client.errors import CommandError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-#: Flags of the program itself may follow its name: nothing behind it is ours.
+#: Flags of the program itself may follow its name: nothing after it is ours.
 _PROGRAM = {**_HELP, "allow_interspersed_args": False, "ignore_unknown_options": True}
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ app = typer.Typer(
     context_settings=_HELP,
 )
 
-#: Lines of `yarrow -h`, for actions whose own text is longer than one.
+#: Lines of `yarrow -h`, for actions whose own text is longer than one line.
 _SHORT = {
     "run": "Runs a program: here, on a cluster, or on YARN.",
     "run-application": "Runs a program in an application on YARN.",
@@ -81,7 +81,7 @@ _action("shell", program_actions.shell)
 
 
 def main() -> int:
-    """The command; returns its exit status: 1 after an error, 130 after Ctrl-C, else the program's own."""
+    """Runs the command; returns its exit status: 1 after an error, 130 after Ctrl-C, else the program's own."""
     arguments = sys.argv[1:]
     status = _guarded(lambda: app(arguments or ["--help"], standalone_mode=False, prog_name="yarrow"))
     return status if arguments else 1
@@ -101,8 +101,8 @@ def _guarded(command: Callable[[], object]) -> int:
 
 
 def _wrong_flags(error: Exception) -> CommandError | None:
-    """One sentence for what the command line's library refuses: which flag, and where flags are explained."""
-    # Its own class differs between its versions, what that can do does not.
+    """One sentence for an error of the command line's library: the flag, and where flags are explained."""
+    # Its own class differs between versions, but has this method.
     words = getattr(error, "format_message", None)
     if words is None:
         return None

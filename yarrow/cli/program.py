@@ -1,7 +1,7 @@
-"""Running a user's program inside the command's process, as `python job.py` would.
+"""Runs a user's program inside the command's process, as `python job.py` would.
 
-Owner: the main thread. The program is `__main__`: its classes are `__main__` classes, `sys.argv` and the first
-entry of `sys.path` are what the interpreter would have made them. They stay so: a process runs one program.
+Owner: the main thread. The program is `__main__`: its classes are `__main__` classes. `sys.argv` and the
+first entry of `sys.path` are as the interpreter would set them. They stay so: a process runs one program.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from yarrow.client.errors import CommandError
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is run: a script, or a module (of an archive, or found on the path)."""
+    """The program to run: a script, or a module (in an archive, or found on the path)."""
 
-    #: A .py file, or a zip or folder that holds `module` or a `__main__.py`.
+    #: A .py file, or a zip or folder with `module` or a `__main__.py`.
     path: str | None = None
     module: str | None = None
     arguments: tuple[str, ...] = ()
-    #: Put on the search path too, for the client as for the workers.
+    #: Also added to the search path, for the client and for the workers.
     python_files: tuple[str, ...] = ()
 
     @property
     def archive(self) -> str | None:
-        """The zip or folder that holds the program, which its workers need as well."""
+        """The zip or folder of the program, which its workers need as well."""
         return self.path if self.path is not None and _is_container(self.path) else None
 
     def check(self) -> None:
-        """Raises CommandError when there is nothing to run or no such file."""
+        """Raises CommandError if there is nothing to run or no such file."""
         if self.path is None and self.module is None:
             raise CommandError("No program: give a file, `yarrow run job.py`, or a module with -pym.")
         if self.path is not None and not os.path.exists(self.path):
@@ -47,7 +47,7 @@ class Program:
 
 
 def run_program(program: Program) -> None:
-    """Runs it to its end; raises ProgramFailedError for what it raises, but lets SystemExit pass."""
+    """Runs it to its end. Raises ProgramFailedError for its exceptions, but lets SystemExit pass."""
     program.check()
     for entry in reversed(program.python_files):
         sys.path.insert(1, _search_path(entry))
@@ -73,7 +73,7 @@ def _load(program: Program) -> tuple[CodeType, ModuleType]:
 
 
 def _search_path(python_file: str) -> str:
-    """Where what is shipped is imported from: as on the workers."""
+    """The folder from which shipped files are imported, as on the workers."""
     path = Path(python_file).absolute()
     if path.is_dir():
         return str(path.parent if (path / "__init__.py").exists() else path)
@@ -81,7 +81,7 @@ def _search_path(python_file: str) -> str:
 
 
 def _is_container(path: str) -> bool:
-    """Whether it is a folder, or a zip of any name, rather than a script."""
+    """Whether it is a folder, or a zip of any name, instead of a script."""
     return os.path.isdir(path) or (not path.endswith(".py") and zipfile.is_zipfile(path))
 
 
@@ -94,7 +94,7 @@ def _script(script: Path) -> tuple[CodeType, ModuleType]:
     main = _new_main({"__file__": str(script), "__spec__": None, "__package__": None})
     source = script.read_bytes()
     try:
-        # Not with the __future__ imports of this module: its annotations would be texts.
+        # Without the __future__ imports of this module, which would make its annotations texts.
         return compile(source, str(script), "exec", dont_inherit=True), main
     except SyntaxError as error:
         raise ProgramFailedError(str(error)) from error.with_traceback(None)
@@ -102,7 +102,7 @@ def _script(script: Path) -> tuple[CodeType, ModuleType]:
 
 def _module(name: str, arguments: Sequence[str]) -> tuple[CodeType, ModuleType]:
     try:
-        # Our own module of that name is loaded already: only the archive's is meant.
+        # Our own module of that name is loaded already: only the archive's is wanted.
         spec = (
             PathFinder.find_spec(name, sys.path[:1]) if name == "__main__" else importlib.util.find_spec(name)
         )

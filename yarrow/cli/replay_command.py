@@ -1,4 +1,6 @@
-"""`yarrow replay`: decides again what a dump of a JobMaster's scheduler tells. No cluster is asked, nothing is started.
+"""`yarrow replay`: repeats the decisions in a dump of a JobMaster's scheduler.
+
+No cluster is asked, nothing is started.
 
 Owner: the main thread.
 """
@@ -18,7 +20,7 @@ from yarrow.client.errors import CommandError
 
 
 def run_replay(file: str) -> None:
-    """Prints that all decisions are the same; raises CommandError with the first that differs."""
+    """Prints that all decisions are equal. Raises CommandError with the first that differs."""
     path = Path(file)
     try:
         with path.open("rb") as opened:

@@ -1,6 +1,6 @@
-"""run and info: a program in this process, on the target that flags and configuration name.
+"""run and info: run a program in this process, on the target of flags and configuration.
 
-Owner: the main thread. The program runs with the settings of the command line below its own.
+Owner: the main thread. The program's own settings override those of the command line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PLAN_END = "--------------------------------------------------------------"
 
 
 class ReportingExecutor:
-    """Another executor that prints the lines scripts wait for."""
+    """Wraps another executor, and prints the lines for which scripts wait."""
 
     def __init__(self, executor: PipelineExecutor) -> None:
         self._executor = executor
@@ -57,7 +57,7 @@ class ReportingExecutor:
         return client
 
     def cancel_unfinished(self) -> None:
-        """Cancels what is still followed, and waits: Ctrl-C may come when nobody waits for a job yet."""
+        """Cancels unfinished jobs and waits: Ctrl-C may come before anybody waits for a job."""
         for client in self._followed:
             if not client.get_job_execution_result().done():
                 cancel_and_wait(client)
@@ -65,7 +65,7 @@ class ReportingExecutor:
 
 
 def _report_end(client: JobClient) -> None:
-    """Prints how the job ended before anybody who waits for its result goes on: callbacks keep their order."""
+    """Prints the job's end before its waiting callers continue: callbacks keep their order."""
 
     def report(result: JobExecutionResult | None, error: BaseException | None) -> None:
         if result is not None:
@@ -77,9 +77,9 @@ def _report_end(client: JobClient) -> None:
 
 
 def run(program: Program, config: Settings) -> None:
-    """Runs the program; raises ProgramFailedError for its error."""
+    """Runs the program. Raises ProgramFailedError for its error."""
     target = config.get(execution.TARGET) or LOCAL
-    # A program that lies on HDFS is for YARN alone to look at.
+    # Only YARN can check a program on HDFS.
     if target != YARN_APPLICATION or "://" not in (program.path or ""):
         program.check()
     detached = config.is_set(execution.ATTACHED) and not config.get(execution.ATTACHED)
@@ -93,7 +93,7 @@ def run(program: Program, config: Settings) -> None:
 
         run_as_application(program, config)
         return
-    # What flags name and is not there is no fault of the program, and is said before it runs.
+    # A missing file of a flag is not the program's fault, and is reported before the program runs.
     ProgramFiles().all(config)
     if target == YARN_PER_JOB:
         from yarrow.client.yarn.staging import check_local_files
@@ -111,7 +111,7 @@ def run(program: Program, config: Settings) -> None:
 
 
 def end_by_interrupt() -> None:
-    """From now on SIGTERM and SIGHUP do what Ctrl-C does: the job that is waited for is cancelled."""
+    """From now on SIGTERM and SIGHUP act like Ctrl-C: the awaited job is cancelled."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
@@ -122,7 +122,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def info(program: Program, config: Settings, code: bool = False) -> None:
-    """Prints the plan of the program's first job, or the code generated for it; nothing is started."""
+    """Prints the plan of the program's first job, or its generated code; nothing is started."""
     from yarrow.runtime.graph.plan import execution_plan_of_job
 
     graph = planned_graph(program, config)
@@ -139,7 +139,7 @@ def info(program: Program, config: Settings, code: bool = False) -> None:
 
 
 def planned_graph(program: Program, config: Settings) -> JobGraph:
-    """The JobGraph of the program's first `execute`; CommandError when it comes to none."""
+    """The JobGraph of the program's first `execute`. Raises CommandError if there is none."""
     try:
         with configuration_in_place(config.to_dict(redact=False)), plan_only():
             run_program(program)

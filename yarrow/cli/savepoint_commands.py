@@ -108,7 +108,10 @@ def take_checkpoint(rest: RestClient, job_id: str, full: bool = False) -> None:
 def check(
     program: Program, path: str, config: Settings, *, as_json: bool = False, open_functions: bool = False
 ) -> bool:
-    """Prints what of a savepoint a program would restore; False when it would be refused. Nothing is started."""
+    """Prints which state of a savepoint a program would restore; False if it would be refused.
+
+    Nothing is started.
+    """
     graph = planned_graph(program, config)
     settings = config.overlay(graph.configuration, f"job {graph.name!r}")
     report = report_on(answer_of(graph, path, settings, open_functions=open_functions))

@@ -1,7 +1,8 @@
-"""`yarrow session`: starts a session on YARN, attends it while attached, ends it.
+"""`yarrow session`: starts a session on YARN, watches it while attached, ends it.
 
-Owner: the main thread; one daemon thread reads standard input, one sends heartbeats. What an attached command started
-ends with it, by Ctrl-C too, and by the master's own watch when this process is killed.
+Owner: the main thread; one daemon thread reads standard input, one sends heartbeats. A session that an
+attached command started ends with the command, also by Ctrl-C. If this process is killed, the master's own
+watch ends it.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from yarrow.runtime.yarn.hadoop_configuration import has_hadoop
 _HELP = "Commands: stop (or quit) ends the session, help shows this. Ctrl-C does what the end of this command does."
 #: Seconds between two looks at the session while attached.
 _LOOK = 3.0
-#: Seconds a session has to end by itself before YARN kills it.
+#: Seconds in which a session must end by itself before YARN kills it.
 _GRACE = 30.0
 #: The end of standard input.
 _END_OF_INPUT = ""
-#: Keys of the command line that say how the session is started, and nothing of its jobs.
+#: Keys of the command line for the session's start, which do not concern its jobs.
 _OF_THE_START = (
     execution.TARGET.key,
     execution.ATTACHED.key,
@@ -52,7 +53,7 @@ _OF_THE_START = (
 
 
 def start(config: Settings, detached: bool) -> int:
-    """Starts a session, names it for later commands, and attends it unless detached; the exit status."""
+    """Starts a session, records it for later commands, and watches it unless detached; returns the exit status."""
     from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
     with _interrupted_by_signals():
@@ -71,7 +72,10 @@ def start(config: Settings, detached: bool) -> int:
 
 
 def attach(config: Settings, detached: bool) -> int:
-    """Attends a session that runs; the exit status. The session outlives this command unless it is stopped."""
+    """Watches a running session; returns the exit status.
+
+    The session outlives this command unless it is stopped.
+    """
     secrets = application_of(config)
     rest = rest_of(config, secrets)
     lines = application_lines(rest.get("/overview"), SystemClock())
@@ -83,10 +87,10 @@ def attach(config: Settings, detached: bool) -> int:
 
 
 def end_session(config: Settings, secrets: ClientSecrets) -> ApplicationReport | None:
-    """Asks the session to end by REST, and YARN to kill it when it does not; its last report.
+    """Asks the session to end by REST, and YARN to kill it if it does not; returns its last report.
 
-    Where no Hadoop cluster is configured YARN cannot be asked: the session has ended when its REST is gone, and there
-    is no report. Raises CommandError when it goes on.
+    Without a configured Hadoop cluster YARN cannot be asked: the session has ended when its REST is gone, and
+    there is no report. Raises CommandError if it goes on.
     """
     clock, pause = SystemClock(), threading.Event()
     deadline = clock.monotonic() + _GRACE
@@ -132,7 +136,7 @@ def _announce(config: Settings, secrets: ClientSecrets) -> None:
 
 
 def properties_of(config: Settings) -> dict[str, str]:
-    """What of the command line goes with the session, for the jobs of later commands; nothing that is secret."""
+    """The command line's settings for the jobs of later commands, without secrets."""
     return {
         key: value
         for key, value in config.to_dict().items()
@@ -147,7 +151,7 @@ def _print_how_to_stop(secrets: ClientSecrets) -> None:
 
 
 def _attend(config: Settings, secrets: ClientSecrets, ends_with_us: bool) -> int:
-    """Until `stop`, the session's end, or the end of this command."""
+    """Watches until `stop`, the session's end, or the end of this command."""
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read_lines, args=(lines,), name="stdin", daemon=True).start()
     what = "ends with this command" if ends_with_us else "outlives this command"
@@ -178,10 +182,10 @@ def _take_commands(
             try:
                 ended = end_of(config, secrets.application_id) if asks_yarn else None
             except ApplicationNotFoundError:
-                # The cluster was set up anew: no waiting brings it back.
+                # The cluster was set up anew: waiting would not help.
                 raise
             except YarnError:
-                # A ResourceManager that is just restarting says nothing about the session.
+                # A restarting ResourceManager says nothing about the session.
                 pass
             if ended is not None:
                 return _report_end(config, ended)
@@ -220,7 +224,7 @@ def _status_of(report: ApplicationReport | None) -> str:
 
 
 def _read_lines(lines: queue.Queue[str]) -> None:
-    """Standard input, then one empty text."""
+    """Yields standard input's lines, then one empty text."""
     with contextlib.suppress(ValueError, OSError):
         for line in sys.stdin:
             lines.put(line)
@@ -229,13 +233,13 @@ def _read_lines(lines: queue.Queue[str]) -> None:
 
 @contextlib.contextmanager
 def _heartbeats(config: Settings, rest: RestClient) -> Iterator[None]:
-    """Tells the session that its client lives, for as long as the block runs."""
+    """Sends the session heartbeats of its client while the block runs."""
     ended = threading.Event()
     interval = config.get(rpc.CLIENT_HEARTBEAT_INTERVAL).seconds
 
     def send() -> None:
         while not ended.is_set():
-            # Whatever is in the way now, YARN included: the session ends when it hears no more.
+            # Whatever the obstacle is, YARN included: the session ends when heartbeats stop.
             with contextlib.suppress(YarrowError):
                 rest.json("PATCH", "/cluster/clientHeartbeat")
             ended.wait(interval)
@@ -250,7 +254,7 @@ def _heartbeats(config: Settings, rest: RestClient) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command as Ctrl-C does: what it started must not be left."""
+    """SIGTERM and SIGHUP end the command like Ctrl-C, so that its session does not stay behind."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

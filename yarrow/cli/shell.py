@@ -1,7 +1,7 @@
 """shell: a Python prompt with an environment `env`, embedded or on a cluster; attached only.
 
-Owner: the main thread. What is typed is `__main__`, so that functions and classes of the prompt are shipped as
-those of a script are.
+Owner: the main thread. The prompt is `__main__`, so that its functions and classes are shipped like those of
+a script.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def open_shell(config: Settings) -> None:
 
 
 def shell_names() -> dict[str, Any]:
-    """What the prompt knows from the start."""
+    """The names that the prompt defines."""
     from yarrow.common import Row, Types
     from yarrow.datastream import StreamExecutionEnvironment
 

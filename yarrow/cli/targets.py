@@ -1,4 +1,4 @@
-"""Where a command goes: the configuration that flags make, and the target they mean.
+"""The configuration and the target that a command's flags mean.
 
 Owner: the main thread; reads the configuration file once.
 """
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 NO_FLAGS = YarnFlags()
 _FILE = "the properties file"
-#: Stands in the origin of what a configuration file has set.
+#: Marks the origin of a configuration file's settings.
 _LINE = ", line "
 
 
 def default_conf_directory() -> Path | None:
-    """`conf` beside the package, as in a checkout; an installation has none but by YARROW_CONF_DIR."""
+    """`conf` beside the package, as in a checkout; an installation has one only by YARROW_CONF_DIR."""
     folder = Path(yarrow.__file__).resolve().parent.parent / "conf"
     return folder if folder.is_dir() else None
 
 
 def load_configuration(dynamic: Iterable[str]) -> Settings:
-    """The file of YARROW_CONF_DIR, FLINK_CONF_DIR or `conf`, below the -D arguments; checked."""
+    """The checked file of YARROW_CONF_DIR, FLINK_CONF_DIR or `conf`, overridden by the -D arguments."""
     settings = load_settings(os.environ, default_conf_directory(), dynamic)
     validate(settings)
     return settings
@@ -46,7 +46,7 @@ def load_configuration(dynamic: Iterable[str]) -> Settings:
 def with_target(
     config: Settings, target: str | None, address: str | None, flags: YarnFlags = NO_FLAGS
 ) -> Settings:
-    """The configuration with -t, -m and the flags of YARN in it; `-m host:port` means a remote cluster."""
+    """The configuration with -t, -m and the flags of YARN; `-m host:port` means a remote cluster."""
     target = target_of(target, address, flags)
     if address is not None and address != YARN_CLUSTER:
         host, port = split_address(address)
@@ -69,13 +69,13 @@ def with_target(
 
 
 def with_default_target(config: Settings) -> Settings:
-    """Where nothing names a target: the session of the properties file, else the cluster of start-cluster."""
+    """Without a named target: the session of the properties file, else the cluster of start-cluster."""
     config = with_session(config)
     return config if config.is_set(execution.TARGET) else with_running_cluster(config)
 
 
 def with_session(config: Settings) -> Settings:
-    """Where nothing names a target: the session of the properties file, if there is one; a line names it."""
+    """Without a named target: the session of the properties file, if there is one; prints a line with it."""
     if config.is_set(execution.TARGET):
         return config
     from yarrow.client.yarn.application_files import ApplicationFiles
@@ -91,14 +91,14 @@ def with_session(config: Settings) -> Settings:
         file=sys.stderr,
     )
     own = {execution.TARGET.key: YARN_SESSION, yarn.APPLICATION_ID.key: session.application_id}
-    # What the session was started with goes before the configuration file, and what this command was given before both.
+    # The session's start settings override the configuration file, and this command's own override both.
     given = {key for key in config if _LINE not in config.origin_of(key)}
     of_session = {key: value for key, value in session.dynamic_properties.items() if key not in given}
     return config.overlay(of_session, str(files.properties_path)).overlay(own, _FILE)
 
 
 def rest_client(config: Settings) -> RestClient:
-    """REST of the cluster or application that the target means."""
+    """REST of the cluster or application of the target."""
     target = config.get(execution.TARGET)
     if target in YARN_TARGETS:
         from yarrow.client.yarn.applications import application_of, rest_of
@@ -110,7 +110,7 @@ def rest_client(config: Settings) -> RestClient:
 
 
 def with_running_cluster(config: Settings) -> Settings:
-    """Where nothing names a target: the cluster that start-cluster has started with this configuration."""
+    """Without a named target: the cluster that start-cluster has started with this configuration."""
     if config.is_set(execution.TARGET):
         return config
     from yarrow.standalone.cluster_directory import ClusterDirectory, start_ticks
@@ -126,7 +126,7 @@ def with_running_cluster(config: Settings) -> Settings:
 
 
 def means_cluster(config: Settings) -> bool:
-    """Whether a command that names no application means the standalone cluster: no session, but a cluster is known."""
+    """Whether a command without an application means the standalone cluster: no session, but a cluster is known."""
     from yarrow.client.rest.cluster_token import cluster_token
     from yarrow.client.yarn.application_files import ApplicationFiles
 

@@ -1,8 +1,8 @@
-"""doctor: looks at everything that a first submission to YARN needs, before it.
+"""doctor: checks everything that a first submission to YARN needs.
 
-Owner: the main thread. Nothing is submitted and nothing stays changed: one small file is written to HDFS and removed.
-Each finding is one line that names the setting to change; a check whose ground is missing is left out, not failed
-again.
+Owner: the main thread. Nothing is submitted and nothing stays changed: one small file is written to HDFS and
+removed. Each finding is one line with the setting to change. A check without its precondition is left out
+instead of failing again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Check = Callable[[], Iterable[Finding]]
 
 
 def doctor(config: Settings, show: Callable[[str], None] = print) -> int:
-    """Shows a line for each finding; 1 when one of them is FAIL, else 0."""
+    """Prints a line for each finding; returns 1 if one of them is FAIL, else 0."""
     worst = 0
     for finding in examine(config):
         show(str(finding))
@@ -29,7 +29,7 @@ def doctor(config: Settings, show: Callable[[str], None] = print) -> int:
 
 
 def examine(config: Settings) -> Iterator[Finding]:
-    """All findings, in the order in which they should be seen to."""
+    """All findings, in the order in which users should handle them."""
     from yarrow.cli.doctor import doctor_client, doctor_hadoop, doctor_tokens
 
     yield from _guarded("python", lambda: doctor_client.python(config))
@@ -52,7 +52,7 @@ def examine(config: Settings) -> Iterator[Finding]:
 
 
 def _guarded(subject: str, check: Check) -> Iterator[Finding]:
-    """The findings of one check; what it raises is its last one."""
+    """The findings of one check; an exception becomes its last one."""
     try:
         yield from check()
     except (YarrowError, OSError) as error:

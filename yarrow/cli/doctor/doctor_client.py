@@ -1,6 +1,6 @@
-"""What the doctor looks at on the client's machine: Java, the `yarn` program, Python, settings, ZooKeeper's ports.
+"""The doctor's checks on the client's machine: Java, the `yarn` program, Python, settings, ZooKeeper's ports.
 
-Owner: the main thread; blocking, each with a short limit.
+Owner: the main thread; blocking, each check with a short limit.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from yarrow.runtime.config.options import high_availability, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 
-#: What Skein's driver was compiled for.
+#: The Java version for which Skein's driver was compiled.
 OLDEST_JAVA = 8
 _PROGRAM_SECONDS = 60.0
 _CONNECT_SECONDS = 3.0
-#: A packed environment above this takes long to bring to a new node.
+#: A larger packed environment takes long to reach a new node.
 _LARGE_MB = 2000
 
 
@@ -62,7 +62,7 @@ def java() -> Iterator[Finding]:
 
 
 def yarn_program() -> Iterator[Finding]:
-    """`yarn` on PATH, and what it answers to Skein."""
+    """`yarn` on PATH, and its answer to Skein."""
     program = shutil.which("yarn")
     if program is None:
         yield failed("yarn", "there is no `yarn` program on PATH: add the bin folder of Hadoop to PATH")
@@ -84,7 +84,7 @@ def yarn_program() -> Iterator[Finding]:
 
 
 def python(config: Settings) -> Iterator[Finding]:
-    """The interpreter, and what a packed environment would hold."""
+    """The interpreter, and the content of a packed environment."""
     version = ".".join(map(str, sys.version_info[:3]))
     wanted = config.get(yarn.ENVIRONMENT).strip()
     if wanted.lower() == NONE:
@@ -120,7 +120,7 @@ def python(config: Settings) -> Iterator[Finding]:
 
 
 def settings(config: Settings) -> Iterator[Finding]:
-    """Places that nodes cannot see, sizes that cannot be, files that are not there, settings without effect."""
+    """Places that nodes cannot see, impossible sizes, missing files, settings without effect."""
     import tempfile
     from pathlib import Path
 
@@ -143,12 +143,12 @@ def settings(config: Settings) -> Iterator[Finding]:
 
 
 def _without_remote(config: Settings) -> Settings:
-    """What is on HDFS is looked at when HDFS is known to answer."""
+    """Files on HDFS are checked once HDFS is known to answer."""
     return config.with_value(yarn.PROVIDED_LIB_DIRS, None).with_value(yarn.PROVIDED_USER_LIB_DIR, None)
 
 
 def zookeeper(config: Settings) -> Iterator[Finding]:
-    """Each server of the quorum takes a connection, where high availability is on."""
+    """Checks that each server of the quorum accepts a connection, with high availability."""
     if config.get(high_availability.TYPE).lower() != "zookeeper":
         return
     quorum = config.get(high_availability.ZOOKEEPER_QUORUM)

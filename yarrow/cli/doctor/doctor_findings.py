@@ -1,4 +1,4 @@
-"""What a check of the doctor says: one line with its level, its subject and a sentence.
+"""The result of a doctor's check: one line with its level, its subject and a sentence.
 
 Owner: none; values.
 """
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Level(Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "OK"
     #: Works, with a drawback that the text names.

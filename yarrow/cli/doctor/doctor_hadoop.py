@@ -1,6 +1,7 @@
-"""What the doctor looks at on the cluster: HDFS, the ResourceManager, queues and nodes, clocks, Kerberos.
+"""The doctor's checks on the cluster: HDFS, the ResourceManager, queues and nodes, clocks, Kerberos.
 
-Owner: the main thread; blocking, each request with a short limit. Reads but for one small file, which it removes.
+Owner: the main thread; blocking, each request with a short limit. It only reads, except for one small file,
+which it removes.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb, R
 from yarrow.runtime.yarn.staging_root import staging_root
 
 _SECONDS = 5.0
-#: Kerberos refuses a clock that differs by more (its default), and tells nobody why.
+#: Seconds. Kerberos silently refuses a clock that differs by more (its default).
 _SKEW_REFUSED = 300.0
 _SKEW_NOTED = 10.0
 #: A packed environment and checkpoints need some room.
 _LITTLE_SPACE = 5 << 30
-#: In the error of a page that asks for a login.
+#: Part of the error of a page that requires a login.
 _LOGIN_WANTED = f"status {HTTPStatus.UNAUTHORIZED.value}"
-#: Of a list, at most.
+#: Most entries of a list that are shown.
 _SHOWN = 5
 #: Hadoop's default of the longest life of a delegation token: 7 days.
 _TOKEN_LIFE_MS = 7 * 24 * 3600 * 1000
@@ -50,12 +51,12 @@ _TOKEN_LIVES = (
     "dfs.namenode.delegation.token.max-lifetime",
     "yarn.resourcemanager.delegation.token.max-lifetime",
 )
-#: Whether a client of a single NameNode tries again when that refuses the connection; Hadoop's default is false.
+#: Whether a client of a single NameNode retries a refused connection; Hadoop's default is false.
 _HDFS_PATIENCE = "dfs.client.retry.policy.enabled"
 
 
 def hdfs(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
-    """NameNode, its state and clock, space, and whether the staging directory can be written."""
+    """NameNode, its state and clock, space, and whether the staging directory is writable."""
     addresses = hadoop.name_node_addresses()
     if not addresses:
         yield failed(
@@ -105,7 +106,7 @@ def _restarts(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding
 
 
 def _name_node(addresses: Sequence[str]) -> tuple[Mapping[str, Any], float]:
-    """The NameNode's state, and how many seconds its clock is ahead of ours."""
+    """The NameNode's state, and the seconds that its clock is ahead of ours."""
     clock = SystemClock()
     failures = []
     for address in addresses:
@@ -119,12 +120,12 @@ def _name_node(addresses: Sequence[str]) -> tuple[Mapping[str, Any], float]:
             if error.code != HTTPStatus.UNAUTHORIZED:
                 failures.append(f"{address} ({error})")
                 continue
-            # Its pages ask for Kerberos, as WebHDFS does: whether that lets us in is seen by writing.
+            # Its pages and WebHDFS require Kerberos; a write shows whether that admits us.
             now, beans, date = clock.epoch_ms() / 1000, [{}], error.headers.get("Date")
         except (OSError, ValueError) as error:
             failures.append(f"{address} ({error})")
             continue
-        # The header has whole seconds: its middle is the best guess.
+        # The header has whole seconds: the middle of its second is the best estimate.
         return beans[0], parsedate_to_datetime(date).timestamp() + 0.5 - now if date else 0.0
     raise YarrowError(
         f"the web server of the NameNode does not answer, which files go through; tried {', '.join(failures)}: check"
@@ -220,7 +221,7 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
                 "yarn", f"{key} asks for {shape.memory_mb} MiB, and the largest node has {largest} MiB"
             )
             return
-    # Where TaskExecutors have the application's, its key is the one that was set.
+    # If TaskExecutors have the application's label, the key is the one that was set.
     labels = {
         submission.task_executor.node_label: yarn.TASK_MANAGER_NODE_LABEL.key,
         submission.node_label: yarn.APPLICATION_NODE_LABEL.key,
@@ -244,7 +245,7 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
 
 
 def _left_on_hdfs(web: ResourceManagerWeb) -> Iterator[Finding]:
-    """What masters that were killed could not remove; HDFS has its own findings where it cannot be read."""
+    """Leftovers of killed masters; HDFS has its own findings if it cannot be read."""
     try:
         left = abandoned_folders(lambda application_id: web.application(application_id).report)
     except (YarrowError, OSError):
@@ -259,7 +260,7 @@ def _left_on_hdfs(web: ResourceManagerWeb) -> Iterator[Finding]:
 
 
 def _names(nodes: Sequence[Node]) -> Iterator[Finding]:
-    """Clients talk to REST on the nodes: their names must mean something here."""
+    """Checks that this machine resolves the nodes' names, because clients talk to REST there."""
     unknown = [
         host for host in sorted({node.address.rpartition(":")[0] for node in nodes}) if not _resolves(host)
     ]
@@ -280,7 +281,7 @@ def _resolves(host: str) -> bool:
 
 
 def kerberos(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
-    """A ticket or keytab where the cluster wants one, and how long tokens live."""
+    """A ticket or keytab if the cluster requires one, and the lifetime of tokens."""
     if not hadoop.is_secured:
         yield fine("kerberos", "the cluster does not ask for it: whoever reaches its ports is whom he says")
         return

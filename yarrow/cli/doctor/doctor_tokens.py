@@ -1,7 +1,7 @@
-"""What the doctor says of applications that run on a secured cluster: when each can read HDFS no longer.
+"""The doctor's findings about applications on a secured cluster: when each loses access to HDFS.
 
-Owner: the main thread; blocking, each application is asked once with a short limit. One that has ended, or does not
-answer, is no finding here: commands that name it say so.
+Owner: the main thread; blocking, each application is asked once with a short limit. An ended or silent
+application is no finding: commands that name it say so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def applications(config: Settings, clock: Clock | None = None) -> Iterator[Findi
 
 
 def _tokens_end(config: Settings, application: ClientSecrets) -> int:
-    """In epoch milliseconds, as its master says; 0 = it has none that ends."""
+    """Epoch milliseconds from its master; 0 = it has no token that ends."""
     address = urlsplit(application.rest_address)
     if address.hostname is None or address.port is None:
         return 0

@@ -1,6 +1,6 @@
-"""Action: a function of the command line and the flags that it takes, as the library for command lines wants them.
+"""Action: a function of the command line with its flags, in the form of the command line's library.
 
-Owner: the main thread. Which flags there are stands in flags.py. Nothing of the engine is imported.
+Owner: the main thread. flags.py declares the flags. Nothing of the engine is imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yarrow.cli.parameters.flags import Flag, Through
 
 
 class Given(Mapping[str, Any]):
-    """What one call of an action was given: the values of its flags by their names, defaults included."""
+    """The values of the flags in one call of an action, by name, defaults included."""
 
     def __init__(self, flags: tuple[Flag, ...], values: Mapping[str, Any]) -> None:
         self._flags = flags
@@ -31,7 +31,7 @@ class Given(Mapping[str, Any]):
         return len(self._values)
 
     def settings(self) -> dict[str, object]:
-        """The options that flags set which go the way of all settings, with their values."""
+        """The options and values of flags that are plain settings."""
         given = {
             flag.key: flag.value(self[flag.name])
             for flag in self._flags
@@ -45,17 +45,17 @@ class Given(Mapping[str, Any]):
         return value is not None and value is not False
 
     def of_yarn(self) -> dict[str, Any]:
-        """The values of the flags of YARN, as they were given; None = it was not."""
+        """The given values of YARN's flags; None = not given."""
         return {flag.name: self[flag.name] for flag in self._flags if flag.through is Through.YARN}
 
 
 class Action:
-    """One action of the command: callable with a value for each flag, as its signature says."""
+    """One action of the command: callable with a value for each flag, by its signature."""
 
     def __init__(self, function: Callable[[Given], None], flags: tuple[Flag, ...]) -> None:
         self.flags = flags
         self._function = function
-        # The library looks at these.
+        # The library reads these.
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self.__annotations__: dict[str, Any] = {}

@@ -1,9 +1,9 @@
-"""The table of all flags: how each is written, what it takes, the option that it sets, its help.
+"""The table of all flags: their names, value types, options and help texts.
 
 Names and letters are Flink's.
 
-Owner: none; declarations only. Actions (action.py) list their flags in the order in which help shows them, and
-docs/cli.md is made from the same lists. Nothing of the engine is imported.
+Owner: none; declarations only. Actions (action.py) list their flags in the order of help, and docs/cli.md is
+made from the same lists. Nothing of the engine is imported.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Final
 
 
 class Through(Enum):
-    """By which way a flag reaches the configuration."""
+    """How a flag reaches the configuration."""
 
-    #: Its value is laid over the configuration at once.
+    #: Its value overrides the configuration at once.
     SETTINGS = "settings"
-    #: Together with the other flags that say where a job runs (targets.py).
+    #: Together with the other flags of the job's target (targets.py).
     TARGET = "target"
-    #: Together with the other flags of YARN, behind -D (yarn_flags.py).
+    #: Together with the other flags of YARN, below -D (yarn_flags.py).
     YARN = "yarn"
 
 
@@ -34,22 +34,22 @@ def _as_given(value: Any) -> object:
 class Flag:
     """One flag or argument of the command line."""
 
-    #: Under which an action finds its value.
+    #: The name by which an action finds its value.
     name: str
-    #: As users write it, the short form first; () = an argument, known by its place.
+    #: The forms that users write, the short one first; () = an argument, known by its place.
     written: tuple[str, ...]
     help: str | None = None
-    #: str or int for one value, list[str] where it may be repeated, bool where it takes none.
+    #: str or int for one value, list[str] for a repeatable one, bool for none.
     type: Any = str
-    #: Where it is not given; ... = it must be.
+    #: Default; ... = it is required.
     default: Any = None
     metavar: str | None = None
     hidden: bool = False
     least: int | None = None
     most: int | None = None
-    #: The option that it sets; "" = it sets none.
+    #: The option that it sets; "" = none.
     key: str = ""
-    #: The option's value, from what was given.
+    #: Computes the option's value from the given one.
     value: Callable[[Any], object] = _as_given
     through: Through = Through.SETTINGS
 
@@ -59,17 +59,17 @@ class Flag:
 
 
 def switch(name: str, *written: str, help: str | None = None, hidden: bool = False, **rest: Any) -> Flag:
-    """A flag that takes no value: False where it is not given."""
+    """A flag without a value: False if it is not given."""
     return Flag(name=name, written=written, help=help, type=bool, default=False, hidden=hidden, **rest)
 
 
 def whole_path(path: str) -> str:
-    """A path below the folder of the command is made whole: the cluster has another folder."""
+    """Makes a path below the command's folder absolute: the cluster has another folder."""
     return os.path.abspath(path) if os.path.exists(path) else path
 
 
 def in_megabytes(size: str) -> str:
-    """A size as Flink's flags have it: a bare number counts megabytes."""
+    """A size in the form of Flink's flags: a bare number counts megabytes."""
     return f"{size.strip()}m" if size.strip().isdigit() else size
 
 
@@ -133,7 +133,7 @@ DETACHED: Final = switch(
     "--detached",
     help="Do not wait for the job; needs a cluster.",
     key="execution.attached",
-    # Who calls a command waits for it, unless the configuration or -d says otherwise.
+    # A command waits for its program, unless the configuration or -d says otherwise.
     value=lambda detached: False,
 )
 PARALLELISM: Final = Flag(
@@ -328,8 +328,8 @@ PAGE: Final = Flag(
 SESSION_DETACHED: Final = DETACHED.with_help("Return when the session runs, and leave it running.")
 
 
-# Flags of YARN: in `session` they have Flink's own letters, in `run` a y before them. Fields of YarnFlags bear their
-# names.
+# Flags of YARN: in `session` they have Flink's own letters, in `run` a y before them. Fields of YarnFlags
+# have their names.
 
 
 def _yarn(name: str, *written: str, key: str, **rest: Any) -> Flag:
@@ -423,7 +423,7 @@ ENVIRONMENT: Final = _yarn(
     metavar="auto|none|ARCHIVE",
     help="Python of the containers on YARN: the active environment packed, the nodes' own, an archive on HDFS.",
 )
-#: All of them: what a field of YarnFlags sets.
+#: All of them: each sets a field of YarnFlags.
 YARN_FLAGS: Final = (
     SESSION_ID,
     CONTAINERS,
@@ -438,7 +438,7 @@ YARN_FLAGS: Final = (
     NAMESPACE,
     ENVIRONMENT,
 )
-#: Those that say how an application is started: one that runs already does not heed them.
+#: Flags for the start of an application: a running one ignores them.
 OF_THE_START: Final = (
     CONTAINERS,
     MASTER_MEMORY,
@@ -458,7 +458,7 @@ SESSION_ADDRESS: Final = Flag(name="address", written=("-m", "--jobmanager"), hi
 
 
 def of_run(flag: Flag) -> Flag:
-    """A flag of `session` as `run` has it: `-yqu`, `--yarnqueue` for `-qu`, `--queue`; --env is the same in both."""
+    """The `run` form of a flag of `session`: `-yqu`, `--yarnqueue` for `-qu`, `--queue`; --env is the same in both."""
     if flag is ENVIRONMENT:
         return flag
     written = tuple(
@@ -473,7 +473,7 @@ YARN_DYNAMIC: Final = replace(
     DYNAMIC, name="yarn_dynamic", written=("-yD",), help="The same as -D.", hidden=True
 )
 YARN_DETACHED: Final = replace(of_run(DETACHED), name="yarn_detached", help="The same as -d.", hidden=True)
-#: As `run` has them.
+#: Their `run` forms.
 YARN_OF_RUN: Final = (
     *map(of_run, OF_THE_START[:-1]),
     YARN_NAMESPACE,

@@ -1,6 +1,6 @@
-"""What the flags of YARN mean as configuration. The letters differ between `session` and `run`, the meaning does not.
+"""Turns the flags of YARN into configuration. The letters differ between `session` and `run`, the meaning does not.
 
-Owner: the main thread. Nothing is asked of YARN here.
+Owner: the main thread. YARN is not asked here.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class YarnFlags:
 
     @property
     def any(self) -> bool:
-        """Whether one was given."""
+        """Whether any was given."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def settings(self) -> Sequence[tuple[EngineOption[Any], object]]:
-        """The options they stand for, with their values; those alone that were given."""
+        """The options and values of the given flags."""
         return tuple(
             (OPTION_OF_NAME[flag.key], flag.value(value))
             for flag in YARN_FLAGS
@@ -49,7 +49,7 @@ class YarnFlags:
         )
 
     def of_the_start(self, is_run: bool = False) -> list[str]:
-        """Those given that say how an application is started, as they are written: of `run`, else of `session`."""
+        """The given flags that concern an application's start, as written: of `run`, else of `session`."""
         return [
             (of_run(flag) if is_run else flag).written[0]
             for flag in OF_THE_START
@@ -58,9 +58,9 @@ class YarnFlags:
 
 
 def target_of(target: str | None, address: str | None, flags: YarnFlags) -> str | None:
-    """The execution.target that -t, -m and the flags of YARN mean; None when they say nothing of it.
+    """The execution.target that -t, -m and the flags of YARN mean; None if they name none.
 
-    Raises CommandError where flags would have no effect.
+    Raises CommandError for flags without effect.
     """
     if address == YARN_CLUSTER:
         if target not in (None, *YARN_TARGETS):
@@ -77,14 +77,14 @@ def target_of(target: str | None, address: str | None, flags: YarnFlags) -> str 
 
 
 def application_target(target: str | None) -> str:
-    """The target of `run-application`, which knows one."""
+    """The single target of `run-application`."""
     if target not in (None, YARN_APPLICATION):
         raise CommandError(f"run-application takes -t {YARN_APPLICATION}, not {target}: see `yarrow run -t`.")
     return YARN_APPLICATION
 
 
 def check_flags(target: str | None, flags: YarnFlags) -> None:
-    """Refuses flags of YARN where the target is another: a job must not run elsewhere than was meant."""
+    """Refuses flags of YARN with another target: a job must not run elsewhere than intended."""
     if flags.any and target not in YARN_TARGETS:
         raise CommandError(
             f"--env and flags that begin with -y are for YARN, but {execution.TARGET.key} is {target or 'not set'}: add"
@@ -94,9 +94,9 @@ def check_flags(target: str | None, flags: YarnFlags) -> None:
 
 
 def with_flags(config: Settings, flags: YarnFlags) -> Settings:
-    """The configuration with the flags in it. As in Flink, -D goes before a flag of YARN; a line names what loses.
+    """The configuration with the flags. As in Flink, -D overrides a flag of YARN; a line names the overridden one.
 
-    Raises CommandError where they name two applications.
+    Raises CommandError if they name two applications.
     """
     heeded: dict[str, object] = {}
     for option, value in flags.settings():
@@ -118,7 +118,7 @@ def with_flags(config: Settings, flags: YarnFlags) -> Settings:
 
 
 def say_of_running_session(flags: YarnFlags, is_run: bool = False) -> None:
-    """Names the flags that say how a session is started, where one is meant that runs."""
+    """Prints the flags for a session's start that a running session ignores."""
     if unheeded := flags.of_the_start(is_run):
         print(
             f"{', '.join(unheeded)}: without effect, the session runs already and keeps what it was started with.",
@@ -127,7 +127,7 @@ def say_of_running_session(flags: YarnFlags, is_run: bool = False) -> None:
 
 
 def say_without_effect(jar: str | None, streaming: bool) -> None:
-    """Flags of old scripts that mean nothing here."""
+    """Prints the flags of old scripts that have no effect here."""
     if jar is not None:
         print("-yj / -j names Flink's jar, which is not used: it has no effect.", file=sys.stderr)
     if streaming:

@@ -1,7 +1,7 @@
-"""What a restore would say of a savepoint and a program, without one: all that its master looks at before it deploys.
+"""Compares a savepoint with a program without a restore: all checks of a master before it deploys.
 
-Owner: the main thread; nothing is read but metadata and the secret, unless functions are to be opened. Types of single
-states are compared where the job registers them: no master knows them either.
+Owner: the main thread; reads only metadata and the secret, unless functions are to be opened. Types of single
+states are compared when the job registers them: no master knows them either.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of the questions."""
+    """The results of all checks."""
 
     opened: OpenedSnapshot
     findings: Sequence[OperatorFinding]
-    #: What keeps the snapshot from being restored that is no matter of one operator.
+    #: Obstacles to a restore that concern no single operator.
     problems: tuple[str, ...] = ()
-    #: What could not be looked at here.
+    #: Checks that were impossible here.
     notes: tuple[str, ...] = ()
-    #: Functions were opened, what sources and sinks have stored was read, and types were compared.
+    #: Functions were opened, stored values of sources and sinks were read, and types were compared.
     opened_functions: bool = False
 
 
 def answer_of(graph: JobGraph, path: str, settings: Settings, *, open_functions: bool = False) -> Answer:
-    """`settings`: those of the job; `open_functions`: their `open` is called in this process.
+    """`settings` are the job's. `open_functions`: calls functions' `open` in this process.
 
-    Raises SnapshotError where there is no such savepoint, or only a part of it.
+    Raises SnapshotError if there is no such savepoint, or only a part of it.
     """
     trust, notes = _trust(settings)
     opened = open_snapshot(path, secret=trust.secret)
@@ -78,14 +78,14 @@ def _trust(settings: Settings) -> tuple[SnapshotTrust, tuple[str, ...]]:
         secret, trusted = settings.get(security.SNAPSHOT_SECRET_FILE), security.SNAPSHOT_TRUST_PICKLE
         return SnapshotTrust.of(secret or "", settings.get(trusted)), ()
     except SnapshotStorageError as error:
-        # It may lie where the master runs, and only there.
+        # The secret may lie only where the master runs.
         return SnapshotTrust(), (f"whether pickled state is read was not checked: {error}",)
 
 
 def findings_of(
     metadata: CheckpointMetadata, graph: JobGraph, *, allow_non_restored: bool
 ) -> Sequence[OperatorFinding]:
-    """Those of check_savepoint, and what is refused beyond them: records in flight that nobody could own."""
+    """The findings of check_savepoint, and further refusals: records in flight without an owner."""
     try:
         graph = with_max_parallelism(graph, max_parallelism_of_savepoint(metadata, graph))
     except SavepointMismatchError as error:
@@ -101,7 +101,7 @@ def findings_of(
 
 
 def _refused(findings: Sequence[OperatorFinding], error: SavepointMismatchError) -> Sequence[OperatorFinding]:
-    """The finding of the operator that the error names is another now."""
+    """The findings, with a refusal for the operator in the error."""
     named = [finding for finding in findings if finding.operator == error.operator]
     if not named:
         return [*findings, _refusal(error)]

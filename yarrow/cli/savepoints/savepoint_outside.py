@@ -22,16 +22,16 @@ from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 
 
 def keeps_values(descriptor: OperatorDescriptor) -> bool:
-    """Whether it is a source or sink whose values the engine keeps: see check_values."""
+    """Whether the engine keeps values for this source or sink: see check_values."""
     return bool(operator_class(descriptor.spec).engine_lists)
 
 
 def check_values(
     descriptor: OperatorDescriptor, state: OperatorState, reader: SnapshotReader, *, trusted: bool
 ) -> None:
-    """Reads every split, record not run yet, enumerator, writer state and committable; `trusted`: also pickled ones.
+    """Reads every split, unprocessed record, enumerator, writer state and committable; `trusted`: also pickled ones.
 
-    Raises SnapshotError naming operator and state, as the restore would.
+    Raises SnapshotError with operator and state, as the restore would.
     """
     name = descriptor.name
     handles = [handle for _, part in sorted(state.subtasks.items()) for handle in part.operator]
@@ -44,9 +44,9 @@ def check_values(
 
 
 def initialize_outside(descriptor: OperatorDescriptor, context: OperatorContext) -> None:
-    """For a SourceFunction or SinkFunction: it registers its states, and is not opened.
+    """Lets a SourceFunction or SinkFunction register its states, without opening it.
 
-    Raises SnapshotError where types differ, and whatever user code raises.
+    Raises SnapshotError for differing types, and user code's own errors.
     """
     spec: Any = descriptor.spec
     initialize_function(load_function(spec.function, descriptor.name), context, None)

@@ -1,4 +1,4 @@
-"""What check-savepoint says: operator by operator, as text for people and as JSON for scripts.
+"""The report of check-savepoint: operator by operator, as text for people and as JSON for scripts.
 
 Owner: the main thread; pure. It reads metadata alone, no state.
 """
@@ -17,7 +17,7 @@ from yarrow.runtime.snapshot.key_types import key_type_of
 from yarrow.runtime.snapshot.savepoint_check import OperatorFinding, Outcome
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
-#: What operator states of each mode are called.
+#: The names of the modes of operator state.
 _MODES = {"split": "operator list", "union": "union list", "broadcast": "broadcast"}
 
 
@@ -27,32 +27,32 @@ class StateLine:
 
     name: str
     kind: str
-    #: The declared type of its values; None where there is none.
+    #: The declared type of its values; None = none.
     type: str | None
     pickled: bool
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorLine:
-    """What becomes of one operator."""
+    """The outcome for one operator."""
 
     name: str
     uid: str | None
     #: restores, is new, would be dropped, refused.
     outcome: str
     reason: str
-    #: Of the snapshot; None for an operator that it does not have.
+    #: Parallelism in the snapshot; None for an operator that it does not have.
     parallelism: int | None
     max_parallelism: int | None
     size: int
     states: tuple[StateLine, ...]
-    #: The type of the keys of its keyed states; None where that is not known.
+    #: The type of the keys of its keyed states; None if unknown.
     key_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer as a whole."""
+    """The whole report."""
 
     path: str
     kind: str
@@ -64,11 +64,11 @@ class Report:
     size: int
     restorable: bool
     operators: tuple[OperatorLine, ...]
-    #: What keeps it from being restored that is no matter of one operator.
+    #: Obstacles to a restore that concern no single operator.
     problems: tuple[str, ...]
-    #: What was not looked at.
+    #: Checks that were not made.
     notes: tuple[str, ...]
-    #: Functions were opened, and the types of the states that they register compared.
+    #: Functions were opened, and the types of their registered states compared.
     types_compared: bool
 
     def as_json(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def report_on(answer: Answer) -> Report:
 
 
 def _state_of(finding: OperatorFinding, states: Sequence[OperatorState]) -> OperatorState | None:
-    """The state that a finding speaks of: findings name operators, by their uid where they have one."""
+    """The state to which a finding refers: findings name operators by their uid if they have one."""
     if finding.outcome is Outcome.NEW:
         return None
     alike = [state for state in states if state.uid == finding.uid and set(finding.states) == _names(state)]

@@ -1,7 +1,7 @@
-"""Whether states have the types that a program declares: its functions are opened, here, as if they were restored.
+"""Compares states with a program's declared types: it opens the program's functions here, as if they were restored.
 
-What is restored has no content, so that nothing is read and nothing is decoded: types are compared when a state is
-registered. Sources and sinks are not opened, for that reaches out to something: what they have stored is read. Owner:
+Restored states have no content, so nothing is read or decoded: types are compared when a state is registered.
+Sources and sinks are not opened, because that connects to other systems: their stored values are read. Owner:
 the main thread; user code runs in it.
 """
 
@@ -35,7 +35,7 @@ _NO_ENTRIES: Final = InlineStateHandle(data=b"".join(write_key_groups((), ())))
 def other_types(
     metadata: CheckpointMetadata, graph: JobGraph, reader: SnapshotReader, *, trusted: bool
 ) -> tuple[list[SavepointMismatchError], tuple[str, ...]]:
-    """Whose states would be refused and why, and what could not be found out.
+    """The states that would be refused with reasons, and the questions without an answer.
 
     `trusted`: pickled values of sources and sinks are read.
     """
@@ -70,7 +70,7 @@ def _with_state(
 
 
 def _register_states(descriptor: OperatorDescriptor, lone: LoneOperator) -> None:
-    """Has an operator's function declare its states, opened where that reaches nothing outside."""
+    """Makes an operator's function register its states, opened if that connects to no other system."""
     fragment, subtask = lone.fragment, lone.subtask
     if descriptor.spec.opens_outside:
         initialize_outside(descriptor, fragment.context(subtask))
@@ -86,7 +86,7 @@ def _register_states(descriptor: OperatorDescriptor, lone: LoneOperator) -> None
 def _without_content(
     vertex: JobVertex, descriptor: OperatorDescriptor, state: OperatorState, graph: JobGraph
 ) -> LoneOperator:
-    """The operator by itself, restored from its states without their content."""
+    """A single operator, restored from its states without their content."""
     parts = [part for _, part in sorted(state.subtasks.items())]
     groups = KeyGroupRange(0, vertex.max_parallelism - 1)
     return LoneOperator(
