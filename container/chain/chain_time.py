@@ -8,11 +8,10 @@ know gates or slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from yarrow.container.network.partition import Partition
-from yarrow.container.operators.base import Operator
+from yarrow.container.operators.base import Operator, TimeResults
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from yarrow.runtime.graph.job_graph import JobVertex
 
@@ -69,7 +68,7 @@ class ChainTime:
         vertex: JobVertex,
         operators: Sequence[Operator],
         partitions: Sequence[Partition],
-        emit: Callable[[int, Iterable[tuple[Any, int | None]]], int],
+        emit: Callable[[int, TimeResults], int],
         settle: Callable[[], None],
     ) -> None:
         self._operators = operators

@@ -20,11 +20,12 @@ from yarrow.container.codegen.attribution import Attribution
 from yarrow.container.network.partition import Partition
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import (
-    ColumnarOperator,
     Operator,
     OperatorContext,
     TaskEnvironment,
+    TimeResults,
 )
+from yarrow.container.operators.columnar_operator import BatchTarget
 from yarrow.container.operators.event_time import WatermarkMaker
 from yarrow.container.operators.registry import build_operator
 from yarrow.container.operators.sinks.collecting import CollectingOperator
@@ -268,10 +269,10 @@ class OperatorChain:
             if tag_id in self._compiler.side_outputs(0):
                 self.loops.run(("behind", 0, tag_id), [value], None)
 
-    def run_batch(self, batch: ArrowBatch) -> None:
-        """Runs a record batch for the head."""
+    def run_batch(self, input_index: int, batch: ArrowBatch) -> None:
+        """Runs a record batch for an input of the head."""
         self.counts.records_in += len(batch)
-        self._call_columnar(0, batch)
+        self._call_columnar(0, input_index, batch)
         self.end_of_chunk()
 
     def run_source_batch(self, batch: ArrowBatch) -> None:
@@ -300,27 +301,41 @@ class OperatorChain:
         """A context that names an operator in exceptions of calls outside generated code."""
         return Attribution(self.operators[index].name)
 
-    def _call_columnar(self, index: int, batch: ArrowBatch) -> None:
+    def _call_columnar(self, index: int, input_index: int, batch: ArrowBatch) -> None:
         operator = self.operators[index]
+        if not operator.takes_batches:
+            raise TypeError(
+                f"operator '{operator.name}' takes no record batches, but the job leads some to it"
+            )
         if index:
             operator.records_in += len(batch)
-        columnar = cast(ColumnarOperator, operator)
+        target = cast(BatchTarget, operator)
         if operator.converts_to_rows:
             with self.attributed(index):
-                rows, timestamps = columnar.to_rows(batch)
+                rows, timestamps = target.to_rows(batch)
             self.loops.run(("behind", index, None), rows, timestamps)
             return
         with self.attributed(index):
-            produced = columnar.process_batch(batch)
-        for result in produced:
-            self._hand_on(index, result)
+            produced = target.process_input(input_index, batch)
+        self._flow_on(index, produced)
+
+    def _flow_on(self, index: int, produced: Iterable[ArrowBatch]) -> int:
+        """Passes each batch on before the operator makes the next; returns the number of their rows."""
+        batches, rows = iter(produced), 0
+        while True:
+            with self.attributed(index):
+                batch = next(batches, None)
+            if batch is None:
+                return rows
+            rows += len(batch)
+            self._hand_on(index, batch)
 
     def _hand_on(self, index: int, batch: ArrowBatch) -> None:
         for partition in self._partitions:
             if partition.edge.source_operator == index and partition.edge.side_output is None:
                 cast("ColumnarResultPartition", partition).emit_batch(batch)
         for child in self._compiler.children(index, None):
-            self._call_columnar(child, batch)
+            self._call_columnar(child, 0, batch)
 
     # ------------------------------------------------------------------ time
 
@@ -349,11 +364,16 @@ class OperatorChain:
             for i, operator in enumerate(self.operators)
         )
 
-    def _emit_results(self, index: int, results: Iterable[tuple[Any, int | None]]) -> int:
+    def _emit_results(self, index: int, results: TimeResults) -> int:
         operator = self.operators[index]
-        side_outputs = self._compiler.side_outputs(index) if operator.emits_tagged else None
-        emitted = EmittedResults(self.loops, (index, operator.name), results, side_outputs)
-        emitted.flow_on()
-        if emitted.count:
+        if operator.emits_batches:
+            count = self._flow_on(index, cast(Iterable[ArrowBatch], results))
+        else:
+            side_outputs = self._compiler.side_outputs(index) if operator.emits_tagged else None
+            rows = cast(Iterable[tuple[Any, int | None]], results)
+            emitted = EmittedResults(self.loops, (index, operator.name), rows, side_outputs)
+            emitted.flow_on()
+            count = emitted.count
+        if count:
             self.end_of_chunk()
-        return emitted.count
+        return count

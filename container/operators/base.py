@@ -8,7 +8,7 @@ Owner: the task thread that runs the chain. Life cycle: constructed from a spec 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -32,6 +32,8 @@ from yarrow.runtime.snapshot.key_types import key_type_of
 
 #: Writes the code that forwards a row: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]
+#: Results of a watermark or of timers: rows with their timestamps or, if `emits_batches`, record batches.
+TimeResults = Iterable[tuple[Any, int | None]] | Iterable[ArrowBatch]
 
 
 class CollectMessage(NamedTuple):
@@ -203,6 +205,10 @@ class Operator(ABC):
     stamps_rows = False
     #: True for row operators: the fused loop may pass rows to them.
     takes_rows = False
+    #: True for a BatchTarget: the chain may pass record batches to it.
+    takes_batches = False
+    #: True for a BatchEmitter: watermarks and timers result in record batches instead of rows.
+    emits_batches = False
     #: True if the fused loop only collects rows: `end_of_chunk` takes them, and counts them in `records_in`.
     takes_chunks = False
     #: True if a row may be `(OutputTag, value)`: the value then goes to that side output.
@@ -313,12 +319,12 @@ class Operator(ABC):
         """The checkpoint will never be complete."""
         return None
 
-    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        """Takes a watermark higher than all before; returns the resulting rows, except those of timers."""
+    def on_watermark(self, timestamp: int) -> TimeResults:
+        """Takes a watermark higher than all before; returns the results, except those of timers."""
         return ()
 
-    def fire_event_timers(self, deadline: float) -> Iterable[tuple[Any, int | None]]:
-        """Rows of timers at or below the watermark; like `fire_timers`."""
+    def fire_event_timers(self, deadline: float) -> TimeResults:
+        """Results of timers at or below the watermark; like `fire_timers`."""
         return ()
 
     @property
@@ -345,8 +351,8 @@ class Operator(ABC):
         """Epoch ms of the earliest processing-time timer; None = none."""
         return None
 
-    def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
-        """Rows of due timers; side outputs as `(OutputTag, value)` values.
+    def fire_timers(self, now: int, deadline: float) -> TimeResults:
+        """Results of due timers; among rows, side outputs as `(OutputTag, value)` values.
 
         After `deadline` (perf_counter) no further timer fires: the rest waits for the next slice.
         """
@@ -385,15 +391,3 @@ class KeyReadingOperator(RowOperator):
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
         """Writes the code for one row; `is_head`: the rows come from a channel, not from another operator."""
-
-
-class ColumnarOperator(Operator):
-    """An operator that takes whole record batches."""
-
-    def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
-        """Processes a record batch; returns the resulting batches."""
-        raise TypeError(f"operator '{self.name}' cannot be the target of record batches")
-
-    def to_rows(self, batch: ArrowBatch) -> tuple[list[Any], list[int | None] | None]:
-        """The rows of `batch` and their timestamps, None if it has none; called if `converts_to_rows`."""
-        raise TypeError(f"operator '{self.name}' makes no rows of record batches")

@@ -162,7 +162,7 @@ class TaskInputs:
             self._run_chunk()
         else:
             self.records_in += len(batch)
-            self._chain.run_batch(batch)
+            self._chain.run_batch(input_index, batch)
 
     def _run_chunk(self) -> None:
         assert self._batch is not None

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
-from yarrow.container.operators.base import ColumnarOperator, OperatorContext
+from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
 from yarrow.container.operators.columnar.batch_containers import (
     BatchAdapter,
@@ -23,6 +23,7 @@ from yarrow.container.operators.columnar.batch_containers import (
     adapter_for,
 )
 from yarrow.container.operators.columnar.lossless_cast import LossyCastError, lossless_cast
+from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.runtime.common.errors import YarrowError

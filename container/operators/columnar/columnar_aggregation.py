@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yarrow.container.operators.base import ColumnarOperator, OperatorContext
+from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.columnar.aggregate_state import (
     AggregateState,
     ForeignStateError,
@@ -23,6 +23,7 @@ from yarrow.container.operators.columnar.aggregate_state import (
     UnsupportedColumnError,
 )
 from yarrow.container.operators.columnar.aggregate_states import state_for
+from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.state.tuple_index import index_of_keys
 from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown

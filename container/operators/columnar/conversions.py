@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.common.types import Row, RowKind
-from yarrow.container.operators.base import ColumnarOperator
 from yarrow.container.operators.columnar.arrow_columns import MisfitError, build_columns, build_field
+from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.runtime.data.elements import ArrowBatch

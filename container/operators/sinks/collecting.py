@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self, cast
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
-from yarrow.container.operators.base import CollectMessage, ColumnarOperator, Emit, input_type_of
+from yarrow.container.operators.base import CollectMessage, Emit, input_type_of
+from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.collecting_streams import STREAMS, CollectStream
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator

@@ -18,12 +18,12 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import (
-    ColumnarOperator,
     Emit,
     OperatorContext,
     declared_type,
     input_type_of,
 )
+from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
