@@ -7,11 +7,12 @@ the same keys. Errors name the columns. It must not know edges, operators or sta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from yarrow.runtime.data.errors import ColumnKeyError
-from yarrow.runtime.data.vectorized_keys import Hashes, key_hashes
+from yarrow.runtime.data.vectorized_keys import Codes, Hashes, distinct_keys, distinct_tuples, key_hashes
 from yarrow.runtime.data.vectorized_tuples import key_hashes_of_columns
 
 
@@ -47,6 +48,17 @@ class BatchKey:
         columns = self.columns_of(records)
         try:
             return key_hashes_of_columns(columns) if self.is_tuple else key_hashes(columns[0])
+        except ColumnKeyError as error:
+            raise ColumnKeyError(self.explain(columns, error)) from error
+
+    def distinct(self, records: pa.RecordBatch) -> tuple[Codes, list[Any]]:
+        """A code for each row and the canonical key of each code, for work done once a key. Codes may repeat a key.
+
+        Raises ColumnKeyError naming the column.
+        """
+        columns = self.columns_of(records)
+        try:
+            return distinct_tuples(columns) if self.is_tuple else distinct_keys(columns[0])
         except ColumnKeyError as error:
             raise ColumnKeyError(self.explain(columns, error)) from error
 
