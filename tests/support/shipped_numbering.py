@@ -1,4 +1,4 @@
-"""The operator of tests/support/numbering as a user's package outside of this checkout."""
+"""An operator of tests/support, numbering if none is named, as a user's package outside of this checkout."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-SOURCE = Path(__file__).parent / "numbering"
+SOURCES = Path(__file__).parent
 
 
-def copied(folder: Path) -> Path:
+def copied(folder: Path, name: str = "numbering") -> Path:
     """A copy of the package below `folder`."""
-    return Path(shutil.copytree(SOURCE, folder / "numbering", ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(shutil.copytree(SOURCES / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")))
 
 
 @contextmanager
-def imported(folder: Path) -> Iterator[ModuleType]:
+def imported(folder: Path, name: str = "numbering") -> Iterator[ModuleType]:
     """The package as the client's program imports it from `folder`; forgotten at the end."""
     sys.path.insert(0, str(folder))
     try:
         importlib.invalidate_caches()
-        yield importlib.import_module("numbering")
+        yield importlib.import_module(name)
     finally:
         sys.path.remove(str(folder))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "numbering"]:
-            del sys.modules[name]
+        for module in [module for module in sys.modules if module.partition(".")[0] == name]:
+            del sys.modules[module]

@@ -39,7 +39,7 @@ class SortingOperator(ColumnarOperator):
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        descriptor = ListStateDescriptor("rows", Types.PRIMITIVE_ARRAY(Types.BYTE()))
+        descriptor = ListStateDescriptor[bytes]("rows", Types.PRIMITIVE_ARRAY(Types.BYTE()))
         self._state = context.operator_state.list_state(descriptor)
 
     def open(self) -> None:
