@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -18,6 +19,7 @@ from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
 from yarrow.container.operators.columnar.batch_functions import BatchFunctionCaller, BatchFunctionError
 from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch
@@ -106,6 +108,15 @@ def test_a_batch_passes_through_every_container_unchanged(container: BatchContai
     passed = _mapped(lambda frame: frame, container=container, schema=BATCH.schema)
     assert passed.schema == BATCH.schema
     assert repr(passed.to_pylist()) == repr(BATCH.to_pylist())
+
+
+@pytest.mark.parametrize("container", [C.POLARS, C.PANDAS])
+def test_a_library_that_is_not_installed_names_its_extra(
+    container: BatchContainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, container.value, None)
+    with pytest.raises(UnsupportedFeatureError, match=rf"pip install 'yarrow\[{container.value}\]'"):
+        _mapped(lambda frame: frame, container=container, schema=BATCH.schema)
 
 
 @pytest.mark.parametrize("container", FRAMES)
