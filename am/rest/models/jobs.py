@@ -241,7 +241,7 @@ class SchedulerDecision(RestModel):
     number: int = Field(
         description="Number of the event among the job's events under its present JobMaster, from 1."
     )
-    timestamp: int
+    timestamp: int = Field(validation_alias="timestamp_ms")
     event: RawJson = Field(
         description="`event` names its kind, `now` is the time in seconds on the JobMaster's monotonic clock."
     )

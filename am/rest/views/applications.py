@@ -60,15 +60,12 @@ def details(
         ApplicationStatus.RUNNING: listed.start_time,
         **{status: timestamps.get(name, 0) for name, status in _STATUS.items()},
     }
-    return ApplicationDetails(
-        id=listed.id,
-        name=listed.name,
-        status=listed.status,
-        start_time=listed.start_time,
-        end_time=listed.end_time,
-        duration=listed.duration,
-        timestamps={status: entered.get(status, 0) for status in ApplicationStatus},
-        jobs=[job_summary(job, now) for job in jobs],
+    return ApplicationDetails.model_validate(
+        {
+            **dict(listed),
+            "timestamps": {status: entered.get(status, 0) for status in ApplicationStatus},
+            "jobs": [job_summary(job, now) for job in jobs],
+        }
     )
 
 

@@ -13,40 +13,32 @@ from yarrow.am.rest.views.times import LIVING, state_durations
 from yarrow.runtime.metrics.aggregation import percentile
 from yarrow.runtime.rpc.messages import AttemptDetails
 
-#: Names in REST and names of the metrics.
-_SOURCES = (
-    ("read-bytes", "numBytesIn"),
-    ("write-bytes", "numBytesOut"),
-    ("read-records", "numRecordsIn"),
-    ("write-records", "numRecordsOut"),
-    ("accumulated-backpressured-time", "accumulateBackPressuredTimeMs"),
-    ("accumulated-idle-time", "accumulateIdleTimeMs"),
-    ("accumulated-busy-time", "accumulateBusyTimeMs"),
-)
+#: Names of fields, and names of the metrics whose report completes them.
+_TRAFFIC = {
+    "read_bytes": "numBytesIn",
+    "write_bytes": "numBytesOut",
+    "read_records": "numRecordsIn",
+    "write_records": "numRecordsOut",
+}
+#: The same of the others.
+_TIMES = {
+    "accumulated_backpressured_time": "accumulateBackPressuredTimeMs",
+    "accumulated_idle_time": "accumulateIdleTimeMs",
+    "accumulated_busy_time": "accumulateBusyTimeMs",
+}
+_SOURCES = {**_TRAFFIC, **_TIMES}
 
 
 def io_metrics(attempts: Iterable[AttemptDetails]) -> IOMetrics:
-    """Sums over the attempts; a sum is complete when every attempt has reported its part."""
+    """Sums over the attempts; a part is complete when every attempt has reported it."""
     reports = [attempt.metrics for attempt in attempts]
-
-    def total(metric: str) -> float:
-        return sum(_finite(report, metric) for report in reports)
-
-    def complete(metric: str) -> bool:
-        return all(metric in report for report in reports)
-
-    return IOMetrics(
-        read_bytes=int(total("numBytesIn")),
-        read_bytes_complete=complete("numBytesIn"),
-        write_bytes=int(total("numBytesOut")),
-        write_bytes_complete=complete("numBytesOut"),
-        read_records=int(total("numRecordsIn")),
-        read_records_complete=complete("numRecordsIn"),
-        write_records=int(total("numRecordsOut")),
-        write_records_complete=complete("numRecordsOut"),
-        accumulated_backpressured_time=int(total("accumulateBackPressuredTimeMs")),
-        accumulated_idle_time=int(total("accumulateIdleTimeMs")),
-        accumulated_busy_time=total("accumulateBusyTimeMs"),
+    totals: dict[str, float] = {
+        name: sum(_finite(report, metric) for report in reports) for name, metric in _SOURCES.items()
+    }
+    busy = totals.pop("accumulated_busy_time")
+    complete = {f"{name}_complete": all(m in each for each in reports) for name, m in _TRAFFIC.items()}
+    return IOMetrics.model_validate(
+        {**{name: int(total) for name, total in totals.items()}, **complete, "accumulated_busy_time": busy}
     )
 
 
@@ -55,8 +47,10 @@ def aggregated(attempts: Sequence[AttemptDetails], now: int) -> Aggregated:
     durations = [state_durations(attempt, now) for attempt in attempts]
     return Aggregated(
         metrics={
-            name: statistics([int(_finite(attempt.metrics, metric)) for attempt in attempts])
-            for name, metric in _SOURCES
+            name.replace("_", "-"): statistics(
+                [int(_finite(attempt.metrics, metric)) for attempt in attempts]
+            )
+            for name, metric in _SOURCES.items()
         },
         status_duration={state: statistics([each[state] for each in durations]) for state in LIVING},
     )

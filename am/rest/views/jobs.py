@@ -31,7 +31,6 @@ from yarrow.am.rest.models.jobs import (
     Plan,
     QueueStatus,
     RootException,
-    SchedulerDecision,
     SchedulerDecisions,
     TaskCounts,
 )
@@ -256,16 +255,4 @@ def execution_result(result: JobResult, application_id: str) -> JobExecutionResu
 
 def scheduler_decisions(found: Iterable[bytes]) -> SchedulerDecisions:
     """Events as the JobMaster has encoded them."""
-    decoded = map(msgspec.json.decode, found)
-    return SchedulerDecisions(
-        decisions=[
-            SchedulerDecision(
-                number=each["number"],
-                timestamp=each["timestamp_ms"],
-                event=each["event"],
-                actions=each["actions"],
-                error=each["error"],
-            )
-            for each in decoded
-        ]
-    )
+    return SchedulerDecisions.model_validate({"decisions": [msgspec.json.decode(each) for each in found]})

@@ -92,12 +92,7 @@ def _fields(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> dict[str, An
         "assigned_tasks": sum(n for (owner, _), n in tasks.items() if owner == registration.resource_id),
         "total_resource": _profile([slot.profile for slot in slots], info),
         "free_resource": _profile([slot.profile for slot in _free(slots, info.allocated)], info),
-        "hardware": Hardware(
-            cpu_cores=registration.hardware.cpu_cores,
-            physical_memory=registration.hardware.physical_memory,
-            free_memory=registration.hardware.free_memory,
-            managed_memory=registration.hardware.managed_memory,
-        ),
+        "hardware": Hardware.model_validate(registration.hardware),
         "memory_configuration": MemoryConfiguration(
             framework_heap=registration.supervisor_memory,
             task_heap=max(
