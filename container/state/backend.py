@@ -27,9 +27,11 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, StateHandle
 from yarrow.runtime.snapshot.output import SnapshotOutput
 
@@ -167,6 +169,17 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def value_table(self, name: str, value_type: TypeInformation | None) -> Any:
         """A container.state.value_table.ValueTable: one value a key, for generated code of built-in aggregates."""
+
+    def window_tables(self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]) -> Any:
+        """A container.state.window_tables.WindowTables: such a table for each window (namespace) of the state.
+
+        A state by window has no time to live: who opens windows drops them. Raises UnsupportedFeatureError where the
+        backend has no such tables.
+        """
+        raise UnsupportedFeatureError(
+            f"state '{name}': the state backend {type(self).__name__} keeps no tables by window; give it a method "
+            "window_tables (see yarrow.container.state.window_tables), or set state.backend.type to hashmap or rocksdb"
+        )
 
     @abstractmethod
     def register_timers(self, name: str, section: TimerSection) -> None:

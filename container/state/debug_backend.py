@@ -35,6 +35,7 @@ from yarrow.datastream.state import (
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.errors import UncopyableValueError
 from yarrow.runtime.data.immutability import freeze_or_copy
+from yarrow.runtime.data.window_forms import WindowForm
 
 H = TypeVar("H")
 
@@ -149,6 +150,9 @@ class DebugBackend(KeyedStateBackend):
 
     def value_table(self, name: str, value_type: TypeInformation | None) -> Any:
         return self._backend.value_table(name, value_type)
+
+    def window_tables(self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]) -> Any:
+        return self._backend.window_tables(name, value_type, form)
 
     def register_timers(self, name: str, section: TimerSection) -> None:
         self._backend.register_timers(name, section)

@@ -15,7 +15,7 @@ from yarrow.common.typeinfo import ListTypeInfo, TypeInformation
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_sections import HeapSections
-from yarrow.container.state.heap_snapshot import FrozenTable, HeapPendingSnapshot
+from yarrow.container.state.heap_snapshot import FrozenState, FrozenTable, HeapPendingSnapshot
 from yarrow.container.state.heap_states import (
     HeapAggregatingState,
     HeapListState,
@@ -27,7 +27,8 @@ from yarrow.container.state.heap_table import SWEPT_FLAT_LIMIT, HeapTable
 from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl_sweep import TtlSweep
-from yarrow.container.state.value_table import ValueTable
+from yarrow.container.state.value_table import MISSING, ValueTable
+from yarrow.container.state.window_tables import HeapWindowTables
 from yarrow.datastream.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -41,6 +42,7 @@ from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.map_keys import map_key, shown_as
+from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.snapshot.handles import RocksDBSnapshot, StateKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
@@ -56,6 +58,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
         restored = restored_state(context)
         super().__init__(context, restored, HeapSections(context, restored))
         self._tables: dict[str, HeapTable] = {}
+        self._windows: dict[str, HeapWindowTables[Any]] = {}
         self._sweeps: list[TtlSweep] = []
         self._cuts = count(1)
 
@@ -91,15 +94,32 @@ class HeapKeyedStateBackend(RegisteringBackend):
     def value_table(self, name: str, value_type: TypeInformation | None) -> ValueTable:
         return self._table(self.register(StateRegistration(name, StateKind.VALUE, value_type)))
 
+    def window_tables(
+        self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]
+    ) -> HeapWindowTables[Any]:
+        state = StateRegistration(name, StateKind.MAP, value_type, form.stored_type, by_window=True)
+        state = self.register(state)
+        tables = self._windows.get(name)
+        if tables is None:
+            self._sections.refuse_name(name)
+            tables = self._windows[name] = HeapWindowTables(form, self._empty_table(value_type, True))
+            tables.restore((run.keys, run.values) for run in self.restored_runs(state))
+        return tables
+
+    def _empty_table(
+        self, value_type: TypeInformation | None, is_value: bool, flat_limit: int | None = None
+    ) -> HeapTable:
+        protect = protector_for(value_type)
+        return HeapTable(protect, protect is None and is_value, flat_limit)
+
     def _table(self, state: StateRegistration) -> HeapTable:
         table = self._tables.get(state.name)
         if table is None:
             self._sections.refuse_name(state.name)
-            protect = protector_for(state.value_type)
-            is_immutable = protect is None and state.kind not in (StateKind.LIST, StateKind.MAP)
+            is_value = state.kind not in (StateKind.LIST, StateKind.MAP)
             is_swept = state.ttl is not None and state.ttl.is_swept()
             flat_limit = SWEPT_FLAT_LIMIT if is_swept else None
-            table = self._tables[state.name] = HeapTable(protect, is_immutable, flat_limit)
+            table = self._tables[state.name] = self._empty_table(state.value_type, is_value, flat_limit)
             self._fill(state, table)
             if state.ttl is not None and is_swept:
                 self._sweeps.append(TtlSweep(table, state.kind, state.ttl))
@@ -108,17 +128,23 @@ class HeapKeyedStateBackend(RegisteringBackend):
     def _fill(self, state: StateRegistration, table: HeapTable) -> None:
         """Puts the restored content of a state into its table."""
         for run in self.restored_runs(state):
-            contents = run.values
             if state.kind is StateKind.MAP:
-                contents = [{map_key(key): value for key, value in content.items()} for content in contents]
-            for key, content in zip(run.keys, contents, strict=True):
-                table.shard_of(key)[key] = content
+                for key, content in zip(run.keys, run.values, strict=True):
+                    # What was kept by window comes as several maps of a key.
+                    key, shard, found = table.find(key)
+                    entries = shard[key] = {} if found is MISSING else found
+                    entries.update((map_key(key), value) for key, value in content.items())
+            else:
+                for key, content in zip(run.keys, run.values, strict=True):
+                    table.shard_of(key)[key] = content
             table.divide_if_large()
 
     def _fix(self, state: StateRegistration) -> Copier | None:
         return None if self.context.object_reuse else copier_for(state.value_type)
 
     def state_keys(self, name: str) -> Iterable[Any]:
+        if name in self._windows:
+            return dict.fromkeys(key for _, table in self._windows[name].tables() for key in table.keys())
         table = self._tables.get(name)
         return () if table is None else table.keys()
 
@@ -127,25 +153,32 @@ class HeapKeyedStateBackend(RegisteringBackend):
     def end_of_chunk(self) -> None:
         for table in self._tables.values():
             table.end_of_chunk()
+        for tables in self._windows.values():
+            tables.end_of_chunk()
         for sweep in self._sweeps:
             sweep.advance()
 
     def snapshot(self, checkpoint_id: int, options: CheckpointOptions) -> HeapPendingSnapshot:
         cut = next(self._cuts)
-        tables = [
-            FrozenTable(self.registrations[name], table, table.cut(cut))
+        states = [
+            FrozenState(self.registrations[name], [FrozenTable(table, table.cut(cut))])
             for name, table in self._tables.items()
         ]
+        for name, tables in self._windows.items():
+            frozen = [FrozenTable(table, table.cut(cut), stored) for stored, table in tables.tables()]
+            states.append(FrozenState(self.registrations[name], frozen))
         sections = self._sections.freeze()
-        carried = self._restored.carried(len(tables) + len(sections))
-        return HeapPendingSnapshot(self.context, cut, tables, sections, carried)
+        carried = self._restored.carried(len(states) + len(sections))
+        return HeapPendingSnapshot(self.context, cut, states, sections, carried)
 
     @property
     def entries(self) -> int:
-        return sum(table.entries for table in self._tables.values()) + self._sections.entries
+        by_window = sum(tables.entries for tables in self._windows.values())
+        return sum(table.entries for table in self._tables.values()) + by_window + self._sections.entries
 
     def dispose(self) -> None:
         self._tables.clear()
+        self._windows.clear()
         self._sweeps.clear()
 
 

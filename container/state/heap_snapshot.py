@@ -44,29 +44,39 @@ BLOCK = 1 << 17
 class FrozenTable:
     """A table at a cut."""
 
-    registration: StateRegistration
     table: HeapTable
     #: (index for HeapTable.release, content) of each shard.
     shards: Sequence[tuple[int, FrozenShard]]
+    #: What the window of the table is stored as, where the state is kept by window.
+    window: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenState:
+    """A state as it was at a cut: one table, or one for each window."""
+
+    registration: StateRegistration
+    tables: Sequence[FrozenTable]
 
 
 class HeapPendingSnapshot:
     """See PendingKeyedSnapshot.
 
-    `carried` are states without a user in this program, numbered behind tables and sections.
+    `carried` are states without a user in this program, numbered behind states and sections.
     """
 
     def __init__(
         self,
         context: KeyedBackendContext,
         cut: int,
-        tables: Sequence[FrozenTable],
+        states: Sequence[FrozenState],
         sections: Sequence[FrozenSection],
         carried: tuple[list[StateMetaInfo], list[EncodedRun]],
     ) -> None:
         self._context = context
         self._cut = cut
-        self._tables = tables
+        self._states = states
+        self._tables = [table for state in states for table in state.tables]
         self._sections = sections
         self._carried = carried
         #: Written shards that must return to their tables.
@@ -75,7 +85,7 @@ class HeapPendingSnapshot:
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
         """See PendingKeyedSnapshot."""
         self._copy_ahead()
-        registrations = [frozen.registration for frozen in self._tables]
+        registrations = [frozen.registration for frozen in self._states]
         registrations += [section.registration for section in self._sections]
         forms = [state_form(state, self._context.operator_name) for state in registrations]
         metas, carried = self._carried
@@ -114,7 +124,7 @@ class HeapPendingSnapshot:
 
     def _runs(self) -> Iterator[Run]:
         """All runs; the content of a piece is released only when the consumer asks for the next."""
-        parts: list[Iterable[Piece]] = [self._table_pieces(frozen) for frozen in self._tables]
+        parts: list[Iterable[Piece]] = [self._state_pieces(frozen) for frozen in self._states]
         parts += [section.pieces for section in self._sections]
         pacing = Pacing()
         max_parallelism = self._context.max_parallelism
@@ -141,16 +151,17 @@ class HeapPendingSnapshot:
             entries += table.entries_below(index)
             self._give_back(table, index)
 
-    def _table_pieces(self, frozen: FrozenTable) -> Iterator[Piece]:
-        """Keys and contents of a table; its shards return once they are written."""
-        keep = _keeper(frozen.registration)
+    def _state_pieces(self, state: FrozenState) -> Iterator[Piece]:
+        """Keys and contents of a state; shards return to their tables once they are written."""
+        keep = _keeper(state.registration)
+        by_window = state.registration.by_window
         keys: list[Any] = []
         contents: list[Any] = []
         taken: list[tuple[HeapTable, int]] = []
-        for index, shard in frozen.shards:
+        for frozen, index, shard in _shards(state):
             for piece in shard.pieces(PIECE):
                 keys += piece[0]
-                contents += piece[1]
+                contents += [{frozen.window: value} for value in piece[1]] if by_window else piece[1]
                 if len(keys) >= GATHERED:
                     gathered = [keep(keys, contents)]
                     # No reference here keeps the lists alive while the piece is written.
@@ -165,6 +176,10 @@ class HeapPendingSnapshot:
 
     def _give_back(self, table: HeapTable, index: int) -> None:
         self._context.post(partial(table.release, self._cut, index))
+
+
+def _shards(state: FrozenState) -> Iterator[tuple[FrozenTable, int, FrozenShard]]:
+    return ((table, index, shard) for table in state.tables for index, shard in table.shards)
 
 
 def _untracked(piece: Piece) -> tuple[Objects, Objects]:

@@ -243,6 +243,24 @@ class HeapTable(ValueTable):
         layers = (self._live_of(index), *self._below[index])
         return [key for keys, _ in pieces_of(layers, PIECE) for key in keys]
 
+    def rows(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Canonical keys and values, a piece at a time; nothing may be written meanwhile.
+
+        Values that a snapshot holds are given as copies, where they could be changed.
+        """
+        protect = self.protect if self._held else None
+        for index in range(self.shard_count):
+            for keys, values in pieces_of((self._live_of(index), *self._below[index]), PIECE):
+                yield keys, values if protect is None else list(map(protect, values))
+
+    def empty_copy(self) -> HeapTable:
+        """A table of the same kind without content."""
+        return HeapTable(self.protect, self._is_immutable, self._flat_limit, self._slots, self._weights)
+
+    def take_dicts(self) -> list[dict[Any, Any]]:
+        """The dicts of a table that no snapshot holds and that nobody uses any more."""
+        return [self._live_of(index) for index in range(self.shard_count)]
+
     # ------------------------------------------------------------------ growth
 
     def end_of_chunk(self) -> None:

@@ -22,10 +22,13 @@ class StateRegistration:
     value_type: TypeInformation | None
     map_key_type: TypeInformation | None = None
     ttl: TimeToLive | None = field(default=None, compare=False)
+    #: True for tables by window: a map of windows that the backend keeps by window and not by key.
+    by_window: bool = False
 
     def __str__(self) -> str:
         if self.kind is StateKind.MAP:
-            return f"{self.kind} state of {self.map_key_type} to {self.value_type}"
+            by_window = ", by window" if self.by_window else ""
+            return f"{self.kind} state of {self.map_key_type} to {self.value_type}{by_window}"
         return (
             f"{self.kind} state of {self.value_type if self.value_type is not None else 'no declared type'}"
         )

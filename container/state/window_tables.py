@@ -1,0 +1,169 @@
+"""Tables by window: one value a key and window, each window with a table of its own, and their form on the heap.
+
+Owner: the task thread; what a cut has frozen is read by the snapshot thread. Namespaces of keyed state are such
+windows. A backend below says what a window's table is. These classes must not know what windows mean: when one has
+ended is the operator's affair. See docs/design/0021-tables-by-window.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeVar
+
+from yarrow.container.state.frozen_shard import PIECE
+from yarrow.container.state.heap_table import HeapTable
+from yarrow.container.state.value_table import ValueTable
+from yarrow.runtime.data.window_forms import WindowForm, place_start
+
+W = TypeVar("W")
+T = TypeVar("T", bound=ValueTable)
+
+#: Keys and values of a window, as many of the one as of the other.
+Rows = tuple[Sequence[Any], Sequence[Any]]
+
+_PLACE: Final = itemgetter(0)
+
+
+class WindowTables(ABC, Generic[W]):
+    """The values of one state by window and key.
+
+    Generated code works on the dicts of a window's table as `ValueTable` says, and asks `table` for the windows of its
+    rows once a call: a backend may have written to disk what was not asked for. A window is listed from the first
+    `table` until `drop`. One without rows is not stored, so a restore does not list it.
+    """
+
+    @abstractmethod
+    def table(self, window: W) -> ValueTable:
+        """The table of a window, made where there is none. It is the same object until the window is dropped."""
+
+    @abstractmethod
+    def windows(self) -> list[W]:
+        """The windows, by their position (their end)."""
+
+    @abstractmethod
+    def windows_until(self, position: int) -> list[W]:
+        """Those of them with that position or a lower one."""
+
+    @abstractmethod
+    def rows(self, window: W) -> Iterator[Rows]:
+        """Canonical keys and values of a window, some thousand at a time, in any order; nothing for one not listed.
+
+        The window must not be written to meanwhile. Values that a snapshot holds are given as copies.
+        """
+
+    @abstractmethod
+    def drop(self, window: W) -> None:
+        """Removes a window with all its rows; one that is not listed is no error. Its table must not be used again."""
+
+
+class ListedTables(WindowTables[W], Generic[W, T]):
+    """What backends have in common: the tables at hand, and the list of windows in order."""
+
+    def __init__(self, form: WindowForm[W]) -> None:
+        self._form = form
+        self._tables: dict[W, T] = {}
+        #: (place, window) in order; places are different, so that windows are never compared.
+        self._listed: list[tuple[bytes, W]] = []
+
+    @abstractmethod
+    def _open(self, window: W, place: bytes) -> T:
+        """The table of a window that is not listed."""
+
+    @abstractmethod
+    def _close(self, window: W, table: T) -> None:
+        """The window is listed no more."""
+
+    def _table(self, window: W) -> T:
+        table = self._tables.get(window)
+        if table is None:
+            place = self._form.place(window)
+            table = self._open(window, place)
+            self._tables[window] = table
+            insort(self._listed, (place, window), key=_PLACE)
+        return table
+
+    def windows(self) -> list[W]:
+        return [window for _, window in self._listed]
+
+    def windows_until(self, position: int) -> list[W]:
+        # Behind its position a place goes on with the version of encoded keys, which is less.
+        behind = place_start(position) + b"\xff"
+        end = bisect_right(self._listed, behind, key=_PLACE)
+        return [window for _, window in self._listed[:end]]
+
+    def drop(self, window: W) -> None:
+        table = self._tables.pop(window, None)
+        if table is not None:
+            del self._listed[bisect_left(self._listed, self._form.place(window), key=_PLACE)]
+            self._close(window, table)
+
+
+class HeapWindowTables(ListedTables[W, HeapTable]):
+    """A HeapTable a window."""
+
+    def __init__(self, form: WindowForm[W], like: HeapTable) -> None:
+        """`like` is an empty table, as each window gets one."""
+        super().__init__(form)
+        self._like = like
+        #: Tables asked for since the last chunk, and those that are being divided.
+        self._used: dict[W, HeapTable] = {}
+        #: Dicts of dropped windows, which are emptied in steps: to let go of a million values at once takes long.
+        self._emptied: list[dict[Any, Any]] = []
+
+    def table(self, window: W) -> HeapTable:
+        table = self._used.get(window)
+        if table is None:
+            table = self._used[window] = self._table(window)
+        return table
+
+    def restore(self, runs: Iterable[tuple[Sequence[Any], Sequence[Mapping[Any, Any]]]]) -> None:
+        """Puts in canonical keys with their values by stored window; a key may come several times."""
+        by_stored: dict[Any, HeapTable] = {}
+        for keys, contents in runs:
+            for key, content in zip(keys, contents, strict=True):
+                for stored, value in content.items():
+                    table = by_stored.get(stored)
+                    if table is None:
+                        table = by_stored[stored] = self._table(self._form.from_stored(stored))
+                    table.shard_of(key)[key] = value
+            for table in by_stored.values():
+                table.divide_if_large()
+
+    def rows(self, window: W) -> Iterator[Rows]:
+        table = self._tables.get(window)
+        return iter(()) if table is None else table.rows()
+
+    def tables(self) -> Iterator[tuple[Any, HeapTable]]:
+        """(stored form of a window, its table), by position."""
+        to_stored, tables = self._form.to_stored, self._tables
+        return ((to_stored(window), tables[window]) for _, window in self._listed)
+
+    def _open(self, window: W, place: bytes) -> HeapTable:
+        return self._like.empty_copy()
+
+    def _close(self, window: W, table: HeapTable) -> None:
+        self._used.pop(window, None)
+        if table.entries > PIECE and not table.is_held:
+            self._emptied += table.take_dicts()
+
+    @property
+    def entries(self) -> int:
+        """Rows of all windows."""
+        return sum(table.entries for table in self._tables.values())
+
+    def end_of_chunk(self) -> None:
+        """A bounded piece of work for each window in use, and for those dropped."""
+        for table in self._used.values():
+            table.end_of_chunk()
+        self._used = {window: table for window, table in self._used.items() if table.dividing}
+        left = PIECE
+        while self._emptied and left > 0:
+            entries = self._emptied[-1]
+            for _ in range(min(left, len(entries))):
+                entries.popitem()
+                left -= 1
+            if not entries:
+                self._emptied.pop()
