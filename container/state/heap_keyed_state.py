@@ -144,7 +144,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
 
     def state_keys(self, name: str) -> Iterable[Any]:
         if name in self._windows:
-            return dict.fromkeys(key for _, table in self._windows[name].tables() for key in table.keys())
+            return set().union(*(table.keys() for _, table in self._windows[name].tables()))
         table = self._tables.get(name)
         return () if table is None else table.keys()
 

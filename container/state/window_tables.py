@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
+from yarrow.common.typeinfo import Types
 from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.value_table import ValueTable
-from yarrow.runtime.data.window_forms import WindowForm, place_start
+from yarrow.datastream.window_types import TimeWindow
+from yarrow.runtime.data.window_forms import WindowForm, last_time, place_start
 
 W = TypeVar("W")
 T = TypeVar("T", bound=ValueTable)
@@ -27,11 +29,21 @@ Rows = tuple[Sequence[Any], Sequence[Any]]
 _PLACE: Final = itemgetter(0)
 
 
+def _bounds(window: TimeWindow) -> tuple[int, int]:
+    return window.start, window.end
+
+
+#: Windows of time: stored as (start, end), listed by their end.
+TIME_WINDOWS: Final[WindowForm[TimeWindow]] = WindowForm(
+    Types.TUPLE([Types.LONG(), Types.LONG()]), _bounds, lambda stored: TimeWindow(*stored), last_time
+)
+
+
 class WindowTables(ABC, Generic[W]):
     """The values of one state by window and key.
 
-    Generated code works on the dicts of a window's table as `ValueTable` says, and asks `table` for the windows of its
-    rows once a call: a backend may have written to disk what was not asked for. A window is listed from the first
+    Generated code works on the dicts of a window's table as `ValueTable` says. Once a call it asks `table` for the
+    windows of its rows, since a backend may have put aside what was not asked for. A window is listed from the first
     `table` until `drop`. One without rows is not stored, so a restore does not list it.
     """
 
@@ -127,7 +139,7 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
                 for stored, value in content.items():
                     table = by_stored.get(stored)
                     if table is None:
-                        table = by_stored[stored] = self._table(self._form.from_stored(stored))
+                        table = by_stored[stored] = self._table(self._form.window(stored))
                     table.shard_of(key)[key] = value
             for table in by_stored.values():
                 table.divide_if_large()
@@ -138,8 +150,8 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
 
     def tables(self) -> Iterator[tuple[Any, HeapTable]]:
         """(stored form of a window, its table), by position."""
-        to_stored, tables = self._form.to_stored, self._tables
-        return ((to_stored(window), tables[window]) for _, window in self._listed)
+        stored, tables = self._form.stored, self._tables
+        return ((stored(window), tables[window]) for _, window in self._listed)
 
     def _open(self, window: W, place: bytes) -> HeapTable:
         return self._like.empty_copy()

@@ -1,8 +1,8 @@
 """How the windows of keyed state are stored and in which order they are listed: the form of one type of window.
 
-A window is stored as a value that may be a key, and its place in the order as a 64-bit integer, for Flink's windows the
-last time that belongs to it. Owner: any thread; pure. It must not know states or backends. Changing the bytes of a
-place makes native checkpoints unreadable.
+A window is stored as a value that may be a key. Its position is a 64-bit integer, for Flink's windows the last time
+that belongs to them. A place is both as bytes. Owner: any thread; pure. It must not know states or backends. Changing
+the bytes of a place makes native checkpoints unreadable.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from yarrow.common.serializer import TypeSerializer
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import canonicalize, decode_key_from, encode_key
+from yarrow.runtime.data.map_keys import map_key, shown_as
 
 W = TypeVar("W")
 
@@ -62,8 +62,16 @@ class WindowForm(Generic[W]):
             Types.PRIMITIVE_ARRAY(Types.BYTE()),
             to_bytes,
             lambda data: serializer.deserialize(BytesIO(data)),
-            position or _max_timestamp,
+            position or last_time,
         )
+
+    def stored(self, window: W) -> Any:
+        """What a window is stored as, as a dict may hold it."""
+        return map_key(self.to_stored(window))
+
+    def window(self, stored: Any) -> W:
+        """The window of what a dict, or a decoded place, holds."""
+        return self.from_stored(shown_as(self.stored_type)(stored))
 
     def place(self, window: W) -> bytes:
         """Bytes that sort windows, delimit themselves and are different for each.
@@ -88,16 +96,7 @@ def stored_window(data: bytes, start: int) -> tuple[Any, int]:
     return decode_key_from(data, start + _POSITION_BYTES)
 
 
-def _max_timestamp(window: Any) -> int:
+def last_time(window: Any) -> int:
+    """The last time that belongs to a window."""
     ending: EndingWindow = window
     return ending.max_timestamp()
-
-
-def _bounds(window: TimeWindow) -> tuple[int, int]:
-    return window.start, window.end
-
-
-#: Windows of time: stored as (start, end), listed by their end.
-TIME_WINDOWS: Final[WindowForm[TimeWindow]] = WindowForm(
-    Types.TUPLE([Types.LONG(), Types.LONG()]), _bounds, lambda stored: TimeWindow(*stored), _max_timestamp
-)

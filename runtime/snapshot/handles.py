@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -55,7 +56,10 @@ StateHandle = InlineStateHandle | FileStateHandle
 
 
 class StateKind(StrEnum):
-    """Kinds of keyed state."""
+    """Kinds of keyed state.
+
+    A key may come several times among the entries of a map: its map is what they hold together.
+    """
 
     VALUE = "value"
     LIST = "list"
@@ -86,6 +90,15 @@ class SerializerConfig(Handle, frozen=True, kw_only=True):
     #: Types of plain values that were pickled.
     pickled: tuple[str, ...] = ()
 
+    def by_window(self) -> SerializerConfig:
+        """The same as `StateMetaInfo.map_key` of entries that lie by window."""
+        return msgspec.structs.replace(self, version=self.version + BY_WINDOW)
+
+
+#: Added to the version of `StateMetaInfo.map_key` where entries of a native snapshot lie by window and then by key.
+#: Releases that know no such order take it for a version of later ones, and refuse the state by name.
+BY_WINDOW: Final = 1000
+
 
 class StateMetaInfo(Handle, frozen=True, kw_only=True):
     """One named keyed state."""
@@ -97,6 +110,18 @@ class StateMetaInfo(Handle, frozen=True, kw_only=True):
     map_key: SerializerConfig | None = None
     #: True if the time of the last access precedes each value.
     ttl: bool = False
+
+    @property
+    def is_by_window(self) -> bool:
+        """True for entries of a native snapshot that lie by window; in the canonical form none do."""
+        return self.map_key is not None and self.map_key.version >= BY_WINDOW
+
+    @property
+    def map_key_form(self) -> SerializerConfig | None:
+        """`map_key` without the mark for entries by window."""
+        if self.map_key is None or not self.is_by_window:
+            return self.map_key
+        return msgspec.structs.replace(self.map_key, version=self.map_key.version - BY_WINDOW)
 
 
 class KeyGroupsSnapshot(Handle, frozen=True, kw_only=True, tag="key_groups"):

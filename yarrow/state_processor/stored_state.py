@@ -68,10 +68,11 @@ def form_of(meta: StateMetaInfo, operator: str, *, trusted: bool) -> StateForm:
     """Reads and writes a state exactly as `meta` describes it. Raises UntrustedPickleError, StateMigrationError."""
     if not trusted:
         refuse_pickles(meta, operator)
+    map_key_form = meta.map_key_form
     map_key = (
         None
-        if meta.map_key is None
-        else stored_serializer(meta.map_key, operator, meta.name, trusted=trusted)
+        if map_key_form is None
+        else stored_serializer(map_key_form, operator, meta.name, trusted=trusted)
     )
     value = stored_serializer(meta.value, operator, meta.name, trusted=trusted)
     return StateForm(meta.name, meta.kind, value, map_key, meta.ttl)
@@ -226,7 +227,8 @@ def _runs_of_database(
             values = StateValues(form.value, type_of(meta.value), meta.ttl)
             if meta.name in families:
                 groups = KeyGroupRange(*snapshot.key_groups)
-                yield from runs_of_state(number, StoredForm(form, values), families[meta.name], groups)
+                stored = StoredForm(form, values, by_window=meta.is_by_window)
+                yield from runs_of_state(number, stored, families[meta.name], groups)
     finally:
         for family in families.values():
             family.close()

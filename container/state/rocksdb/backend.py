@@ -25,7 +25,7 @@ from yarrow.container.state.registering_backend import RegisteringBackend
 from yarrow.container.state.rocksdb.canonical import StoredForm
 from yarrow.container.state.rocksdb.database import ColumnFamily
 from yarrow.container.state.rocksdb.folders import make_directories
-from yarrow.container.state.rocksdb.keys import DatabaseKeys, decode, group_start
+from yarrow.container.state.rocksdb.keys import DatabaseKeys, decode, group_start, key_by_window
 from yarrow.container.state.rocksdb.list_store import ListStore, RocksDBListState
 from yarrow.container.state.rocksdb.map_store import MapKeys, MapStore, RocksDBMapState
 from yarrow.container.state.rocksdb.migration import Migration, stored_values
@@ -47,6 +47,7 @@ from yarrow.container.state.rocksdb.value_store import (
     canonical_keys,
 )
 from yarrow.container.state.rocksdb.values import StateValues
+from yarrow.container.state.rocksdb.window_store import RocksDBWindowTables, WindowStore
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import ValueTable
@@ -55,10 +56,12 @@ from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import checkpointing, rocksdb
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions, CheckpointType
 from yarrow.runtime.data.immutability import freeze_or_copy
+from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import (
     FileStateHandle,
     RocksDBSnapshot,
+    SerializerConfig,
     StateKind,
     StateMetaInfo,
 )
@@ -90,6 +93,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         #: States with entries from a native snapshot: they have its trust, all others that of this program.
         self._restored_natively: frozenset[str] = frozenset()
         self._stores: dict[str, StateStore] = {}
+        self._windows: dict[str, RocksDBWindowTables[Any]] = {}
         #: Stores that read the keys of a chunk in advance.
         self._prefetched: list[ValueStore] = []
         self._keys = DatabaseKeys(context.max_parallelism)
@@ -166,6 +170,20 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             )
         return RocksDBValueTable(store)
 
+    def window_tables(
+        self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]
+    ) -> RocksDBWindowTables[Any]:
+        state = StateRegistration(name, StateKind.MAP, value_type, form.stored_type, by_window=True)
+        state = self.register(state)
+        tables = self._windows.get(name)
+        if tables is None:
+            serializer = self._restored_map_keys(state) or self._serializer(form.stored_type, name)
+            store = WindowStore(*self._prepare(state), serializer.config())
+            tables = self._windows[name] = RocksDBWindowTables(form, store)
+            self._take(name, store, self._restored_entries(state), tables.restoring())
+            self.reads_ahead = True
+        return tables
+
     def _prepare(
         self, state: StateRegistration
     ) -> tuple[StoreContext, ColumnFamily, StateValues, TimeToLive | None]:
@@ -228,6 +246,9 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             return ()
         store.write_all()
         groups = self.context.key_groups
+        if isinstance(store, WindowStore):
+            entries = store.family.scan(group_start(groups.start), group_start(groups.end + 1))
+            return dict.fromkeys(key_by_window(database_key) for database_key, _ in entries)
         found: list[Any] = []
         prefix = b""
         for database_key, _ in store.family.scan(group_start(groups.start), group_start(groups.end + 1)):
@@ -248,7 +269,8 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     @property
     def read_ahead_rows(self) -> int:
         # A store must not be told of more keys than a generation holds.
-        limits = [s.generation for s in self._stores.values() if isinstance(s, TableStore | ValueStore)]
+        stores = self._stores.values()
+        limits = [s.generation for s in stores if isinstance(s, TableStore | ValueStore | WindowStore)]
         return min(limits) if self.reads_ahead and limits else 0
 
     def end_of_chunk(self) -> None:
@@ -297,10 +319,12 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     def _key_type_of_first_keys(self) -> TypeSpec | UnsetType:
         if self._key_type is UNSET and self.context.key_type is not None:
             evidence, groups = KeyTypeEvidence(self.context.key_type), self.context.key_groups
-            for family in self._open().database.families.values():
+            metas = {meta.name: meta for meta in self._metas()}
+            for name, family in self._open().database.families.items():
                 first = family.first_key(group_start(groups.start), group_start(groups.end + 1))
                 if first is not None:
-                    evidence.observe_by(partial(_key_of, first))
+                    by_window = name in metas and metas[name].is_by_window
+                    evidence.observe_by(partial(key_by_window if by_window else _key_of, first))
             self._key_type = evidence.spec()
         return self._key_type
 
@@ -333,9 +357,14 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             name=name,
             kind=self.registrations[name].kind,
             value=store.values.config,
-            map_key=store.map_keys.serializer.config() if isinstance(store, MapStore) else None,
+            map_key=self._map_key_config(store),
             ttl=store.values.ttl,
         )
+
+    def _map_key_config(self, store: StateStore) -> SerializerConfig | None:
+        if isinstance(store, WindowStore):
+            return store.window_config.by_window()
+        return store.map_keys.serializer.config() if isinstance(store, MapStore) else None
 
     def _stored_forms(self) -> list[StoredForm]:
         """How the snapshot thread reads and writes each state, with its own serializers."""
@@ -344,17 +373,19 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     def _stored_form(self, meta: StateMetaInfo) -> StoredForm:
         operator = self.context.operator_name
         trusted = self.context.trusted or meta.name not in self._restored_natively
+        map_key_form = meta.map_key_form
         map_key = (
             None
-            if meta.map_key is None
-            else stored_serializer(meta.map_key, operator, meta.name, trusted=trusted)
+            if map_key_form is None
+            else stored_serializer(map_key_form, operator, meta.name, trusted=trusted)
         )
         values = stored_values(meta.value, operator, meta.name, ttl=meta.ttl, trusted=trusted)
         form = StateForm(meta.name, meta.kind, values.serializer, map_key, meta.ttl)
         # The time to live is known only for states that the program uses.
         registration = self.registrations.get(meta.name)
         ttl = None if registration is None else registration.ttl
-        return StoredForm(form, values, None if ttl is None else ttl.deadline())
+        deadline = None if ttl is None else ttl.deadline()
+        return StoredForm(form, values, deadline, meta.is_by_window)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         self._files.completed(checkpoint_id)
@@ -365,11 +396,11 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     @property
     def entries(self) -> int:
         """RocksDB's estimate, plus unwritten entries."""
-        stores = self._stores.values()
-        return sum(s.family.estimated_entries + s.changes for s in stores) + self._sections.entries
+        return sum(store.entries for store in self._stores.values()) + self._sections.entries
 
     def dispose(self) -> None:
         self._stores.clear()
+        self._windows.clear()
         self._prefetched.clear()
         resources, self._resources = self._resources, None
         if resources is not None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rocksdict import Rdict, ReadOptions
 
 from yarrow.container.state.heap_sections import FrozenSection
-from yarrow.container.state.rocksdb.keys import GROUP_BYTES, group_of, group_start
+from yarrow.container.state.rocksdb.keys import GROUP_BYTES, group_of, group_start, window_start
 from yarrow.container.state.rocksdb.list_store import NUMBER_BYTES
 from yarrow.container.state.rocksdb.values import StateValues, access_time
 from yarrow.runtime.data.key_groups import KeyGroupRange
@@ -36,6 +36,8 @@ class StoredForm:
     #: Content that was accessed at or before this time (epoch ms) has expired and is left out; None = nothing
     #: has.
     deadline: int | None = None
+    #: The window of an entry stands before its key.
+    by_window: bool = False
 
 
 def runs_of_state(number: int, stored: StoredForm, entries: Rdict, groups: KeyGroupRange) -> Iterator[Run]:
@@ -43,6 +45,9 @@ def runs_of_state(number: int, stored: StoredForm, entries: Rdict, groups: KeyGr
     bounds = ReadOptions()
     bounds.set_iterate_upper_bound(group_start(groups.end + 1))
     items = entries.items(from_key=group_start(groups.start), read_opt=bounds)
+    if stored.by_window:
+        yield from _runs_by_window(number, stored, items)
+        return
     keys: list[Any] = []
     contents: list[Any] = []
     group, prefix, seen = -1, b"", 0
@@ -62,6 +67,29 @@ def runs_of_state(number: int, stored: StoredForm, entries: Rdict, groups: KeyGr
             contents.append(_empty(stored.form.kind))
         _add(stored, contents, database_key[len(prefix) :], data)
         seen += 1
+    if keys:
+        yield Run(number, group, keys, contents)
+
+
+def _runs_by_window(number: int, stored: StoredForm, items: Iterator[tuple[Any, Any]]) -> Iterator[Run]:
+    """The same of entries by window: each is a map of one window, so a key comes once for each of its windows."""
+    keys: list[Any] = []
+    contents: list[Any] = []
+    group, prefix, window = -1, b"", None
+    load = stored.values.load
+    for database_key, data in items:
+        if not prefix or not database_key.startswith(prefix):
+            if keys and group_of(database_key) != group:
+                yield Run(number, group, keys, contents)
+                keys, contents = [], []
+            group = group_of(database_key)
+            window, start = window_start(database_key)
+            window, prefix = map_key(window), database_key[:start]
+        keys.append(decode_key_from(database_key, len(prefix))[0])
+        contents.append({window: load(data)})
+        if len(keys) >= _PIECE:
+            yield Run(number, group, keys, contents)
+            keys, contents = [], []
     if keys:
         yield Run(number, group, keys, contents)
 

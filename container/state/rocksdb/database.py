@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -86,6 +86,21 @@ class ColumnFamily:
         bounds.set_max_skippable_internal_keys(_MOST_SKIPPED)
         found = next(self.handle.keys(from_key=start, read_opt=bounds), None)
         return found if isinstance(found, bytes) else None
+
+    def skip(self, start: bytes, end: bytes, behind: Callable[[bytes], bytes]) -> Iterator[bytes]:
+        """The first key of that range, then the first from `behind` it on, and so forth."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        try:
+            entries = self.handle.iter(bounds)
+            entries.seek(start)
+            while entries.valid():
+                found: Any = entries.key()
+                yield found
+                entries.seek(behind(found))
+            entries.status()
+        except Exception as error:
+            raise self._database.failure(self.name, "read", error) from error
 
     def scan_prefix(self, prefix: bytes) -> Iterator[Entry]:
         """The entries whose keys begin with `prefix`."""
@@ -203,10 +218,19 @@ class Database:
 
     def delete_range(self, family: ColumnFamily, start: bytes, end: bytes) -> None:
         """Removes the entries from `start` up to but without `end`."""
+        self.delete_ranges(family, [(start, end)])
+
+    def delete_ranges(self, family: ColumnFamily, ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        """The same for several ranges, in one batch."""
         self.wait_released()
         # The binding's delete_range ignores the batch's default column family.
         handle = family.batch_handle
-        self._apply(family, lambda batch: batch.delete_range(start, end, handle))
+
+        def fill(batch: WriteBatch) -> None:
+            for start, end in ranges:
+                batch.delete_range(start, end, handle)
+
+        self._apply(family, fill)
 
     def _apply(self, family: ColumnFamily, fill: Callable[[WriteBatch], None]) -> None:
         """Writes one batch. While RocksDB makes writers wait for flushes and compactions, waits without the GIL."""

@@ -65,6 +65,12 @@ class Migration:
                 operator, state.name, "", f"{meta.kind.value} state", f"{state.kind.value} state",
                 "Declare it as it was, or give the new state another name.",
             )  # fmt: skip
+        if meta.is_by_window is not state.by_window:
+            order = {True: "entries by window and key", False: "entries by key"}
+            raise StateMigrationError(
+                operator, state.name, "", order[meta.is_by_window], order[state.by_window],
+                "Restore from a savepoint in the canonical format, which holds both alike.",
+            )  # fmt: skip
         self._operator = operator
         self._meta = meta
         self._now_ms = now_ms
@@ -74,8 +80,14 @@ class Migration:
         self._map_key_type = state.map_key_type
         self._map_key: ValueSerializer | None = None
         self._convert_key: Convert | None = None
-        if meta.map_key is not None:
-            self._map_key, self._convert_key = self._reading(meta.map_key, state.map_key_type)
+        if meta.map_key_form is not None:
+            self._map_key, self._convert_key = self._reading(meta.map_key_form, state.map_key_type)
+        if state.by_window and self._convert_key is not None:
+            raise StateMigrationError(
+                operator, state.name, "windows", f"windows of {type_of(meta.map_key_form)}",  # type: ignore[arg-type]
+                f"windows of {state.map_key_type}",
+                "Declare them as they were, or restore from a savepoint in the canonical format.",
+            )  # fmt: skip
 
     @property
     def value_serializer(self) -> ValueSerializer:
@@ -119,7 +131,8 @@ class Migration:
         values: StateValues,
         renamed: _Renamed,
     ) -> Iterator[tuple[bytes, bytes]]:
-        old_keys = None if self._meta.map_key is None else self._stored_map_keys(self._meta.map_key)
+        form = self._meta.map_key_form
+        old_keys = None if form is None else self._stored_map_keys(form)
         new_keys = None if self._map_key is None else MapKeys(self._map_key, self._map_key_type)
         of_map, taken = b"", set[bytes]()
         for database_key, data in entries:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from yarrow.container.state.rocksdb.database import ColumnFamily, Database
 from yarrow.container.state.rocksdb.errors import StateValueTooLargeError
-from yarrow.container.state.rocksdb.keys import DatabaseKeys, decode, group_start
+from yarrow.container.state.rocksdb.keys import DatabaseKeys, group_start
 from yarrow.container.state.rocksdb.values import StateValues, access_time
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.runtime.data.key_groups import KeyGroupRange
@@ -98,6 +98,11 @@ class StateStore(ABC):
         """Half of the limit: the changes of one of two generations, and the keys that are read in advance."""
         return self.most_changes // 2
 
+    @property
+    def entries(self) -> int:
+        """RocksDB's estimate, and what is not written yet."""
+        return self.family.estimated_entries + self.changes
+
     def bound(self) -> None:
         """Writes changes above the limit, between two chunks."""
         above = self.changes - self.most_changes
@@ -140,7 +145,7 @@ class StateStore(ABC):
         self._mean_size += (sum(sizes) / len(sizes) - self._mean_size) / 4
         if max(sizes) > self.context.limits.largest_value:
             for key, item in zip(database_keys, data, strict=True):
-                self.checked(decode(key)[0], item)
+                self.checked(self.context.keys.key_of(key), item)
         return data
 
     def sweep(self) -> None:
