@@ -328,7 +328,7 @@ def test_an_older_version_refuses_a_native_checkpoint_by_name(place: Place) -> N
     # What a release does that knows no entries by window, in the backend and in the state processor.
     with pytest.raises(StateMigrationError, match=r"operator 'op', state 'sums'.*version 1001.*a later"):
         stored_serializer(meta.map_key, "op", meta.name)
-    assert stored_serializer(meta.map_key_form, "op", meta.name).load_value
+    assert stored_serializer(meta.map_key_form, "op", meta.name).config() == meta.map_key_form
 
 
 def test_native_entries_by_window_are_no_map_and_a_map_is_no_window(place: Place) -> None:
@@ -527,7 +527,7 @@ def test_windows_of_a_users_own_type_are_listed_by_their_end(place: Place, kind:
     options = {"heap": SAVEPOINT, "rocksdb": CHECKPOINT}[kind]
     tables = place.tables(backend := place.backend(kind), Types.LONG(), form)
     for day in reversed(days):
-        update(tables.table(day), "k", lambda value, day=day: day.number)
+        tables.table(day).live[0]["k"] = day.number
     for _ in range(2):
         assert tables.windows() == days
         assert tables.windows_until(99) == days[:3] and tables.windows_until(98) == days[:1]
