@@ -162,7 +162,8 @@ class SavepointReader:
 
         By name: columns `key` and `value` and, with time to live, `access_time`. The value is a list for list
         state, a map for map state, and the accumulator for aggregating state. Tables by window are maps of windows;
-        a key has a row for each of its windows, or for some together. Rows of a function that are dicts, Rows with names, NamedTuples or instances of dataclasses become columns; others one column `value`.
+        a key has a row for each of its windows, or for some together. Rows of a function that are dicts, Rows with
+        names, NamedTuples or instances of dataclasses become columns; others one column `value`.
         Raises StateProcessorError, UntrustedPickleError, CorruptSnapshotError, StateMigrationError.
         """
         if isinstance(state, str):
