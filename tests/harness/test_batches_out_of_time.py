@@ -38,7 +38,6 @@ def sorting(rows: int = 3, **options: Any) -> OperatorHarness:
     return OperatorHarness(
         lambda stream: sorted_by(stream, "at", most_rows=rows),
         types=[SCHEMA],
-        columnar_outputs=True,
         **options,
     )
 
@@ -143,7 +142,7 @@ def test_a_barrier_comes_between_two_slices_and_the_rest_is_in_the_state() -> No
 
 def test_processing_time_timers_emit_batches_slice_by_slice() -> None:
     with OperatorHarness(
-        lambda stream: sorted_by(stream, "at", most_rows=2, wait_ms=50), types=[SCHEMA], columnar_outputs=True
+        lambda stream: sorted_by(stream, "at", most_rows=2, wait_ms=50), types=[SCHEMA]
     ) as harness:
         (task,) = harness.tasks
         task.slices.length = 0.0

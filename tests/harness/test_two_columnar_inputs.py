@@ -48,7 +48,6 @@ def harness(backend: str, **options: Any) -> OperatorHarness:
         joined,
         inputs=2,
         types=[FACTS, TABLE],
-        columnar_outputs=True,
         configuration={"state.backend.type": backend},
         **options,
     )

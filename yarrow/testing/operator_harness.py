@@ -78,7 +78,7 @@ class OperatorHarness:
 
     `fragment` is called with `inputs` streams. Without any it is called with the environment, and begins with a source
     of its own, whose reader hears nothing from its enumerator. `types` declares the types of the inputs: a pyarrow
-    Schema declares one of record batches. With `columnar_outputs`, record batches that the fragment puts out are read
+    Schema declares one of record batches. Then record batches that the fragment puts out are read
     as such, not as rows. `configuration` holds options of the job, `chunk_rows` caps the rows that a generated loop
     gets at once. `clock` moves by `advance` alone, `state` says what tasks begin with and who takes their snapshots.
     """
@@ -89,7 +89,6 @@ class OperatorHarness:
         *,
         inputs: int = 1,
         types: Sequence[TypeInformation | Any | None] | None = None,
-        columnar_outputs: bool = False,
         configuration: dict[str, str] | None = None,
         chunk_rows: int | None = None,
         clock: ManualClock | None = None,
@@ -103,7 +102,7 @@ class OperatorHarness:
         declared = list(types) if types is not None else [None] * inputs
         self._input_types = [each if isinstance(each, TypeInformation) else None for each in declared]
         self._schemas = [None if isinstance(each, TypeInformation) else each for each in declared]
-        self._columnar_outputs = columnar_outputs
+        self._columnar_outputs = any(schema is not None for schema in self._schemas)
         graph, outputs = self._build_graph(fragment, inputs, configuration or {})
         restored: Mapping[JobVertexID, RestoredState] = {}
         if state.restore is not None:

@@ -147,7 +147,7 @@ def test_errors_name_the_columns_and_the_key() -> None:
 def test_in_the_harness_all_key_columns_are_in_the_result() -> None:
     schema = pa.schema([("city", pa.string()), ("day", pa.int32()), ("amount", pa.int64())])
     with OperatorHarness(
-        lambda stream: stream.key_by("city", "day").sum("amount"), types=[schema], columnar_outputs=True
+        lambda stream: stream.key_by("city", "day").sum("amount"), types=[schema]
     ) as harness:
         for rows in (
             [("Rom", 1, 5), ("Rom", 2, 7), ("Rom", 1, 1), (None, 1, 2)],
