@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from yarrow.container.state.vectorized_index import ColumnIndex, ObjectIndex, WordIndex
+from yarrow.container.operators.columnar.vectorized_index import ColumnIndex, ObjectIndex, WordIndex
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.rpc.messages import VertexPlacement
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yarrow.container.state.vectorized_index import Slots, grown
+from yarrow.container.operators.columnar.vectorized_index import Slots, grown
 
 Bools = npt.NDArray[np.bool_]
 #: Initial number of slots of arrays.

@@ -23,10 +23,10 @@ from yarrow.container.operators.columnar.aggregate_state import (
     UnsupportedColumnError,
 )
 from yarrow.container.operators.columnar.aggregate_states import state_for
+from yarrow.container.operators.columnar.tuple_index import index_of_keys
+from yarrow.container.operators.columnar.vectorized_index import KeyIndex, Slots, grown
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
-from yarrow.container.state.tuple_index import index_of_keys
-from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.elements import ArrowBatch

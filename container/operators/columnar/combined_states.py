@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.container.operators.columnar.aggregate_state import LEAST, AggregateState, ForeignStateError
-from yarrow.container.state.vectorized_index import Slots, grown
+from yarrow.container.operators.columnar.vectorized_index import Slots, grown
 from yarrow.runtime.graph.operator_spec import AggregateKind
 
 #: More digits than decimal256 holds.

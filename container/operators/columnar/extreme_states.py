@@ -21,7 +21,7 @@ from yarrow.container.operators.columnar.aggregate_state import (
     integers_of,
     undated,
 )
-from yarrow.container.state.vectorized_index import Slots, grown
+from yarrow.container.operators.columnar.vectorized_index import Slots, grown
 from yarrow.runtime.graph.operator_spec import AggregateKind
 
 

@@ -23,7 +23,7 @@ from yarrow.container.operators.columnar.aggregate_state import (
     integers_of,
     undated,
 )
-from yarrow.container.state.vectorized_index import Slots, grown
+from yarrow.container.operators.columnar.vectorized_index import Slots, grown
 
 _LOW_BITS: Final = np.int64(0xFFFFFFFF)
 

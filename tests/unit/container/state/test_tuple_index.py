@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.container.operators.columnar.columns import KEY_COLUMNS, array_of, cut
 from yarrow.common.types import Row
-from yarrow.container.state.tuple_index import index_of_keys
+from yarrow.container.operators.columnar.tuple_index import index_of_keys
 from yarrow.runtime.data.keys import canonicalize
 
 

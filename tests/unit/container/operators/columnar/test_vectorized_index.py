@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.container.operators.columnar.columns import KEY_COLUMNS, array_of, cut
 from yarrow.common.types import Row
-from yarrow.container.state.vectorized_index import WordIndex, key_index
+from yarrow.container.operators.columnar.vectorized_index import WordIndex, key_index
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.keys import canonicalize
 

@@ -12,7 +12,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from yarrow.container.state.vectorized_index import ColumnIndex, KeyIndex, Slots, WordIndex, key_index
+from yarrow.container.operators.columnar.vectorized_index import (
+    ColumnIndex,
+    KeyIndex,
+    Slots,
+    WordIndex,
+    key_index,
+)
 
 #: A word holds two slots: slots are below 2**31.
 _SECOND_BITS: Final = 32
