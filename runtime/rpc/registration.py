@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from yarrow.runtime.common.backoff import Backoff
-from yarrow.runtime.common.errors import FencingTokenError
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.errors import HandshakeError, RemoteError, RpcError, RpcUnavailableError
+from yarrow.runtime.rpc.errors import HandshakeError, RemoteError, RpcUnavailableError
 from yarrow.runtime.rpc.gateway_type import GatewayType
 from yarrow.runtime.rpc.leader import LeaderInformation, LeaderRetrieval
 from yarrow.runtime.rpc.messages import RegistrationRejection, RegistrationSuccess
@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 class RegistrationSettings:
     """`cluster.registration.*`: seconds before the next attempt."""
 
-    #: After attempts without an answer: doubled from the first to the last.
+    #: After attempts without an answer: doubled from the first to the last, and never longer than `error_delay`,
+    #: after which Flink tries again where nobody listens.
     initial_pause: float = 0.1
     max_pause: float = 30.0
     #: After an error that is neither silence nor the leader's own failure.
@@ -143,7 +144,7 @@ class LeaderConnection(Generic[G]):
         except HandshakeError as error:
             self._registration.on_rejected(str(error))
             return
-        except (RpcError, FencingTokenError) as error:
+        except YarrowError as error:
             pause = self._pause_after(error)
             _log.info(
                 "%s: registration at %s failed, next try in %.1f s: %s",
@@ -160,10 +161,10 @@ class LeaderConnection(Generic[G]):
         self._gateway = gateway
         self._registration.on_registered(gateway, answer)
 
-    def _pause_after(self, error: RpcError | FencingTokenError) -> float:
+    def _pause_after(self, error: YarrowError) -> float:
         """Seconds before the next attempt: as in Flink, silence and errors have pauses of their own."""
         if isinstance(error, RpcUnavailableError):
-            return self._backoff.next_seconds()
+            return min(self._backoff.next_seconds(), self._settings.error_delay)
         if isinstance(error, RemoteError):
             return self._settings.refused_delay
         return self._settings.error_delay

@@ -20,13 +20,13 @@ from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, 
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import RegistrationRejection, RegistrationSuccess
 from yarrow.runtime.rpc.registration import LeaderConnection, Registration, RegistrationSettings
-from yarrow.runtime.rpc.service import RpcService
+from yarrow.runtime.rpc.service import AddressError, RpcService
 
 
 class Registering:
     """An endpoint that registers with an Echo by calling it."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_pause: float = 4) -> None:
         self.fault = ScriptedFault()
         self.service = RpcService([InProcessTransport(InProcessNetwork(self.fault))])
         self.clock = ManualClock()
@@ -50,7 +50,7 @@ class Registering:
                 on_lost=lambda: self.seen.append("lost"),
             ),
             self.timers,
-            RegistrationSettings(initial_pause=1, max_pause=4, error_delay=20, refused_delay=60),
+            RegistrationSettings(initial_pause=1, max_pause=max_pause, error_delay=20, refused_delay=60),
         )
 
     async def _register(self, gateway: EchoGateway) -> RegistrationSuccess | RegistrationRejection:
@@ -91,6 +91,24 @@ def test_tries_again_with_growing_pauses_until_the_leader_answers() -> None:
         assert leader.ticks == 1
         assert it.timers.pending == 0
         await leader.stop()
+        it.connection.stop()
+        await it.endpoint.stop()
+
+    run(body())
+
+
+def test_silence_never_lasts_longer_than_an_error() -> None:
+    async def body() -> None:
+        it = Registering(max_pause=30)
+        await it.endpoint.start()
+        it.announce("a")
+        it.connection.start()
+        for pause in (1, 2, 4, 8, 16, 20, 20):
+            await settled()
+            attempts = len(it.fault.seen)
+            it.timers.advance(pause)
+            await settled()
+            assert len(it.fault.seen) == attempts + 1, pause
         it.connection.stop()
         await it.endpoint.stop()
 
@@ -146,6 +164,7 @@ def test_a_refusal_is_final_for_that_leader() -> None:
     [
         (FencingTokenError("it leads no longer"), 20),
         (InvalidMessageError("not what the gateway declares"), 20),
+        (AddressError("the leader has no way to the address that registers"), 20),
         (RemoteError("the leader failed with a KeyError"), 60),
     ],
     ids=lambda value: type(value).__name__,
