@@ -91,18 +91,7 @@ class ClusterAccess:
 
     async def attempt(self, job_id: str, vertex_id: str, subtask: int, number: int | None) -> AttemptDetails:
         """An attempt of a subtask, the present one if `number` is None. Raises NotFoundError for any other."""
-        vertex = await self.vertex(job_id, vertex_id)
-        for attempt in (*vertex.subtasks, *vertex.former_attempts):
-            if attempt.subtask == subtask and number in (None, attempt.attempt_number):
-                return attempt
-        if subtask >= vertex.parallelism:
-            raise NotFoundError(
-                f"vertex {vertex.name!r} has no subtask {subtask}: it has {vertex.parallelism}, counted from 0"
-            )
-        raise NotFoundError(
-            f"subtask {subtask} of vertex {vertex.name!r} has no attempt {number}, or it is forgotten"
-            " (jobmanager.execution.attempts-history-size)"
-        )
+        return attempt_of(await self.vertex(job_id, vertex_id), subtask, number)
 
     async def task_executors(self) -> Sequence[TaskExecutorInfo]:
         """All registered TaskExecutors."""
@@ -168,6 +157,23 @@ _REFUSALS = {
     503: "A part of the cluster does not answer.",
     504: "A part of the cluster did not answer in time.",
 }
+
+
+def attempt_of(vertex: VertexDetails, subtask: int, number: int | None) -> AttemptDetails:
+    """An attempt of a subtask, the present one if `number` is None. Raises NotFoundError for any other."""
+    # A subtask that a rescaling has taken away has former attempts alone.
+    former = () if number is None else vertex.former_attempts
+    for attempt in (*vertex.subtasks, *former):
+        if attempt.subtask == subtask and number in (None, attempt.attempt_number):
+            return attempt
+    if subtask >= vertex.parallelism:
+        raise NotFoundError(
+            f"vertex {vertex.name!r} has no subtask {subtask}: it has {vertex.parallelism}, counted from 0"
+        )
+    raise NotFoundError(
+        f"subtask {subtask} of vertex {vertex.name!r} has no attempt {number}, or it is forgotten"
+        " (jobmanager.execution.attempts-history-size)"
+    )
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, object]]:

@@ -21,6 +21,7 @@ from yarrow.am.rest.routes.cluster_access import (
     ResourceIdPath,
     SubtaskPath,
     VertexIdPath,
+    attempt_of,
     refusals,
 )
 from yarrow.am.rest.views.vertices import told_metrics
@@ -229,5 +230,6 @@ async def subtask_metrics(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, subtask: SubtaskPath, get: Get = None
 ) -> list[MetricBody]:
     """Metrics of one subtask, as `<metric>` and `<operator>.<metric>`."""
-    await access.attempt(job_id, vertex_id, subtask, None)
-    return _metrics(told_metrics(await access.vertex(job_id, vertex_id))[subtask], get)
+    vertex = await access.vertex(job_id, vertex_id)
+    present = attempt_of(vertex, subtask, None)
+    return _metrics(told_metrics(vertex)[present.subtask], get)

@@ -271,6 +271,19 @@ def test_metrics_outlive_a_restart_until_the_next_attempt_tells_of_its_own(clust
     assert get(cluster, f"{base}/watermarks") == []
 
 
+def test_a_subtask_that_a_rescaling_took_away_has_former_attempts_alone(cluster: FakeCluster) -> None:
+    job = cluster.dispatcher.jobs[JOB]
+    source, reduce = job.vertices
+    former = attempt(REDUCE, 1, ExecutionState.CANCELED, 0, task_metrics(5, 0))
+    rescaled = msgspec.structs.replace(reduce, former_attempts=(former,))
+    cluster.dispatcher.jobs[JOB] = msgspec.structs.replace(job, vertices=(source, rescaled))
+    base = f"/jobs/{JOB}/vertices/{REDUCE}"
+    assert get(cluster, f"{base}/subtasks/1/attempts/0")["status"] == "CANCELED"
+    for path in ("subtasks/1", "subtasks/1/metrics"):
+        assert "it has 1, counted from 0" in get(cluster, f"{base}/{path}", 404)["errors"][0]
+    assert get(cluster, f"{base}/metrics") == []
+
+
 def test_metrics_are_named_then_asked_for(cluster: FakeCluster) -> None:
     base = f"/jobs/{JOB}/vertices/{SOURCE}"
     names = get(cluster, f"{base}/metrics")
