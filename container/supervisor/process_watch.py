@@ -1,14 +1,17 @@
 """ProcessWatch: memory and load of supervisor, template and workers, read from /proc.
 
-Owner: the TaskExecutor's event loop calls `sample` about every second; the reads take about a millisecond a
-process. Must not end a process: it names the largest, and YARN or the user decides.
+Owner: the TaskExecutor has `sample` called in a thread about every second, one call at a time. Must not end a process:
+it names the largest, and YARN or the user decides.
+
+The kernel walks all pages of a process to tell its PSS, and keeps the process from mapping memory meanwhile. So PSS is
+read as seldom as the measured time of the last reads asks. In between, the growth of resident memory is added to it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +19,9 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.metrics import garbage_time
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+#: The most of the time that may pass in reads of PSS.
+_SHARE = 0.01
 _log = logging.getLogger(__name__)
 
 
@@ -34,28 +40,57 @@ class ProcessSample:
     descriptors: int
 
 
+@dataclass(frozen=True)
+class MemoryReading:
+    """The memory of one process when it was read in full, in bytes; `pss` and `mapped` as in ProcessSample."""
+
+    pss: int
+    mapped: int
+    #: Pages shared with others count in full.
+    resident: int
+
+    def grown_to(self, resident: int) -> int:
+        """The PSS of the process now that so much is resident, as if the difference were its own."""
+        return max(0, self.pss + resident - self.resident)
+
+
+#: Reads the memory of a process below a /proc in full; None = the process is gone.
+ReadMemory = Callable[[int, Path], MemoryReading | None]
+
+
 def read_pss(pid: int, proc: Path = Path("/proc")) -> int | None:
     """PSS in bytes; None when the process is gone."""
-    return _memory(pid, proc).get("Pss")
+    reading = read_memory(pid, proc)
+    return None if reading is None else reading.pss
 
 
-def _memory(pid: int, proc: Path) -> dict[str, int]:
-    """Bytes by the kernel's names; empty when the process is gone."""
+def read_memory(pid: int, proc: Path = Path("/proc")) -> MemoryReading | None:
+    """A full reading, whose time grows with the memory; None when the process is gone."""
     try:
         text = (proc / str(pid) / "smaps_rollup").read_text()
+        resident = _resident(pid, proc)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return {}
-    lines = (line.split() for line in text.splitlines())
-    return {line[0][:-1]: int(line[1]) * 1024 for line in lines if len(line) == 3 and line[2] == "kB"}
-
-
-def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSample | None:
-    """All numbers of a process; None when it is gone."""
-    memory = _memory(pid, proc)
-    if "Pss" not in memory:
         return None
+    lines = (line.split() for line in text.splitlines())
+    sizes = {line[0][:-1]: int(line[1]) * 1024 for line in lines if len(line) == 3 and line[2] == "kB"}
+    if "Pss" not in sizes:
+        return None
+    # Kernels before 5.10 do not report the part that is mapped from files.
+    return MemoryReading(sizes["Pss"], sizes.get("Pss_File", 0), resident)
+
+
+def _resident(pid: int, proc: Path) -> int:
+    """Resident bytes, from a counter that the kernel keeps. Raises OSError when the process is gone."""
+    return int((proc / str(pid) / "statm").read_text().split()[1]) * _PAGE
+
+
+def sample_process(
+    name: str, pid: int, memory: MemoryReading, proc: Path = Path("/proc")
+) -> ProcessSample | None:
+    """All numbers of a process with this earlier reading of its memory; None when it is gone."""
     folder = proc / str(pid)
     try:
+        pss = memory.grown_to(_resident(pid, proc))
         # The second field is the name in brackets, which may contain anything: count from its end.
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
         descriptors = len(os.listdir(folder / "fd"))
@@ -64,9 +99,8 @@ def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSa
     return ProcessSample(
         name=name,
         pid=pid,
-        pss=memory["Pss"],
-        # Kernels before 5.10 do not report it.
-        mapped=memory.get("Pss_File", 0),
+        pss=pss,
+        mapped=memory.mapped,
         cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
         threads=int(fields[17]),
         descriptors=descriptors,
@@ -76,7 +110,14 @@ def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSa
 class ProcessWatch:
     """Sums the use of a TaskExecutor's processes, and warns before the container is killed for it."""
 
-    def __init__(self, budget: int, clock: Clock, threshold: float = 0.9, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        budget: int,
+        clock: Clock,
+        threshold: float = 0.9,
+        proc: Path = Path("/proc"),
+        read: ReadMemory = read_memory,
+    ) -> None:
         """Watches the memory of processes.
 
         `budget` is taskmanager.memory.process.size in bytes. Above the part `threshold` of it, a warning
@@ -86,6 +127,11 @@ class ProcessWatch:
         self._threshold = threshold
         self._clock = clock
         self._proc = proc
+        self._read = read
+        #: The last full reading of each process, by its name and pid.
+        self._readings: dict[tuple[str, int], MemoryReading] = {}
+        #: When all processes are read in full again.
+        self._due = clock.monotonic()
         self._samples: tuple[ProcessSample, ...] = ()
         self._sampled_at = clock.monotonic()
         self._load = 0.0
@@ -113,10 +159,13 @@ class ProcessWatch:
         )
 
     def sample(self, processes: Iterable[tuple[str, int]]) -> None:
-        """Samples these (name, pid) pairs."""
+        """Samples these (name, pid) pairs. Reads memory in full where it is due, and of new processes."""
         before = {sample.pid: sample.cpu_seconds for sample in self._samples}
         now = self._clock.monotonic()
-        read = (sample_process(name, pid, self._proc) for name, pid in processes)
+        self._read_memory(tuple(processes), now)
+        read = (
+            sample_process(name, pid, memory, self._proc) for (name, pid), memory in self._readings.items()
+        )
         self._samples = tuple(sample for sample in read if sample is not None)
         burnt = sum(
             max(0.0, sample.cpu_seconds - before.get(sample.pid, sample.cpu_seconds))
@@ -126,6 +175,19 @@ class ProcessWatch:
         self._load = burnt / elapsed / (os.cpu_count() or 1) if elapsed > 0 else 0.0
         self._sampled_at = now
         self._warn()
+
+    def _read_memory(self, processes: Sequence[tuple[str, int]], now: float) -> None:
+        """Keeps a reading of each process; the time of new ones puts off the next readings of all."""
+        known = self._readings
+        if now >= self._due:
+            known, self._due = {}, now
+        self._readings = {}
+        began = self._clock.monotonic()
+        for process in processes:
+            reading = known.get(process) or self._read(process[1], self._proc)
+            if reading is not None:
+                self._readings[process] = reading
+        self._due += (self._clock.monotonic() - began) / _SHARE
 
     def _warn(self) -> None:
         over = self.used > self._threshold * self._budget

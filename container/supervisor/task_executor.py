@@ -102,6 +102,7 @@ class TaskExecutor(RpcEndpoint):
         #: Done, with the cause, when this TaskExecutor wants its process to end; True = an orderly end.
         self.finished: asyncio.Future[tuple[bool, str]] = asyncio.get_running_loop().create_future()
         self._heartbeats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, services.clock)
+        self._sampling: asyncio.Task[None] | None = None
         self._watch = ProcessWatch(settings.process_memory, services.clock, settings.memory_warning_threshold)
         self.slots = JobSlots(
             self,
@@ -270,8 +271,10 @@ class TaskExecutor(RpcEndpoint):
                 self.slots.close_job(JobID(peer), cause)
 
     def sample_memory(self) -> None:
-        """Samples the memory of all processes in another thread; heartbeats report it."""
-        self.spawn(self.run_blocking(self._watch.sample, self.workers.processes()), "memory")
+        """Samples the memory of all processes in another thread; heartbeats report it. One sample at a time."""
+        if self._sampling is None or self._sampling.done():
+            work = self.run_blocking(self._watch.sample, self.workers.processes())
+            self._sampling = self.spawn(work, "memory")
 
     def _slot_workers(self, listener: WorkerListener) -> SlotWorkers:
         settings, services = self._settings, self._services
