@@ -51,7 +51,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    sort(items)
+    # The tests of other folders, collected with these, keep their order.
+    if len(items) == len(ours) - len(left_out):
+        sort(items)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -533,11 +533,28 @@ def test_a_job_master_of_an_older_epoch_gets_no_slot(tmp_path: Path) -> None:
     run(body())
 
 
+async def speaks_until_active(c: Cluster, slot: AllocationID) -> None:
+    """Sends heartbeats of the JobMaster until its slot has a worker and is accepted."""
+
+    async def speak() -> None:
+        while True:
+            await c.gateway.heartbeat_from_job_master(JOB_MASTER_ID, report_of(slot))
+            await asyncio.sleep(c.settings.heartbeat.interval)
+
+    speaking = asyncio.create_task(speak())
+    try:
+        await eventually(lambda: c.state_of(0) is TaskExecutorSlotState.ACTIVE, "slot 0 was accepted")
+    finally:
+        speaking.cancel()
+
+
 def test_a_job_master_that_falls_silent_loses_its_slots(start_mode: str, tmp_path: Path) -> None:
     async def body() -> None:
         beat = HeartbeatSettings(interval=0.1, timeout=2.0)
         async with cluster(start_mode, tmp_path, heartbeat=beat) as c:
-            slot = await c.active_slot()
+            slot = await c.request_slot(0, 1)
+            # The start of a worker may take longer than the silence that is allowed.
+            await speaks_until_active(c, slot)
             await c.submit(graph_of("hold"), task(0, 0, slot))
             await free_again(c)
             with pytest.raises(FencingTokenError, match="silent for too long"):
