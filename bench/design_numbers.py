@@ -106,7 +106,7 @@ def key_index(keys: int) -> dict[str, object]:
         "case": f"index of {keys} keys, {BATCH_ROWS} rows a batch",
         "unit": "million rows/s",
         "words": rate(WordIndex(), batches),
-        "objects": rate(ObjectIndex(), batches),
+        "objects": rate(ObjectIndex(pa.int64()), batches),
         "dict_row_by_row": round(BATCHES * BATCH_ROWS / best(loop, 5) / 1e6, 1),
     }
 

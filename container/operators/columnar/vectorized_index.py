@@ -7,15 +7,21 @@ distinct value of a batch. Null is a key. Owner: the task thread. It must not kn
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from itertools import islice, repeat
+from types import NoneType
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from yarrow.runtime.data.column_numbers import days_of, micros_of, times_of_day
+from yarrow.runtime.data.key_classes import RowKey
 from yarrow.runtime.data.vectorized_keys import distinct_keys
 
 Slots = npt.NDArray[np.int64]
@@ -31,7 +37,7 @@ _SMALL: Final = 16 * 1024
 
 def key_index(key_type: pa.DataType) -> ColumnIndex:
     """The index for a key column of this type; a type that cannot be a key is refused at the first column."""
-    return WordIndex(key_type) if _is_word(key_type) else ObjectIndex()
+    return WordIndex(key_type) if _is_word(key_type) else ObjectIndex(key_type)
 
 
 class KeyIndex(ABC):
@@ -217,8 +223,9 @@ class WordIndex(ColumnIndex):
 class ObjectIndex(ColumnIndex):
     """A dict from canonical key to slot, asked once a distinct value of a batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_type: pa.DataType) -> None:
         super().__init__()
+        self._key_type = key_type
         self._slot_of: dict[Any, int] = {}
         #: Keys by slot, as far as a snapshot has needed them; only added to.
         self._listed: list[Any] = []
@@ -240,6 +247,7 @@ class ObjectIndex(ColumnIndex):
         return lambda slots: [listed[slot] for slot in slots.tolist()]
 
     def restore(self, keys: list[Any]) -> Slots:
+        _refuse_others(keys, self._key_type, *_classes_of(self._key_type))
         self._slot_of.update(zip(keys, range(len(keys)), strict=True))
         self.size = len(keys)
         return np.arange(self.size)
@@ -258,7 +266,10 @@ def _is_word(kind: pa.DataType) -> bool:
 
 
 def words_of(column: pa.Array) -> Words:
-    """A null-free column of a one-word type as an int64 array: equal keys have equal words (one NaN, one zero)."""
+    """A null-free column of a one-word type as an int64 array: equal keys have equal words (one NaN, one zero).
+
+    Days of dates, microseconds of times and timestamps, whatever their unit. Raises ColumnKeyError.
+    """
     kind = column.type
     if pa.types.is_floating(kind):
         values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
@@ -267,10 +278,14 @@ def words_of(column: pa.Array) -> Words:
         if absent.any():
             words[absent] = _NAN_WORD
         return words
+    if pa.types.is_date(kind):
+        return days_of(column)
+    if pa.types.is_time(kind):
+        return times_of_day(column)
+    if pa.types.is_timestamp(kind):
+        return micros_of(column)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
-    elif not pa.types.is_integer(kind):
-        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     numbers = column.to_numpy()
     whole: Words = (
         numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
@@ -279,25 +294,92 @@ def words_of(column: pa.Array) -> Words:
 
 
 def column_of(words: Words, kind: pa.DataType) -> pa.Array:
-    """The column of the keys with these int64 words, inverse to `words_of`; bools as integers, floats as 64 bits."""
+    """The column of the keys with these int64 words, inverse to `words_of`.
+
+    Bools are integers, floats have 64 bits, dates and times the units of Python's.
+    """
     if pa.types.is_floating(kind):
         return pa.array(words.view(np.float64))
     if pa.types.is_boolean(kind):
         return pa.array(words)
     if pa.types.is_integer(kind):
         return pa.array(words.view(np.uint64) if pa.types.is_uint64(kind) else words)
-    return pa.array(words.astype(np.int32) if kind.bit_width == 32 else words).view(kind)
+    held = _type_of_words(kind)
+    return pa.array(words.astype(np.int32) if held.bit_width == 32 else words).view(held)
+
+
+def _type_of_words(kind: pa.DataType) -> pa.DataType:
+    """The type with the units in which words hold values of this type."""
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    return kind
 
 
 def _key_column(keys: list[Any], kind: pa.DataType) -> pa.Array:
-    """Canonical keys as a column of their type."""
-    if pa.types.is_floating(kind):
-        return pa.array([None if key is None else float(key) for key in keys], pa.float64())
+    """Canonical keys as a column of their type, in the units of words. Raises ValueError if it holds other keys."""
     if pa.types.is_boolean(kind):
         if not {*keys} <= {None, 0, 1}:
             raise ValueError("a bool is 0 or 1")
         return pa.array([None if key is None else bool(key) for key in keys], kind)
-    return pa.array(keys, kind)
+    if pa.types.is_integer(kind):
+        # pyarrow would cut off the fraction of a number.
+        _refuse_others(keys, kind, int)
+        return pa.array(keys, kind)
+    is_float = pa.types.is_floating(kind)
+    values = [None if key is None else float(key) for key in keys] if is_float else keys
+    column = pa.array(values, _type_of_words(kind))
+    # pyarrow takes numbers for times, drops zones and rounds: what it made of each key must be that key.
+    codes, held = distinct_keys(column)
+    for key, code in zip(keys, codes.tolist(), strict=True):
+        if held[code] is not key and held[code] != key:
+            raise ValueError(f"the key {key!r} would become {held[code]!r}")
+    return column
+
+
+def _refuse_others(keys: list[Any], kind: pa.DataType, *classes: type) -> None:
+    """Raises ValueError for a key that is neither None nor of one of these classes."""
+    if not {*map(type, keys)} <= {NoneType, *classes}:
+        foreign = next(key for key in keys if key is not None and type(key) not in classes)
+        raise ValueError(f"the key {foreign!r} is no value of type {kind}")
+
+
+def _classes_of(kind: pa.DataType) -> tuple[type, ...]:
+    """The classes of the canonical keys, without None, that values of an Arrow type are."""
+    if pa.types.is_dictionary(kind):
+        return _classes_of(kind.value_type)
+    return next((classes for holds, classes in _CLASSES if holds(kind)), ())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    is_plain = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    return is_plain or str(kind) == "binary_view"
+
+
+_CLASSES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (
+    (_is_text, (str,)),
+    (_is_bytes, (bytes,)),
+    (pa.types.is_decimal, (int, float, Decimal)),
+    (pa.types.is_duration, (dt.timedelta,)),
+    (pa.types.is_struct, (RowKey,)),
+    (lambda kind: isinstance(kind, pa.UuidType), (UUID,)),
+    (pa.types.is_integer, (int,)),
+    (pa.types.is_boolean, (int,)),
+    (pa.types.is_floating, (int, float)),
+    (pa.types.is_date, (dt.date,)),
+    (pa.types.is_time, (dt.time,)),
+    (pa.types.is_timestamp, (dt.datetime,)),
+)
 
 
 def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]:
