@@ -78,3 +78,31 @@ def arrow_fields(declared: RowTypeInfo, prefix: str, extra: Mapping[str, pa.Data
 
     named = zip(declared.get_field_names(), declared.get_field_types(), strict=True)
     return [pa.field(name, arrow_type(field, f"{prefix}{name}", extra)) for name, field in named]
+
+
+def in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """The type with microseconds instead of nanoseconds, which Python's own types lack.
+
+    pyarrow makes objects of pandas of nanoseconds where pandas is installed, and fails where it is not.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if types.is_time64(kind) and kind.unit == "ns":
+        return pa.time64("us")
+    if types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        return pa.struct([field.with_type(in_microseconds(field.type)) for field in fields])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(in_microseconds(kind.value_type)))
+    if types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(in_microseconds(kind.value_type)))
+    if types.is_map(kind):
+        return pa.map_(
+            in_microseconds(kind.key_type), kind.item_field.with_type(in_microseconds(kind.item_type))
+        )
+    return kind

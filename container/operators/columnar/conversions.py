@@ -23,6 +23,7 @@ from yarrow.container.operators.columnar.arrow_columns import MisfitError, build
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
+from yarrow.runtime.data.arrow_types import in_microseconds
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import DataError
 from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, RowsToArrowOperator
@@ -186,7 +187,7 @@ def python_values(column: pa.Array) -> list[Any]:
         return values
     if pa.types.is_dictionary(kind):
         return _dictionary_values(column)
-    plain = _in_micros(kind)
+    plain = in_microseconds(kind)
     if plain != kind:
         column = column.cast(plain)
     values = column.to_pylist()
@@ -213,27 +214,6 @@ def _numpy_values(column: pa.Array, kind: pa.DataType) -> npt.NDArray[Any] | Non
 def _dictionary_values(column: pa.Array) -> list[Any]:
     values = python_values(column.dictionary)
     return [None if index is None else values[index] for index in column.indices.to_pylist()]
-
-
-def _in_micros(kind: pa.DataType) -> pa.DataType:
-    """The type with microseconds instead of nanoseconds, which Python's own types lack."""
-    types = pa.types
-    if types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.timestamp("us", kind.tz)
-    if types.is_time64(kind) and kind.unit == "ns":
-        return pa.time64("us")
-    if types.is_duration(kind) and kind.unit == "ns":
-        return pa.duration("us")
-    if types.is_struct(kind):
-        fields = [kind.field(i) for i in range(kind.num_fields)]
-        return pa.struct([field.with_type(_in_micros(field.type)) for field in fields])
-    if types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_in_micros(kind.value_type)))
-    if types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_in_micros(kind.value_type)))
-    if types.is_map(kind):
-        return pa.map_(_in_micros(kind.key_type), kind.item_field.with_type(_in_micros(kind.item_type)))
-    return kind
 
 
 def _change(kind: pa.DataType) -> Callable[[Any], Any] | None:

@@ -16,7 +16,7 @@ from yarrow.common.types import Row, positional_row
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.formats.data_types import ANY_DECIMAL, arrow_data_type
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.data.arrow_types import NoArrowTypeError, arrow_fields
+from yarrow.runtime.data.arrow_types import NoArrowTypeError, arrow_fields, in_microseconds
 from yarrow.table.types import RowType
 
 
@@ -95,16 +95,30 @@ def _plain_value(value: Any, target: pa.DataType) -> Any:
 
 
 def rows_of_batch(batch: pa.RecordBatch, row_type: RowTypeInfo | None) -> list[Row]:
-    """The rows of a batch, named by its columns."""
+    """The rows of a batch, named by its columns. Raises FileFormatError where a time is finer than a microsecond."""
     template = Row(*batch.schema.names)
-    if row_type is None:
-        return [template(*values) for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
-    readers = [_value_of_arrow(field) for field in row_type.get_field_types()]
-    columns = [
-        [read(value) for value in column.to_pylist()]
-        for read, column in zip(readers, batch.columns, strict=True)
+    given = [
+        _python_values(column, name) for column, name in zip(batch.columns, batch.schema.names, strict=True)
     ]
+    if row_type is None:
+        return [template(*values) for values in zip(*given, strict=True)]
+    readers = [_value_of_arrow(field) for field in row_type.get_field_types()]
+    columns = [[read(value) for value in values] for read, values in zip(readers, given, strict=True)]
     return [template(*values) for values in zip(*columns, strict=True)]
+
+
+def _python_values(column: pa.Array, name: str) -> list[Any]:
+    """The values, of Python's own types whether pandas is installed or not."""
+    kind = in_microseconds(column.type)
+    if kind != column.type:
+        try:
+            column = column.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise FileFormatError(
+                f"column {name!r} of type {column.type}: Python's times have no nanoseconds, so rows would lose some;"
+                f" read the file as columns (columnar=True): {error}"
+            ) from error
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _value_of_arrow(type_info: TypeInformation) -> Callable[[Any], Any]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from datetime import date, datetime
+import sys
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,30 @@ def test_parquet_schema_comes_from_the_first_file(tmp_path: Path) -> None:
     read = source(ParquetColumnarRowInputFormat(), file)
     assert read.produced_schema() == pa.schema([pa.field("n", pa.int64())])
     assert run(read) == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize("pandas", ["installed", "missing"])
+def test_rows_of_parquet_have_times_of_python_with_and_without_pandas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pandas: str
+) -> None:
+    file = tmp_path / "nanoseconds"
+    stamps = pa.array([1_000_000_001_000, None], pa.timestamp("ns"))
+    nested = pa.StructArray.from_arrays([stamps], names=["at"])
+    pq.write_table(pa.table({"at": stamps, "nested": nested, "took": stamps.view(pa.duration("ns"))}), file)
+    if pandas == "missing":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    rows = run(source(ParquetColumnarRowInputFormat(columnar=False), file))
+    at = datetime(1970, 1, 1, 0, 16, 40, 1)
+    assert rows[0] == Row(at=at, nested={"at": at}, took=timedelta(seconds=1000, microseconds=1))
+    assert [type(rows[0]["at"]), type(rows[0]["nested"]["at"]), type(rows[0]["took"])] == [
+        datetime,
+        datetime,
+        timedelta,
+    ]
+    assert list(rows[1]) == [None, {"at": None}, None]
+    pq.write_table(pa.table({"at": pa.array([1_000_000_001], pa.timestamp("ns"))}), file)
+    with pytest.raises(FileFormatError, match=r"column 'at' of type timestamp\[ns\]: .*columnar=True"):
+        run(source(ParquetColumnarRowInputFormat(columnar=False), file))
 
 
 def test_parquet_refuses_missing_columns_and_lossy_casts(tmp_path: Path) -> None:
