@@ -165,10 +165,13 @@ def preload(entry: str) -> None:
         importlib.import_module(name)
     import_row_operators()
     # The first call in a child would otherwise load the library there.
-    ctypes.CDLL(None)
+    library = ctypes.CDLL(None)
     gc.collect()
     gc.disable()
     gc.freeze()
+    with contextlib.suppress(AttributeError):
+        # glibc keeps what imports have freed, and each child would hold a copy. Other libraries have no such call.
+        library.malloc_trim(0)
 
 
 def main(arguments: list[str]) -> int:
