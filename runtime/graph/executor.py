@@ -237,20 +237,32 @@ def executor_for(target: str) -> PipelineExecutor:
     in_place = _in_place.get() or _ProcessDefaults.executor
     if in_place is not None:
         return in_place
-    named = _OWN_EXECUTORS.get(target) or _registered_executor(target)
-    module, _, attribute = named.partition(":")
+    own = _OWN_EXECUTORS.get(target)
+    if own is None:
+        return cast("PipelineExecutor", _registered_executor(target)())
+    module, _, attribute = own.partition(":")
     return cast("PipelineExecutor", getattr(import_module(module), attribute)())
 
 
-def _registered_executor(target: str) -> str:
-    """`module:class` of another package's executor; InvalidProgramError names the targets there are."""
+def _registered_executor(target: str) -> Any:
+    """The executor class of another package.
+
+    Raises InvalidProgramError, which names the targets there are, or the package whose class cannot be imported.
+    """
     # Looks into every installed package, which our own targets do without.
     from importlib.metadata import entry_points
 
-    registered = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    registered = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if target not in registered:
         raise InvalidProgramError(
             f"execution.target is {target!r}, for which no executor is installed;"
             f" there are: {', '.join(sorted({**_OWN_EXECUTORS, **registered}))}."
         )
-    return registered[target]
+    point = registered[target]
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        package = "an installed package" if point.dist is None else f"the package {point.dist.name}"
+        raise InvalidProgramError(
+            f"execution.target is {target!r}, whose executor {point.value} of {package} cannot be imported: {error}."
+        ) from error

@@ -26,6 +26,7 @@ from yarrow.runtime.common.errors import (
     UnsupportedFeatureError,
 )
 from yarrow.runtime.graph.executor import (
+    ENTRY_POINT_GROUP,
     LocalFile,
     ProgramAborted,
     collect_job_graphs,
@@ -216,6 +217,28 @@ def test_an_unknown_target_names_those_there_are() -> None:
         InvalidProgramError, match=r"'moon', for which no executor.* there are: local, remote"
     ):
         executor_for("moon")
+
+
+def test_a_target_may_be_that_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "moonflights-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: moonflights\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        f"[{ENTRY_POINT_GROUP}]\n"
+        "moon = moonflights_executor:Rocket.Executor [fuel]\n"
+        "mars = moonflights_executor:Missing\n"
+        "local = moonflights_executor:Rocket.Executor\n"
+    )
+    (tmp_path / "moonflights_executor.py").write_text("class Rocket:\n    class Executor: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert type(executor_for("moon")).__qualname__ == "Rocket.Executor"
+    assert type(executor_for("local")).__name__ == "EmbeddedExecutor"
+    with pytest.raises(
+        InvalidProgramError, match=r"'mars', .* of the package moonflights cannot be imported"
+    ):
+        executor_for("mars")
+    with pytest.raises(InvalidProgramError, match=r"'sun', .* there are: local, mars, moon, remote"):
+        executor_for("sun")
 
 
 def test_the_command_lines_settings_come_before_nothing_and_after_the_programs() -> None:
