@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from yarrow.container.protocol.errors import (
     UnknownLogFileError,
 )
 from yarrow.container.supervisor.job_slots import DEATHS_UNTIL_FREED
+from yarrow.container.supervisor.process_watch import ProcessWatch
 from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.errors import FencingTokenError
@@ -529,6 +531,37 @@ def test_a_job_master_of_an_older_epoch_gets_no_slot(tmp_path: Path) -> None:
                 TaskExecutorSlotState.ALLOCATED,
                 TaskExecutorSlotState.FREE,
             )
+
+    run(body())
+
+
+def test_memory_is_sampled_by_one_thread_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples: list[object] = []
+    go_on = threading.Event()
+
+    def slowly(watch: ProcessWatch, processes: object) -> None:
+        samples.append(processes)
+        go_on.wait()
+
+    monkeypatch.setattr(ProcessWatch, "sample", slowly)
+
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            try:
+                c.executor.sample_memory()
+                await eventually(lambda: len(samples) > 0, "the first sample has begun")
+                c.executor.sample_memory()
+                await c.executor.run_blocking(lambda: None)
+                assert len(samples) == 1
+
+                def sampled_again() -> bool:
+                    c.executor.sample_memory()
+                    return len(samples) > 1
+
+                go_on.set()
+                await eventually(sampled_again, "sampled again")
+            finally:
+                go_on.set()
 
     run(body())
 
