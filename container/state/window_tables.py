@@ -8,7 +8,7 @@ ended is the operator's affair. See docs/design/0021-tables-by-window.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
@@ -18,6 +18,7 @@ from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.window_types import TimeWindow
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.window_forms import WindowForm, last_time, place_start
 
 W = TypeVar("W")
@@ -49,7 +50,10 @@ class WindowTables(ABC, Generic[W]):
 
     @abstractmethod
     def table(self, window: W) -> ValueTable:
-        """The table of a window, made where there is none. It is the same object until the window is dropped."""
+        """The table of a window, made where there is none. It is the same object until the window is dropped.
+
+        Raises InvalidProgramError for a window without a place, or with that of a window that is not equal to it.
+        """
 
     @abstractmethod
     def windows(self) -> list[W]:
@@ -91,10 +95,17 @@ class ListedTables(WindowTables[W], Generic[W, T]):
     def _table(self, window: W) -> T:
         table = self._tables.get(window)
         if table is None:
-            place = self._form.place(window)
+            place, listed = self._form.place(window), self._listed
+            at = bisect_left(listed, place, key=_PLACE)
+            if at < len(listed) and listed[at][0] == place:
+                # Two tables would read and write the same rows, and a restore would keep those of one.
+                raise InvalidProgramError(
+                    f"the windows {listed[at][1]!r} and {window!r} are stored alike but are not equal; define "
+                    f"__eq__ and __hash__ in {type(window).__name__}, and store all that makes its windows differ"
+                )
             table = self._open(window, place)
             self._tables[window] = table
-            insort(self._listed, (place, window), key=_PLACE)
+            listed.insert(at, (place, window))
         return table
 
     def windows(self) -> list[W]:
@@ -135,13 +146,18 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
         """Puts in canonical keys with their values by stored window; a key may come several times."""
         by_stored: dict[Any, HeapTable] = {}
         for keys, contents in runs:
+            # Runs are small and windows may be many: only tables that have grown are looked at.
+            grown: dict[Any, HeapTable] = {}
             for key, content in zip(keys, contents, strict=True):
                 for stored, value in content.items():
-                    table = by_stored.get(stored)
+                    table = grown.get(stored)
                     if table is None:
-                        table = by_stored[stored] = self._table(self._form.window(stored))
+                        table = by_stored.get(stored)
+                        if table is None:
+                            table = by_stored[stored] = self._table(self._form.window(stored))
+                        grown[stored] = table
                     table.shard_of(key)[key] = value
-            for table in by_stored.values():
+            for table in grown.values():
                 table.divide_if_large()
 
     def rows(self, window: W) -> Iterator[Rows]:
@@ -163,8 +179,8 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
 
     @property
     def entries(self) -> int:
-        """Rows of all windows."""
-        return sum(table.entries for table in self._tables.values())
+        """Rows of all windows. Any thread: a report of metrics asks while windows come and go."""
+        return sum(table.entries for table in list(self._tables.values()))
 
     def end_of_chunk(self) -> None:
         """A bounded piece of work for each window in use, and for those dropped."""

@@ -127,6 +127,7 @@ class WindowStore(StateStore):
         if any(table.place == place for table in self._dropped):
             self._delete_dropped()
         table = WindowTableStore(self.context, self.family, self.values, place)
+        self._share_size(table)
         self._tables[place] = table
         return table
 
@@ -140,10 +141,21 @@ class WindowStore(StateStore):
         """Removes a window."""
         del self._tables[table.place]
         self._warm.pop(table.place, None)
+        self._share_size(table)
         if table.groups:
             self._dropped.append(table)
             if not self.context.database.held:
                 self._delete_dropped()
+
+    def _share_size(self, table: WindowTableStore) -> None:
+        """Notes the mean size of a window's values, or gives it to one that has not read or written any.
+
+        Else each new window would keep back as many large values as small ones.
+        """
+        if table._mean_size:
+            self._mean_size = table._mean_size
+        else:
+            table._mean_size = self._mean_size
 
     def _delete_dropped(self) -> None:
         """Deletes what is due; waits while a checkpoint holds writes."""
@@ -160,11 +172,8 @@ class WindowStore(StateStore):
 
     @property
     def changes(self) -> int:
-        return sum(table.changes for table in self._tables.values())
-
-    @property
-    def generation(self) -> int:
-        return min((table.generation for table in self._warm.values()), default=super().generation)
+        # A copy, because a report of metrics asks from another thread while windows come and go.
+        return sum(table.changes for table in list(self._tables.values()))
 
     def bound(self) -> None:
         held = self.context.database.held
@@ -172,6 +181,7 @@ class WindowStore(StateStore):
             self._delete_dropped()
         warm = self._warm
         for table in warm.values():
+            self._share_size(table)
             table.bound()
         at_hand = sum(table.at_hand for table in warm.values())
         most = _GENERATIONS * self.most_changes
@@ -183,12 +193,12 @@ class WindowStore(StateStore):
                 return
             at_hand -= table.at_hand
             table.put_aside()
+            self._share_size(table)
             del warm[table.place]
 
     @property
     def most_changes(self) -> int:
-        least = super().most_changes
-        return min((table.most_changes for table in self._warm.values()), default=least)
+        return min([super().most_changes, *(table.most_changes for table in self._warm.values())])
 
     def write_all(self) -> None:
         self._delete_dropped()

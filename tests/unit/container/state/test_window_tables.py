@@ -27,8 +27,8 @@ from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.rocksdb.backend import RocksDBKeyedStateBackend
 from yarrow.container.state.rocksdb.database import ColumnFamily, Database
-from yarrow.container.state.rocksdb.store import StoreLimits
-from yarrow.container.state.rocksdb.window_store import RocksDBWindowTables
+from yarrow.container.state.rocksdb.store import MOST_BYTES, StoreLimits
+from yarrow.container.state.rocksdb.window_store import RocksDBWindowTables, WindowTableStore
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.container.state.window_tables import TIME_WINDOWS, HeapWindowTables, WindowTables
 from yarrow.datastream.state import MapStateDescriptor, StateTtlConfig
@@ -459,6 +459,22 @@ def test_all_windows_together_keep_back_a_bounded_number_of_rows(place: Place) -
     assert rows_in_rocksdb(backend) == 0 and backend.entries == 0
 
 
+def test_new_windows_keep_back_no_more_large_values_than_others(place: Place) -> None:
+    backend = place.backend("rocksdb", limits=StoreLimits())
+    tables = place.tables(backend, Types.STRING())
+    assert isinstance(tables, RocksDBWindowTables)
+    large = "x" * (MOST_BYTES // 32)
+    tables.table(WINDOWS[0]).live[0]["k"] = large
+    backend.announce_checkpoint(1)
+    tables.drop(WINDOWS[0])
+    for start in range(0, 300, 10):
+        tables.table(TimeWindow(start, start + 10)).live[0].update(dict.fromkeys(range(20), large))
+        backend.end_of_chunk()
+        # Two generations of 32 values each, were it not that one written value tells a quarter of its size.
+        assert sum(table.store.at_hand for table in tables._tables.values()) <= 4 * 2 * 32 + 20
+    assert {len(rows) for rows in content(tables).values()} == {20}
+
+
 def test_files_of_windows_are_shared_between_checkpoints(place: Place) -> None:
     backend = place.backend("rocksdb")
     tables = place.tables(backend)
@@ -495,7 +511,41 @@ def test_a_large_window_that_is_dropped_is_emptied_in_steps(place: Place) -> Non
     assert left == [6000, 2000, 0]
 
 
+def test_a_restore_looks_only_at_windows_that_have_grown(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: Any = place.backend("heap").window_tables(NAME, Types.LONG(), TIME_WINDOWS)
+    looked: list[HeapTable] = []
+    monkeypatch.setattr(HeapTable, "divide_if_large", lambda table: looked.append(table))
+    # As a savepoint has them: a run for each key group, and many windows.
+    tables.restore(([key], [{(key, key + 1): key}]) for key in range(300))
+    assert len(tables.windows()) == 300 and len(looked) == 300
+
+
 # ---------------------------------------------------------------------- windows and backends
+
+
+@BOTH
+def test_rows_are_counted_while_windows_come_and_go(
+    place: Place, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = place.backend(kind)
+    tables = place.tables(backend)
+    for window in WINDOWS[:3]:
+        update(tables.table(window), 1, added(1))
+    left = [*WINDOWS[3:6]]
+
+    def one(table: Any) -> int:
+        # What the task thread does while the thread that reports metrics counts.
+        if left:
+            tables.table(left.pop())
+        return 1
+
+    if kind == "heap":
+        monkeypatch.setattr(HeapTable, "entries", property(one))
+    else:
+        monkeypatch.setattr(WindowTableStore, "changes", property(one))
+    assert backend.entries == 3 and not left
 
 
 @dataclass(frozen=True)
@@ -542,6 +592,32 @@ def test_a_window_without_a_place_is_named(place: Place, kind: str) -> None:
     tables = place.tables(place.backend(kind), Types.LONG(), form)
     with pytest.raises(InvalidProgramError, match=r"CountWindow\(id=9223372036854775808\).*64-bit integers"):
         tables.table(CountWindow(1 << 63))
+    assert tables.windows() == []
+
+
+class Nameless(Window):
+    """A window that is equal to itself alone, as a class without __eq__ has them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def max_timestamp(self) -> int:
+        return self.number
+
+
+@BOTH
+def test_windows_that_are_stored_alike_but_are_not_equal_are_refused(place: Place, kind: str) -> None:
+    form: WindowForm[Any] = WindowForm(
+        Types.LONG(), lambda window: window.number, Nameless, Nameless.max_timestamp
+    )
+    tables = place.tables(place.backend(kind), form=form)
+    window = Nameless(1)
+    update(tables.table(window), "a", added(1))
+    with pytest.raises(InvalidProgramError, match=r"Nameless.*stored alike.*__eq__ and __hash__ in Nameless"):
+        tables.table(Nameless(1))
+    # The one that is there is as it was.
+    assert tables.windows() == [window] and content(tables) == {window: {"a": [1]}}
+    tables.drop(window)
     assert tables.windows() == []
 
 
