@@ -21,6 +21,7 @@ from yarrow.container.network.partition import Partition
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.randomness import new_generator
 from yarrow.runtime.data.batch_key import BatchKey
+from yarrow.runtime.data.column_rows import rows_of_batch
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import check_parallelism, operator_index_for_key_group
@@ -217,7 +218,7 @@ def taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
     indices = pa.array(order)
     stamps, kinds = batch.timestamps, batch.kinds
     return ArrowBatch(
-        batch.batch.take(indices),
+        rows_of_batch(batch.batch, indices),
         None if stamps is None else stamps.take(indices),
         None if kinds is None else np.frombuffer(kinds, np.uint8)[order].tobytes(),
     )

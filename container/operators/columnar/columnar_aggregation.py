@@ -29,6 +29,7 @@ from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.data.batch_key import BatchKey
+from yarrow.runtime.data.column_rows import rows_of_column
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
@@ -112,7 +113,7 @@ class VectorizedAggregation(ColumnarOperator):
         rows = self._last_rows(slots)
         touched = slots[rows]
         size = self._index.size
-        results = [key.take(pa.array(rows)) for key in keys]
+        results = [rows_of_column(key, pa.array(rows)) for key in keys]
         for aggregate, state in zip(self._aggregates, self._states, strict=True):
             column = None if aggregate.column is None else records.column(aggregate.column)
             if column is not None and pa.types.is_dictionary(column.type):

@@ -252,3 +252,23 @@ def test_what_cannot_be_routed_is_refused() -> None:
         partition.emit_batch(_numbers(5))
     with pytest.raises(ColumnRoutingError, match="edge 3: key column 'day': a column of Arrow type list"):
         partition.emit_batch(ArrowBatch(pa.record_batch({"key": [1], "day": [[1]]})))
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()], ids=str)
+def test_rows_with_views_of_text_and_bytes_are_distributed(kind: pa.DataType) -> None:
+    texts = [None, "", "short", "a text that is longer than a view holds in itself"] * 5
+    plain = pa.array(texts, pa.large_string()).cast(
+        pa.large_binary() if "binary" in str(kind) else pa.large_string()
+    )
+    column = plain.cast(kind)
+    batch = ArrowBatch(pa.record_batch({"key": column, "row": np.arange(20)}))
+    partition, channels = _partition(Kind.KEY_GROUP, 3, ("key", "row"))
+    partition.emit_batch(batch)
+    partition.flush_all()
+    values = column.to_pylist()
+    assert sorted(row for channel in channels for row in channel.column("row")) == list(range(20))
+    for index, channel in enumerate(channels):
+        for key, row in zip(channel.column("key"), channel.column("row"), strict=True):
+            group = group_of_raw_key((key, row), MAX_PARALLELISM)
+            assert (key, operator_index_for_key_group(MAX_PARALLELISM, 3, group)) == (values[row], index)
+        assert {part.batch.schema.field("key").type for part in channel.batches} <= {kind}

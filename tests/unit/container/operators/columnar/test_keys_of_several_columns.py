@@ -162,3 +162,12 @@ def test_in_the_harness_all_key_columns_are_in_the_result() -> None:
             {"city": ["Rom", "Rom", None], "day": [2, 1, 1], "amount_sum": [7, 6, 2]},
             {"city": ["Rom", None], "day": [2, 1], "amount_sum": [8, 3]},
         ]
+
+
+def test_views_of_text_are_key_columns() -> None:
+    texts = pa.array(["a", None, "a text that is longer than a view holds in itself", "a"]).cast(
+        pa.string_view()
+    )
+    columns = {"a": texts, "b": pa.array([1, 1, 1, 1]), "value": pa.array([1, 2, 3, 4])}
+    found = Subtask(("a", "b")).run(ArrowBatch(pa.record_batch(columns)))
+    assert found == {("a", 1): (5, 2), (None, 1): (2, 1), (texts[2].as_py(), 1): (3, 1)}
