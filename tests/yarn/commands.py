@@ -21,7 +21,7 @@ from yarrow.runtime.fs.client_folder import remove_abandoned
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
 
 #: Seconds for one command; a machine under load starts containers slowly.
-DEADLINE = 240.0
+DEADLINE = 600.0
 APPLICATION = re.compile(r"application_\d+_\d+")
 JOB = re.compile(r"JobID ([0-9a-f]{32})")
 #: Containers use this interpreter where it lies: packing it has tests of its own.
