@@ -24,7 +24,7 @@ MUTANTS = (
         killer="test_refused_connections.py::test_a_client_proves_nothing_to_a_server_that_has_not_proved_itself",
     ),
     Mutant(
-        "ClusterAccess.attempt",
+        "attempt_of",
         "attempt.subtask == subtask",
         "attempt.subtask != subtask",
         killer="test_paths.py::test_refusals_name_the_thing",
