@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.kept_snapshots import KeptSnapshots
 from tests.support.sorting import sorted_by
 from tests.support.sorting.sorting_operator import SortingOperator
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
-from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.fragment import FragmentFailedError
 from yarrow.container.operators.base import RestoredState
 from yarrow.datastream.data_stream import DataStream
@@ -83,19 +83,6 @@ def test_the_end_of_time_brings_forth_the_rest() -> None:
         assert seen(harness.elements()) == [[2, 4], Watermark(MAX_TIMESTAMP), "end"]
 
 
-class Snapshots:
-    """Keeps what was cut."""
-
-    def __init__(self) -> None:
-        self.taken: list[PendingSubtaskSnapshot] = []
-
-    def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
-        self.taken.append(snapshot)
-
-    def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
-        raise AssertionError(f"checkpoint {checkpoint_id} was declined: {error}") from error
-
-
 def unaligned(checkpoint_id: int) -> CheckpointBarrier:
     location = CheckpointLocation(directory="")
     options = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=location, unaligned=True)
@@ -103,7 +90,7 @@ def unaligned(checkpoint_id: int) -> CheckpointBarrier:
 
 
 def test_a_barrier_comes_between_two_slices_and_the_rest_is_in_the_state() -> None:
-    snapshots = Snapshots()
+    snapshots = KeptSnapshots()
     configuration = {"execution.checkpointing.unaligned.forced": "true"}
     with sorting(
         output_credit=1, state=HarnessState(snapshots=snapshots), configuration=configuration

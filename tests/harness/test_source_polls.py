@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from tests.support.kept_snapshots import KeptSnapshots
 from yarrow.common.time import Duration
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
-from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.operators.sources.carried_records import CARRIED
 from yarrow.container.task.task_life import TaskStage
 from yarrow.datastream import OutputTag
@@ -126,17 +126,8 @@ class PolledReader(SourceReader[Any, Place]):
         return [Place(split.name, split.next) for split in self.splits]
 
 
-class Snapshots:
-    """Keeps what was cut."""
-
-    def __init__(self) -> None:
-        self.taken: list[PendingSubtaskSnapshot] = []
-
-    def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
-        self.taken.append(snapshot)
-
-    def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
-        raise AssertionError(f"checkpoint {checkpoint_id} was declined: {error}") from error
+class Snapshots(KeptSnapshots):
+    """Snapshots whose parts a test looks at."""
 
     def state(self, name: str, number: int = -1) -> list[Any]:
         """The elements of an operator state of the source."""
