@@ -19,12 +19,12 @@ Numbers = npt.NDArray[np.int64]
 
 _DAY_MS: Final = 86_400_000
 _DAY_US: Final = 86_400_000_000
-MICRO: Final = dt.timedelta(microseconds=1)
-_MIN_DURATION_US: Final = dt.timedelta.min // MICRO
-_MAX_DURATION_US: Final = dt.timedelta.max // MICRO
+_MICRO: Final = dt.timedelta(microseconds=1)
+_MIN_DURATION_US: Final = dt.timedelta.min // _MICRO
+_MAX_DURATION_US: Final = dt.timedelta.max // _MICRO
 _EPOCH: Final = dt.datetime(1970, 1, 1)
-_MIN_US: Final = (dt.datetime.min - _EPOCH) // MICRO
-_MAX_US: Final = (dt.datetime.max - _EPOCH) // MICRO
+_MIN_US: Final = (dt.datetime.min - _EPOCH) // _MICRO
+_MAX_US: Final = (dt.datetime.max - _EPOCH) // _MICRO
 _MIN_DAY: Final = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal()
 _MAX_DAY: Final = dt.date.max.toordinal() - dt.date(1970, 1, 1).toordinal()
 #: Microseconds of the units that are no shorter.

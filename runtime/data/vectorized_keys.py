@@ -17,26 +17,26 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.runtime.data.column_numbers import (
-    MICRO,
-    PER_US,
     days_of,
     durations_of,
-    floats_of,
     micros_of,
     nulls_of,
     numbers_of,
     times_of_day,
 )
+from yarrow.runtime.data.column_payloads import ColumnPayloads, payloads_of
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_classes import RowKey
-from yarrow.runtime.data.key_encoding import DATE, DATETIME, DURATION, FLOAT, INSTANT, INT, NAN_BITS, TIME
 from yarrow.runtime.data.key_groups import GAMMA, MIX1, MIX2, SALTS, hash_of_key
 from yarrow.runtime.data.keys import canonicalize
 
 Hashes = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.int64]
 
-_TWO_63: Final = 2.0**63
+#: The salt of each tag of a 64-bit payload, by the tag; shape (256,).
+_SALT_OF_TAG: Final = np.zeros(256, np.uint64)
+for _tag, _salt in SALTS.items():
+    _SALT_OF_TAG[_tag] = _salt
 _NONE_HASH: Final = hash_of_key(None)
 #: Codes of several columns are made small again before their product could pass 64 bits.
 _MAX_CODE: Final = 1 << 62
@@ -58,9 +58,9 @@ def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _with_none(_dictionary_hashes(column), column)
-    fixed = _fixed_width_hashes(column)
-    if fixed is not None:
-        return _with_none(fixed, column)
+    words = payloads_of(column)
+    if words is not None:
+        return _with_none(_hashes_of_payloads(column, words), column)
     codes, keys = distinct_keys(column)
     return _hashes_of(keys)[codes]
 
@@ -181,55 +181,15 @@ def mix64_array(payload: Hashes) -> Hashes:
     return z ^ (z >> np.uint64(31))
 
 
-def _mix(payload: npt.NDArray[Any], tag: int) -> Hashes:
-    return mix64_array(payload.view(np.uint64) ^ np.uint64(SALTS[tag]))
-
-
-def _fixed_width_hashes(column: pa.Array) -> Hashes | None:
-    """Hashes of a type that numpy can hash whole, rubbish where a value is null; None for any other type."""
-    kind = column.type
-    if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
-        return _mix(numbers_of(column.cast(pa.int64())), INT)
-    if pa.types.is_floating(kind):
-        return _float_hashes(column)
-    if pa.types.is_date(kind):
-        return _mix(days_of(column), DATE)
-    if pa.types.is_time(kind):
-        return _mix(times_of_day(column), TIME)
-    if pa.types.is_timestamp(kind):
-        return _mix(micros_of(column), DATETIME if kind.tz is None else INSTANT)
-    if pa.types.is_duration(kind):
-        return _duration_hashes(column)
-    return None
-
-
-def _duration_hashes(column: pa.Array) -> Hashes:
-    """64 bits of microseconds by numpy; what is longer one by one."""
-    column = durations_of(column)
-    numbers, factor = numbers_of(column.view(pa.int64())), PER_US[column.type.unit]
-    limit = np.iinfo(np.int64).max // factor
-    hashes = _mix(numbers * factor, DURATION)
-    large = (numbers > limit) | (numbers < -limit)
-    if large.any():
-        distinct, inverse = np.unique(numbers[large], return_inverse=True)
-        keys = [value * factor * MICRO for value in distinct.tolist()]
-        hashes[large] = _hashes_of(keys)[inverse]
-    return hashes
-
-
-def _float_hashes(column: pa.Array) -> Hashes:
-    values = floats_of(column)  # null becomes NaN, hashed over afterwards
-    with np.errstate(invalid="ignore"):
-        integral = np.isfinite(values) & (np.trunc(values) == values)
-        small = integral & (values >= -_TWO_63) & (values < _TWO_63)
-        bits = values.view(np.uint64).copy()
-        bits[np.isnan(values)] = NAN_BITS
-        hashes = _mix(bits, FLOAT)
-        hashes[small] = _mix(values[small].astype(np.int64), INT)
-    large = integral & ~small
-    if large.any():
-        distinct, inverse = np.unique(values[large], return_inverse=True)
-        hashes[large] = _hashes_of([int(value) for value in distinct.tolist()])[inverse]
+def _hashes_of_payloads(column: pa.Array, words: ColumnPayloads) -> Hashes:
+    """Hashes by numpy, rubbish where a value is null; of longer values one hash a distinct value."""
+    tags = words.tags
+    salts = np.uint64(SALTS[tags]) if isinstance(tags, int) else _SALT_OF_TAG[tags]
+    hashes = mix64_array(words.payloads ^ salts)
+    if words.longer is not None:
+        rows = np.flatnonzero(words.longer)
+        codes, keys = distinct_keys(column.take(pa.array(rows)))
+        hashes[rows] = _hashes_of(keys)[codes]
     return hashes
 
 
