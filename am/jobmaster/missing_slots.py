@@ -37,7 +37,7 @@ class MissingSlots:
         return active and bool(scheduler.pool.waiting)
 
     def waiting_for(self) -> str:
-        """What the job waits for, slots or something else; "" = nothing."""
+        """The slots or other thing that the job waits for; "" while it waits for nothing."""
         text = self._scheduler.explanation(self._clock.monotonic())
         return self.explained(text) if text and self._scheduler.pool.waiting else text
 

@@ -61,7 +61,7 @@ class WindowTables(ABC, Generic[W]):
 
     @abstractmethod
     def windows_until(self, position: int) -> list[W]:
-        """Those of them with that position or a lower one."""
+        """The windows whose position is `position` or lower, by their position."""
 
     @abstractmethod
     def rows(self, window: W) -> Iterator[Rows]:

@@ -63,7 +63,7 @@ class BatchKey:
             raise ColumnKeyError(self.explain(columns, error)) from error
 
     def explain(self, columns: Sequence[pa.Array], error: ColumnKeyError) -> str:
-        """What is wrong with the key columns of a batch that were refused with `error`, naming the column."""
+        """The message for key columns that `error` refused; it names the column at fault where one alone is refused."""
         for name, column in zip(self.names, columns, strict=True):
             try:
                 key_hashes(column)

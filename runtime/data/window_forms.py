@@ -66,7 +66,7 @@ class WindowForm(Generic[W]):
         )
 
     def stored(self, window: W) -> Any:
-        """What a window is stored as, as a dict may hold it."""
+        """The stored form of a window, as a value that can be a key of a dict."""
         return map_key(self.to_stored(window))
 
     def window(self, stored: Any) -> W:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.kept_snapshots import KeptSnapshots
 from tests.support.lookup import looked_up
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.common.configuration import Configuration
@@ -109,35 +110,30 @@ def test_watermarks_of_both_inputs_are_merged_and_an_end_counts_no_more() -> Non
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_barrier_of_one_input_holds_its_batches_until_the_other_has_come(backend: str) -> None:
-    taken: list[Any] = []
-
-    class Snapshots:
-        def deliver(self, snapshot: Any) -> None:
-            taken.append(snapshot.write(MemoryOutput()))
-            snapshot.settled()
-
-        def decline(self, task: Any, checkpoint_id: int, error: BaseException) -> None:
-            raise AssertionError("declined") from error
-
+    snapshots = KeptSnapshots()
     location = CheckpointLocation(directory="")
     barrier = CheckpointBarrier(
         1, 0, options=CheckpointOptions(kind=SnapshotKind.SAVEPOINT, location=location)
     )
-    with harness(backend, state=HarnessState(snapshots=Snapshots())) as running:
+    with harness(backend, state=HarnessState(snapshots=snapshots)) as running:
         running.push_batch(table((1, "Rom", 10)), input=1)
         running.push_batch(facts(("Oslo", 1, 1)))
         running.send(barrier, 0)
         running.push_batch(facts(("Rom", 1, 2)))
-        assert rows_of(running) == [] and taken == [], "held: the table may still change before its barrier"
+        assert rows_of(running) == [] and snapshots.taken == [], (
+            "held: the table may still change before its barrier"
+        )
         running.push_batch(table((1, "Rom", 11), (3, "Rom", 12)), input=1)
         running.send(barrier, 1)
-        assert len(taken) == 1
+        (snapshot,) = snapshots.taken
+        taken = snapshot.write(MemoryOutput())
+        snapshot.settled()
         assert rows_of(running) == [("Rom", 1, 2, 11)]
         vertex = running.graph.vertices[-2].id
         assert running.graph.vertex(vertex).head.name == "Lookup"
 
     def restore(graph: JobGraph) -> Any:
-        return graph, {JobVertexID(vertex): RestoredState(1, taken[0], read_inline)}
+        return graph, {JobVertexID(vertex): RestoredState(1, taken, read_inline)}
 
     for other in BACKENDS:
         with harness(other, state=HarnessState(restore=restore)) as running:

@@ -134,7 +134,7 @@ def leave(window: Browser, page: str) -> None:
 
 
 def ask(address: str) -> Any:
-    """What REST answers."""
+    """The JSON answer of REST."""
     with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
         return json.load(answer)
 

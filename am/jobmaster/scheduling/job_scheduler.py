@@ -384,7 +384,7 @@ class JobScheduler:
         return [*self._queue.declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
 
     def explanation(self, now: float) -> str:
-        """What the job waits for; "" = nothing."""
+        """The thing that the job waits for; "" while it waits for nothing."""
         if self.graph.status in _ACTIVE and self.pool.waiting:
             return f"needs {self.pool.held + self.pool.waiting} slots, has {self.pool.held} of them"
         if self.graph.status is not JobStatus.RESTARTING:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.rocksdb.database import ColumnFamily
-from yarrow.container.state.rocksdb.store import StateStore, StoreContext
+from yarrow.container.state.rocksdb.store import ChangeStore, StoreContext
 from yarrow.container.state.rocksdb.value_store import CurrentKey
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.container.state.ttl import TimeToLive
@@ -36,7 +36,7 @@ class _Changes:
         self.added: list[bytes] = []
 
 
-class ListStore(StateStore):
+class ListStore(ChangeStore):
     """Lists by key."""
 
     def __init__(
@@ -120,9 +120,6 @@ class ListStore(StateStore):
         if self._next != self._stored_next:
             self.family.put_all((counter_entry(self._next),))
             self._stored_next = self._next
-
-    def forget_reads(self) -> None:
-        return None
 
     def _forget(self, database_key: bytes) -> None:
         return None

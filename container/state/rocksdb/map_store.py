@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.rocksdb.database import ColumnFamily
-from yarrow.container.state.rocksdb.store import StateStore, StoreContext
+from yarrow.container.state.rocksdb.store import ChangeStore, StoreContext
 from yarrow.container.state.rocksdb.value_store import CurrentKey
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.container.state.ttl import TimeToLive
@@ -60,7 +60,7 @@ class _Changes:
         self.entries: dict[bytes, bytes | None] = {}
 
 
-class MapStore(StateStore):
+class MapStore(ChangeStore):
     """Maps by key."""
 
     def __init__(

@@ -56,7 +56,10 @@ class StoreContext:
 
 
 class StateStore(ABC):
-    """The values of one state: unwritten changes over the content of RocksDB."""
+    """The values of one state: unwritten changes over the content of RocksDB.
+
+    A store without a time to live sweeps nothing. A store that keeps no value after a read forgets nothing.
+    """
 
     def __init__(
         self, context: StoreContext, family: ColumnFamily, values: StateValues, ttl: TimeToLive | None
@@ -74,16 +77,20 @@ class StateStore(ABC):
         """Number of unwritten changes."""
 
     @abstractmethod
-    def write_out(self, count: int) -> None:
-        """Writes the oldest `count` changes."""
+    def bound(self) -> None:
+        """Writes changes above the limit, between two chunks."""
 
     @abstractmethod
+    def write_all(self) -> None:
+        """Writes all changes, at a cut."""
+
+    def sweep(self) -> None:
+        """Removes some expired entries, going round the key groups."""
+        return None
+
     def forget_reads(self) -> None:
         """Drops values that were read and not changed."""
-
-    @abstractmethod
-    def _forget(self, database_key: bytes) -> None:
-        """Takes note that the sweep has removed an entry from RocksDB."""
+        return None
 
     @property
     def most_changes(self) -> int:
@@ -102,20 +109,6 @@ class StateStore(ABC):
     def entries(self) -> int:
         """RocksDB's estimate, and what is not written yet."""
         return self.family.estimated_entries + self.changes
-
-    def bound(self) -> None:
-        """Writes changes above the limit, between two chunks."""
-        above = self.changes - self.most_changes
-        if above <= 0:
-            return
-        if self.context.database.held and self.changes < HOLD_FACTOR * self.most_changes:
-            return
-        self.write_out(above)
-
-    def write_all(self) -> None:
-        """Writes all changes, at a cut."""
-        if self.changes:
-            self.write_out(self.changes)
 
     def note_read(self, data: bytes | None) -> None:
         """Counts the size of a read value for the limit, like that of a written one."""
@@ -148,8 +141,31 @@ class StateStore(ABC):
                 self.checked(self.context.keys.key_of(key), item)
         return data
 
+
+class ChangeStore(StateStore):
+    """A store that writes as many of its changes as are above the limit, the oldest first."""
+
+    @abstractmethod
+    def write_out(self, count: int) -> None:
+        """Writes the oldest `count` changes."""
+
+    @abstractmethod
+    def _forget(self, database_key: bytes) -> None:
+        """Takes note that the sweep has removed an entry from RocksDB."""
+
+    def bound(self) -> None:
+        above = self.changes - self.most_changes
+        if above <= 0:
+            return
+        if self.context.database.held and self.changes < HOLD_FACTOR * self.most_changes:
+            return
+        self.write_out(above)
+
+    def write_all(self) -> None:
+        if self.changes:
+            self.write_out(self.changes)
+
     def sweep(self) -> None:
-        """Removes some expired entries, going round the key groups."""
         ttl = self._ttl
         if ttl is None or self.context.database.held:
             return

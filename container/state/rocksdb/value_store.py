@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from yarrow.container.state.rocksdb.database import BATCH_ENTRIES, ColumnFamily
 from yarrow.container.state.rocksdb.keys import decode
-from yarrow.container.state.rocksdb.store import HOLD_FACTOR, StateStore, StoreContext
+from yarrow.container.state.rocksdb.store import HOLD_FACTOR, ChangeStore, StoreContext
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING, ValueTable
@@ -57,7 +57,7 @@ def canonical_keys(keys: Iterable[Any]) -> list[Any]:
     return list(found)
 
 
-class ValueStore(StateStore):
+class ValueStore(ChangeStore):
     """Values by key, for handles."""
 
     def __init__(
@@ -195,7 +195,7 @@ class RocksDBValueTable(ValueTable):
         self._store.prefetch(keys)
 
 
-class TableStore(StateStore):
+class TableStore(ChangeStore):
     """Values that generated code has written, or is about to write, in two generations.
 
     Generated code works on the dict of the young generation. Before that dict would hold more than half of
@@ -324,9 +324,6 @@ class TableStore(StateStore):
         if self.live[0]:
             self._turn()
             self.write_out(len(self._unwritten))
-
-    def forget_reads(self) -> None:
-        return None
 
     def _forget(self, database_key: bytes) -> None:
         return None

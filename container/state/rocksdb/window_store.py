@@ -105,7 +105,7 @@ class WindowStore(StateStore):
         #: How windows are written in the canonical form.
         self.window_config = window_config
         self._tables: dict[bytes, WindowTableStore] = {}
-        #: Those that may have values at hand, the one asked for last at the end.
+        #: The tables that may have values at hand; the table asked for last stands at the end.
         self._warm: dict[bytes, WindowTableStore] = {}
         #: Windows whose rows are still to be deleted.
         self._dropped: list[WindowTableStore] = []
@@ -204,19 +204,6 @@ class WindowStore(StateStore):
         self._delete_dropped()
         for table in self._tables.values():
             table.write_all()
-
-    def write_out(self, count: int) -> None:
-        """Not called: `bound` and `write_all` know the windows."""
-        raise NotImplementedError
-
-    def sweep(self) -> None:
-        return None
-
-    def forget_reads(self) -> None:
-        return None
-
-    def _forget(self, database_key: bytes) -> None:
-        return None
 
 
 class RocksDBWindowTable(RocksDBValueTable):

@@ -29,7 +29,7 @@ class JobOverview(Message, frozen=True, kw_only=True):
     end_time: int
     last_modification: int
     tasks: dict[str, int]
-    #: What the job waits for, "" = nothing.
+    #: The thing that the job waits for; "" while it waits for nothing.
     waiting_for: str = ""
 
 
@@ -89,7 +89,7 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     exceptions: tuple[ExceptionEntry, ...]
     #: Merged user accumulators by name.
     accumulators: dict[str, Any]
-    #: What the job waits for, "" = nothing ("2 slots: 1 TaskExecutor requested ...").
+    #: The thing that the job waits for; "" while it waits for nothing ("2 slots: 1 TaskExecutor requested ...").
     waiting_for: str = ""
     #: Metrics of checkpoints under Flink's names; unknown ones are absent.
     checkpoint_metrics: dict[str, float] = msgspec.field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the steady job tells of its restore: the state that it was restored with, whatever it has counted since."""
+"""The steady job tells the state that it was restored with, also after it has counted on."""
 
 from __future__ import annotations
 

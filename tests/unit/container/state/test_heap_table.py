@@ -47,7 +47,7 @@ def content_of_cut(frozen: list[tuple[int, FrozenShard]]) -> dict[Any, Any]:
 
 
 def copy_ahead(table: HeapTable, cut: int, frozen: list[tuple[int, FrozenShard]]) -> None:
-    """What the snapshot thread does first."""
+    """Copies large shards and gives them back, as the snapshot thread does before it reads any."""
     for index, shard in frozen:
         if shard.is_copied_ahead:
             shard.copy_ahead()
