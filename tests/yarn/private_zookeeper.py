@@ -8,6 +8,9 @@ import socket
 import subprocess
 from pathlib import Path
 
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
 from tests.support.hadoop.jars import jar_folder
 from tests.support.hadoop.system_packages import java_home
 from tests.yarn.free_ports import free_port
@@ -16,6 +19,26 @@ from tests.yarn.waiting import until as until
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: Seconds in which it serves, on a busy machine.
 START = 60.0
+
+
+def remove_at_once(client: KazooClient, path: str) -> None:
+    """Removes a node and all below it in one transaction: nobody sees, or mends, a half of it."""
+    while True:
+        removal = client.transaction()
+        for node in reversed(_nodes(client, path)):
+            removal.delete(node)
+        # Nodes that came or went since they were listed: nothing was removed.
+        if not any(isinstance(result, Exception) for result in removal.commit()):
+            return
+
+
+def _nodes(client: KazooClient, path: str) -> list[str]:
+    """The node and all below it, parents first."""
+    try:
+        children = client.get_children(path)
+    except NoNodeError:
+        return []
+    return [path, *(node for child in children for node in _nodes(client, f"{path}/{child}"))]
 
 
 class PrivateZooKeeper:

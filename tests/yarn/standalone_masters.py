@@ -30,6 +30,7 @@ from yarrow.datastream.connectors.base import SourceReader, SourceReaderContext
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import STANDALONE_MASTER, WORKING_DIRECTORY_PREFIX, remove_abandoned
+from yarrow.standalone.leader_announcements import LeaderAnnouncements
 from yarrow.testing import gated_source
 from yarrow.testing.fault_jobs import Counting, key_of
 from yarrow.testing.gated_source import GatedSource, GatedSplit
@@ -246,12 +247,11 @@ class StandaloneMasters:
     # What is stored.
 
     def present_leader(self) -> Process | None:
-        """The master that leads, by the file in which it announces itself; None while none of those that run does."""
-        address = self._folder / "cluster" / "leader.json"
-        text = address.read_text() if address.exists() else ""
-        return next(
-            (master for master in self.masters if f'"pid":{master.pid}' in text and master.runs), None
-        )
+        """The master that leads, by its announcement; None while none of those that run does."""
+        announced = LeaderAnnouncements(self._folder / "cluster").present()
+        if announced is None:
+            return None
+        return next((master for master in self.masters if master.pid == announced.pid and master.runs), None)
 
     def leader(self) -> Process:
         """The same, waited for."""

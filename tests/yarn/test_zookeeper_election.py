@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from tests.yarn.private_zookeeper import PrivateZooKeeper
+from tests.yarn.private_zookeeper import PrivateZooKeeper, remove_at_once
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import RecoveryStoreError
 from yarrow.runtime.common.clock import SystemClock
@@ -340,7 +340,7 @@ def test_nodes_that_somebody_removed_are_made_again_and_epochs_go_on(zookeeper: 
 
         def remove() -> None:
             admin.start(DEADLINE)
-            admin.delete("/test/removed", recursive=True)
+            remove_at_once(admin, "/test/removed")
             admin.stop()
             admin.close()
 
@@ -397,7 +397,7 @@ def test_epochs_go_on_with_one_who_only_stood_by_when_the_nodes_were_removed(
             await eventually(lambda: len(admin.get_children(queue)) == 3)
             await first.services.close()
             assert second.epoch is None
-            await asyncio.to_thread(admin.delete, "/test/stood-by", recursive=True)
+            await asyncio.to_thread(remove_at_once, admin, "/test/stood-by")
         finally:
             await asyncio.to_thread(admin.stop)
             admin.close()

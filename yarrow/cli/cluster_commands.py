@@ -50,7 +50,7 @@ def start_cluster(config: Settings, dynamic: Sequence[str]) -> None:
     started: list[Daemon] = []
     try:
         _start(directory, config, _JOB_MANAGER, dynamic, started)
-        _wait(directory, config, started, "the JobManager", lambda: directory.leader() is not None)
+        _wait(directory, config, started, "the JobManager", lambda: directory.leaders.present() is not None)
         for _ in range(task_executors):
             _start(directory, config, _TASK_MANAGER, dynamic, started)
         host, port = rest_address(config)
@@ -60,7 +60,7 @@ def start_cluster(config: Settings, dynamic: Sequence[str]) -> None:
     except BaseException:
         _stop(directory, started)
         raise
-    leader = directory.leader()
+    leader = directory.leaders.present()
     print(f"Certificates, secret and logs of the cluster: {directory.path}")
     print(f"JobManager Web Interface: {leader.web_address if leader else rest.address}")
 
@@ -162,7 +162,7 @@ def _stop(directory: ClusterDirectory, daemons: Sequence[Daemon]) -> None:
             print(f"Stopping {daemon.role} daemon (pid: {daemon.pid}) on host {host}.", flush=True)
             _end(daemon)
     directory.remember([])
-    directory.announce(None)
+    directory.leaders.clear()
 
 
 def _end(daemon: Daemon) -> None:

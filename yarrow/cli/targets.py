@@ -116,7 +116,7 @@ def with_running_cluster(config: Settings) -> Settings:
     from yarrow.standalone.cluster_directory import ClusterDirectory, start_ticks
 
     directory = ClusterDirectory.find(config)
-    leader = None if directory is None else directory.leader()
+    leader = None if directory is None else directory.leaders.present()
     if leader is None or start_ticks(leader.pid) is None:
         return config
     if follows_leader(config):

@@ -26,8 +26,9 @@ from yarrow.runtime.fs.local import sync_folder
 from yarrow.runtime.fs.whole_files import replace_whole
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role
+from yarrow.standalone.leader_announcements import LeaderAnnouncements
 
-_SECRETS, _LEADER, _DAEMONS = "cluster.secret", "leader.json", "daemons.json"
+_SECRETS, _DAEMONS = "cluster.secret", "daemons.json"
 
 
 class ClusterSecrets(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,15 +40,6 @@ class ClusterSecrets(msgspec.Struct, frozen=True, kw_only=True):
     data_secret: bytes
     #: REST clients' token if other hosts reach REST.
     rest_token: str
-
-
-class Leader(msgspec.Struct, frozen=True, kw_only=True):
-    """The running JobManager: its address for TaskExecutors, and that for people."""
-
-    address: str
-    leader_id: str
-    web_address: str
-    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +88,7 @@ class ClusterDirectory:
                 " cluster's secret: mend it with chmod 700, or name another in security.cluster.directory."
             )
         self.path = path
+        self.leaders = LeaderAnnouncements(path)
 
     @staticmethod
     def of(config: Settings) -> ClusterDirectory:
@@ -149,20 +142,6 @@ class ClusterDirectory:
         return msgspec.msgpack.decode(
             self._write_once(_SECRETS, msgspec.msgpack.encode(secrets)), type=ClusterSecrets
         )
-
-    def leader(self) -> Leader | None:
-        """The last announced JobManager, unless it has withdrawn."""
-        try:
-            return msgspec.json.decode((self.path / _LEADER).read_bytes(), type=Leader)
-        except FileNotFoundError:
-            return None
-
-    def announce(self, leader: Leader | None) -> None:
-        """Announces the leader to TaskExecutors; None = there is none any more."""
-        if leader is None:
-            (self.path / _LEADER).unlink(missing_ok=True)
-        else:
-            self._write(_LEADER, msgspec.json.encode(leader))
 
     def daemons(self) -> list[Daemon]:
         """The live processes of start-cluster, in the order of their start."""

@@ -45,7 +45,8 @@ from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
 from yarrow.runtime.security.keystores import internal_identity, rest_identity
-from yarrow.standalone.cluster_directory import ClusterDirectory, ClusterSecrets, Leader
+from yarrow.standalone.cluster_directory import ClusterDirectory, ClusterSecrets
+from yarrow.standalone.leader_announcements import Leader, LeaderAnnouncements
 
 if TYPE_CHECKING:
     from yarrow.am.control_plane import ControlPlane
@@ -216,9 +217,8 @@ async def _serve(
     from yarrow.am.rest.server.web_api import LOOPBACK, start_web_api
 
     host = config.get(jobmanager.RPC_ADDRESS)
-    loop = asyncio.get_running_loop()
     web: RestServer | None = None
-    announcing: set[asyncio.Task[None]] = set()
+    announcer: _LeaderAnnouncer | None = None
     try:
         web = await start_web_api(
             plane,
@@ -230,53 +230,79 @@ async def _serve(
             token=secrets.rest_token,
             temporary_directory=folder,
         )
-        address = web.address
-
-        def announce() -> asyncio.Task[None]:
-            task = loop.create_task(_announce(plane, directory, address))
-            announcing.add(task)
-            task.add_done_callback(announcing.discard)
-            return task
-
-        def led(epoch: int | None) -> None:
-            announce()
-
-        plane.on_leadership = led
-        await plane.announce_web(_reachable(address, config))
-        await asyncio.shield(announce())
-        _log.info("the JobManager runs; JobManager Web Interface: %s", address)
+        announcer = _LeaderAnnouncer(plane, directory.leaders, web.address)
+        plane.on_leadership = announcer.leadership_changed
+        await plane.announce_web(_reachable(web.address, config))
+        await announcer.announce()
+        _log.info("the JobManager runs; JobManager Web Interface: %s", web.address)
         _log.info("certificates and secret of the cluster: %s", directory.path)
         await plane.wait_for_shut_down()
     finally:
         signals.end_has_begun()
         _log.info("the JobManager ends")
         plane.on_leadership = lambda epoch: None
-        # A running announcement must not come after its withdrawal.
-        await asyncio.gather(*announcing, return_exceptions=True)
-        await _withdraw(directory)
+        if announcer is not None:
+            await announcer.close()
         if web is not None:
             await web.stop()
         await plane.stop()
 
 
-async def _announce(plane: ControlPlane, directory: ClusterDirectory, web_address: str) -> None:
-    """Announces this process to the processes of this host if it leads."""
-    if not plane.leads:
-        _log.info("this JobManager stands by")
-        await _withdraw(directory)
-        return
-    leader = plane.resource_manager_leader
-    _log.info("this JobManager leads, at %s", leader.address)
-    announced = Leader(
-        address=leader.address, leader_id=leader.leader_id, web_address=web_address, pid=os.getpid()
-    )
-    await asyncio.to_thread(directory.announce, announced)
+class _LeaderAnnouncer:
+    """Keeps the announcement of this process as its leadership is; one writing at a time, each of the present state."""
 
+    def __init__(self, plane: ControlPlane, leaders: LeaderAnnouncements, web_address: str) -> None:
+        self._plane = plane
+        self._leaders = leaders
+        self._web_address = web_address
+        self._announced: str | None = None
+        self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[None]] = set()
 
-async def _withdraw(directory: ClusterDirectory) -> None:
-    current = await asyncio.to_thread(directory.leader)
-    if current is not None and current.pid == os.getpid():
-        await asyncio.to_thread(directory.announce, None)
+    def leadership_changed(self, _epoch: int | None) -> None:
+        """Announces the new state in the background."""
+        task = asyncio.get_running_loop().create_task(self._announce_or_tell())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def announce(self) -> None:
+        """Announces the present state; a cancelled caller does not cut the writing short."""
+        await asyncio.shield(self._announce_in_turn())
+
+    async def close(self) -> None:
+        """Withdraws, after what is being announced."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+        async with self._turn:
+            await self._withdraw()
+
+    async def _announce_or_tell(self) -> None:
+        try:
+            await self._announce_in_turn()
+        except OSError as error:
+            _log.error("clients on this host do not learn who leads: %s", error)
+
+    async def _announce_in_turn(self) -> None:
+        async with self._turn:
+            if not self._plane.leads:
+                _log.info("this JobManager stands by")
+                await self._withdraw()
+                return
+            leader = self._plane.resource_manager_leader
+            _log.info("this JobManager leads, at %s", leader.address)
+            self._announced = leader.leader_id
+            announced = Leader(
+                address=leader.address,
+                leader_id=leader.leader_id,
+                web_address=self._web_address,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+            )
+            await asyncio.to_thread(self._leaders.announce, announced)
+
+    async def _withdraw(self) -> None:
+        former, self._announced = self._announced, None
+        if former is not None:
+            await asyncio.to_thread(self._leaders.withdraw, former)
 
 
 def _reachable(web_address: str, config: Settings) -> str:
@@ -300,7 +326,7 @@ def run_task_manager(config: Settings) -> int:
         status = _run_task_executor(config, directory, None, ended)
         return 0 if status is None else status
     while not ended.is_set():
-        leader = _wait_for(directory.leader, "its address", config, directory, ended)
+        leader = _wait_for(directory.leaders.present, "its address", config, directory, ended)
         if leader is None:
             break
         status = _run_task_executor(config, directory, leader, ended)
@@ -365,7 +391,7 @@ def _run_task_executor(
                     "the TaskExecutor has ended with status %d; see its log in %s", status, log_directory
                 )
                 return status if status > 0 else 1
-            present = directory.leader() if leader is not None else None
+            present = directory.leaders.present() if leader is not None else None
             if leader is not None and present is not None and present.leader_id != leader.leader_id:
                 _log.info("another JobManager leads: %s", present.address)
                 return None

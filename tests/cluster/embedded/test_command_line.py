@@ -20,6 +20,7 @@ import pytest
 from tests.cluster.embedded.programs import DEADLINE, Outcome, Program
 from tests.cluster.embedded.waiting import wait_until
 from yarrow.standalone.cluster_directory import start_ticks
+from yarrow.standalone.leader_announcements import LeaderAnnouncements
 
 pytestmark = pytest.mark.cluster
 
@@ -396,7 +397,8 @@ def test_task_executors_follow_another_job_manager(standalone: CommandLine) -> N
     [master] = [entry["pid"] for entry in daemons if entry["role"] == "standalonesession"]
     os.kill(master, signal.SIGTERM)
     wait_until(lambda: start_ticks(master) is None)
-    assert not (directory / "leader.json").exists()
+    leaders = LeaderAnnouncements(directory)
+    assert leaders.present() is None
     log = yarrow.folder / "second.log"
     with log.open("wb") as output:
         second = subprocess.Popen(
@@ -406,7 +408,7 @@ def test_task_executors_follow_another_job_manager(standalone: CommandLine) -> N
             stderr=output,
         )
     try:
-        wait_until((directory / "leader.json").exists, log.read_text)
+        wait_until(lambda: leaders.present() is not None, log.read_text)
         outcome = yarrow("run", "-t", "remote", "-p", "4", "job.py")
         assert outcome.status == 0, outcome.err
     finally:

@@ -71,7 +71,7 @@ class Processes:
         return process
 
     def _leads(self, pid: int) -> bool:
-        announced = self.folder.glob("pids/*/leader.json")
+        announced = self.folder.glob("pids/*/leader.*.json")
         return any(f'"pid":{pid}' in path.read_text() for path in announced)
 
     def _has_new(self, prefix: str, before: set[str]) -> bool:
@@ -128,13 +128,13 @@ def test_a_master_that_is_told_to_end_while_it_starts_ends_in_order(
     master.send_signal(number)
     assert master.wait(20) == 0, processes.logs()
     assert processes.folders() == set()
-    assert not [*processes.folder.glob("pids/*/leader.json")], "nobody is announced as the leader"
+    assert not [*processes.folder.glob("pids/*/leader.*.json")], "nobody is announced as the leader"
     assert f"it got the signal {number.name}" in processes.logs()
 
 
 def test_a_task_executor_that_is_told_to_end_while_it_starts_ends_in_order(processes: Processes) -> None:
     processes.start_one("jobmanager")
-    wait_until(lambda: bool([*processes.folder.glob("pids/*/leader.json")]), processes.logs)
+    wait_until(lambda: bool([*processes.folder.glob("pids/*/leader.*.json")]), processes.logs)
     masters = processes.folders()
     parent = processes.start_one("taskmanager")
     wait_until(lambda: processes.folders() != masters, processes.logs)

@@ -23,7 +23,7 @@ from yarrow.client.rest.rest_client import multipart
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
-from yarrow.standalone.cluster_directory import ClusterDirectory, Daemon, Leader, start_ticks
+from yarrow.standalone.cluster_directory import ClusterDirectory, Daemon, start_ticks
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,6 @@ def test_an_open_directory_or_secret_is_refused(tmp_path: Path) -> None:
     link.symlink_to(tmp_path)
     with pytest.raises(CommandError, match="mode 0700"):
         ClusterDirectory(link)
-
-
-def test_the_leader_is_announced_and_taken_back(tmp_path: Path) -> None:
-    directory = ClusterDirectory(tmp_path / "cluster")
-    assert directory.leader() is None
-    leader = Leader(address="grpc://a:1/b", leader_id="x", web_address="http://a:2", pid=3)
-    directory.announce(leader)
-    assert directory.leader() == leader
-    directory.announce(None)
-    assert directory.leader() is None
 
 
 def test_only_the_very_process_that_was_started_counts_as_running(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def token_for(config: Settings, host: str, port: int) -> str:
     secrets = None if directory is None else directory.find_secrets()
     if directory is None or secrets is None:
         return ""
-    leader = directory.leader()
+    leader = directory.leaders.present()
     if leader is None:
         return secrets.rest_token if host == config.get(jobmanager.RPC_ADDRESS) else ""
     own = urlsplit(leader.web_address)

@@ -12,7 +12,8 @@ from yarrow.cli.targets import means_cluster
 from yarrow.client.errors import CommandError
 from yarrow.client.rest.cluster_token import cluster_token, token_for
 from yarrow.runtime.config.settings import Settings
-from yarrow.standalone.cluster_directory import ClusterDirectory, Leader
+from yarrow.standalone.cluster_directory import ClusterDirectory
+from yarrow.standalone.leader_announcements import Leader
 
 
 @pytest.fixture
@@ -27,8 +28,10 @@ def config(tmp_path: Path) -> Settings:
 
 
 def announce(config: Settings, web_address: str) -> None:
-    leader = Leader(address="grpc://x:1/rm", leader_id="1", web_address=web_address, pid=os.getpid())
-    ClusterDirectory.of(config).announce(leader)
+    leader = Leader(
+        address="grpc://x:1/rm", leader_id="1", web_address=web_address, pid=os.getpid(), host="here"
+    )
+    ClusterDirectory.of(config).leaders.announce(leader)
 
 
 def test_there_is_no_token_without_a_cluster(config: Settings) -> None:
