@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from yarrow.common.types import Row, bear_names
@@ -59,12 +59,13 @@ def shown_map_keys(keys: list[Any], type_info: TypeInformation | None) -> list[A
 
 
 def declared_map_key(type_info: TypeInformation | None) -> Convert | None:
-    """What makes a key of its declared type of one in canonical form, in which True is 1 and Decimal("2.50") is 2.5.
+    """What makes a key of its declared type of one in canonical form.
 
-    None where the canonical form is of the type. What is not of the type comes back as it is, to be refused by name.
+    There True is 1, 3.0 is 3 and Decimal("2.50") is 2.5. None where the canonical form is of the type. What is not of
+    the type comes back as it is, to be refused by name.
     """
     if isinstance(type_info, BasicTypeInfo):
-        return {"BOOLEAN": _bool, "BIG_DEC": _decimal}.get(type_info.tag)
+        return _BASIC.get(type_info.tag)
     if isinstance(type_info, RowTypeInfo):
         of_fields = _steps(type_info.get_field_types())
         return None if of_fields is None else partial(_row, of_fields)
@@ -85,6 +86,25 @@ def _bool(key: Any) -> Any:
 
 def _decimal(key: Any) -> Any:
     return Decimal(key) if type(key) is int or type(key) is float else key
+
+
+def _float(key: Any) -> Any:
+    if type(key) is not int:
+        return key
+    try:
+        number = float(key)
+    except OverflowError:
+        return key
+    # The canonical form of a float is exact; another integer is to be refused by name.
+    return number if number == key else key
+
+
+_BASIC: Final[dict[str, Convert]] = {
+    "BOOLEAN": _bool,
+    "BIG_DEC": _decimal,
+    "DOUBLE": _float,
+    "FLOAT": _float,
+}
 
 
 def _fields(values: Sequence[Any], steps: list[Convert | None]) -> list[Any]:

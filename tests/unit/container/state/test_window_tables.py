@@ -6,6 +6,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -386,6 +387,34 @@ def test_values_of_a_wider_type_are_read_as_they_were(place: Place) -> None:
     assert content(tables) == {WINDOWS[3]: dict.fromkeys(range(20), 5)}
     with pytest.raises(StateMigrationError, match="'sums'"):
         place.tables(place.backend("rocksdb", handles), Types.STRING())
+
+
+@pytest.mark.parametrize(
+    "stored_type, window",
+    [
+        (Types.DOUBLE(), 3.0),
+        (Types.DOUBLE(), 1e300),
+        (Types.FLOAT(), 0.0),
+        (Types.TUPLE([Types.DOUBLE(), Types.LONG()]), (3.0, 3)),
+        (Types.TUPLE([Types.TUPLE([Types.FLOAT()]), Types.BOOLEAN()]), ((-1.0,), True)),
+        (Types.BIG_DEC(), Decimal("2.5")),
+    ],
+    ids=str,
+)
+def test_windows_come_back_as_their_declared_type_has_them(
+    place: Place, stored_type: TypeInformation, window: Any
+) -> None:
+    form: WindowForm[Any] = WindowForm(stored_type, lambda window: window, lambda stored: stored, lambda _: 0)
+    for kind, options, other in (
+        ("rocksdb", CHECKPOINT, "rocksdb"),
+        ("rocksdb", SAVEPOINT, "heap"),
+        ("heap", SAVEPOINT, "rocksdb"),
+    ):
+        backend = place.backend(kind)
+        update(place.tables(backend, form=form).table(window), "a", added(1))
+        handles = place.worker.snapshot(backend, 1, options)
+        tables = place.tables(place.backend(other, handles), form=form)
+        assert repr(tables.windows()) == repr([window]) and content(tables) == {window: {"a": [1]}}
 
 
 def rows_in_rocksdb(backend: KeyedStateBackend) -> int:
