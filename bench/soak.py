@@ -22,12 +22,12 @@ from pathlib import Path
 
 from bench import soak_large_row, soak_pages, soak_requests, soak_yarn
 from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
+from tests.support.fault_jobs import SHAPES, JobShape
+from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.rpc.in_process import InProcessNetwork
-from yarrow.testing.fault_jobs import SHAPES, JobShape
-from yarrow.testing.fault_plan import PlannedMessages, make_plan
 
 BACKENDS = ("hashmap", "rocksdb")
 #: kill: processes die; raise: calls fail, stall, and messages are lost, late or repeated.

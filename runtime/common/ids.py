@@ -14,7 +14,6 @@ JobID = NewType("JobID", str)
 JobVertexID = NewType("JobVertexID", str)
 OperatorID = NewType("OperatorID", str)
 AllocationID = NewType("AllocationID", str)
-SlotRequestID = NewType("SlotRequestID", str)
 #: Fencing tokens of the leaders; a message with another token than the receiver's is refused.
 JobMasterID = NewType("JobMasterID", str)
 ResourceManagerID = NewType("ResourceManagerID", str)
@@ -61,14 +60,3 @@ class RandomIdFactory:
 
     def hex_id(self) -> str:
         return os.urandom(16).hex()
-
-
-class CountingIdFactory:
-    """Makes the identifiers 1, 2, 3 ... in hexadecimal, for tests."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def hex_id(self) -> str:
-        self._last += 1
-        return f"{self._last:032x}"

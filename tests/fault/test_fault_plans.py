@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from tests.fault.conftest import count_plan
+from tests.support.fault_jobs import SHAPES, JobShape
+from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.rpc.in_process import InProcessNetwork
-from yarrow.testing.fault_jobs import SHAPES, JobShape
-from yarrow.testing.fault_plan import PlannedMessages, make_plan
 
 pytestmark = pytest.mark.fault
 

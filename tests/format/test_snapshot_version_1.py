@@ -11,11 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from tests.support.counting_ids import CountingIdFactory
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor
-from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
+from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.snapshot.handles import (

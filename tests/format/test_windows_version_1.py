@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.unit.container.state.contexts import context
 from tests.unit.container.state.rocksdb.storage import MEMORY
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -23,7 +24,7 @@ from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.container.state.rocksdb.backend import RocksDBKeyedStateBackend
 from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables
 from yarrow.datastream.window import CountWindow, CountWindowSerializer, TimeWindow
-from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
+from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.snapshot.errors import StateMigrationError

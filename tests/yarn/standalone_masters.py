@@ -32,8 +32,8 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import STANDALONE_MASTER, WORKING_DIRECTORY_PREFIX, remove_abandoned
 from yarrow.standalone.leader_announcements import LeaderAnnouncements
 from yarrow.testing import gated_source
-from yarrow.testing.fault_jobs import Counting, key_of
-from yarrow.testing.gated_source import GatedSource, GatedSplit
+from yarrow.testing.gated_source import GatedSource, GatedSplit, key_of
+from yarrow.testing.restored_state import Counting
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 ROOT = "/yarrow-tests"

@@ -26,7 +26,8 @@ from yarrow.datastream.connectors.base import (
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
 from yarrow.runtime.common.clock import perf_counter
 
-Row = tuple[str, int, int]
+#: (key, timestamp in ms, identity, value), see `row_of`.
+Input = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,20 @@ class GatedSplit(SourceSplit):
         return f"split-{self.number}"
 
 
-def row_of(tag: str, split: int, index: int, keys: int) -> tuple[str, int, str, int]:
-    """(key, timestamp in ms, identity, value) of a row; a pure function of its place."""
+def row_of(tag: str, split: int, index: int, keys: int) -> Input:
+    """A row; a pure function of its place."""
     return (
         f"k{(split * 7 + index * 3) % keys}",
         index * 10,
         f"{tag}{split}:{index}",
         (index * 31 + split) % 97,
     )
+
+
+def key_of(row: Any) -> str:
+    """The key of inputs and outputs."""
+    key: str = row[0]
+    return key
 
 
 class GatedSource(Source[Any, GatedSplit]):
@@ -85,7 +92,7 @@ class GatedSource(Source[Any, GatedSplit]):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, GatedSplit]:
         return _Reader(self, context)
 
-    def all_rows(self) -> list[tuple[str, int, str, int]]:
+    def all_rows(self) -> list[Input]:
         """Every row that it brings."""
         return [row_of(self.tag, s, i, self.keys) for s in range(self.splits) for i in range(self.rows)]
 

@@ -13,13 +13,29 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from yarrow.common.typeinfo import Types
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
+from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.runtime.fs.whole_files import replace_whole
-from yarrow.testing.fault_jobs import Counting, Input
-from yarrow.testing.gated_source import GatedSplit
+from yarrow.testing.gated_source import GatedSplit, Input
 
 #: Below the job's folder: a file for each subtask that counts, and one for each reader.
 _STATE, _SPLITS = "restored-state", "restored-splits"
+
+
+class Counting(KeyedProcessFunction[str, Input, Any]):
+    """Emits (key, how many, sum) for each row: state and order matter."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._seen: ValueState[Any] = runtime_context.get_state(
+            ValueStateDescriptor("seen", Types.TUPLE([Types.LONG(), Types.LONG()]))
+        )
+
+    def process_element(self, value: Input, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        count, total = self._seen.value() or (0, 0)
+        count, total = count + 1, total + value[3]
+        self._seen.update((count, total))
+        yield (value[0], count, value[2])
 
 
 class TellingCounting(Counting):

@@ -31,8 +31,7 @@ from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, Outp
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.fs.registry import file_system_for
-from yarrow.testing.fault_jobs import key_of
-from yarrow.testing.gated_source import GatedSource, GatedSplit, row_of
+from yarrow.testing.gated_source import GatedSource, GatedSplit, key_of, row_of
 from yarrow.testing.restored_state import TellingCounting, tell_splits
 
 #: Rows of a split; at full rate they last for 75 seconds.

@@ -10,7 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
+from tests.support.manual_timers import ManualTimers
+from tests.support.scripted_fault import ScriptedFault
 from tests.unit.runtime.rpc.loops import settled
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.dispatcher.job_archive import JobArchive
@@ -25,11 +28,10 @@ from yarrow.am.resourcemanager.driver import (
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.common.ids import CountingIdFactory, JobID, ResourceID
-from yarrow.runtime.common.timers import ManualTimers
+from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.gateways import DispatcherGateway
-from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, ScriptedFault
+from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import JobResult, ResourceProfile
 from yarrow.runtime.rpc.service import RpcService

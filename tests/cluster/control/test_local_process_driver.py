@@ -12,10 +12,11 @@ import psutil
 import pytest
 
 from tests.cluster.control.control_cluster import eventually
+from tests.support.counting_ids import CountingIdFactory
 from tests.unit.runtime.rpc.loops import run
 from yarrow.am.resourcemanager.driver import TaskExecutorStartError
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
-from yarrow.runtime.common.ids import CountingIdFactory, ResourceID
+from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import ResourceProfile

@@ -13,6 +13,7 @@ from tests.cluster.embedded.test_savepoints import rest, until_completed
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, Count
+from tests.support.sqlite_storage import SCHEME
 from tests.unit.runtime.fs.fake_webhdfs import fake_webhdfs
 from yarrow.common.configuration import Configuration
 from yarrow.datastream import CustomCheckpointStorage, StreamExecutionEnvironment
@@ -22,7 +23,6 @@ from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.snapshot_folders import dispose_savepoint
-from yarrow.testing.sqlite_storage import SCHEME
 
 pytestmark = pytest.mark.cluster
 ROCKSDB = {
@@ -149,7 +149,7 @@ def test_killed_over_a_database(cluster: MiniCluster, tmp_path: Path, backend: d
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         **backend,
     }
-    storage = CustomCheckpointStorage("yarrow.testing.sqlite_storage:SQLiteStorage")
+    storage = CustomCheckpointStorage("tests.support.sqlite_storage:SQLiteStorage")
     env = counted(cluster, tmp_path, settings, storage)
     client = killed_and_finished(cluster, tmp_path, env)
     job = f"/jobs/{client.get_job_id()}/checkpoints"
@@ -188,7 +188,7 @@ def test_a_storage_that_cannot_be_loaded_is_named_at_submission(cluster: MiniClu
     for name, why in (
         ("no_such_module:Storage", "cannot be loaded.*install the module"),
         ("pathlib:Path", "has no method checkpoint_storage"),
-        ("yarrow.testing.sqlite_storage:SQLiteStorage", "absolute path, not .*"),
+        ("tests.support.sqlite_storage:SQLiteStorage", "absolute path, not .*"),
     ):
         env = counted(cluster, tmp_path, {}, CustomCheckpointStorage(name))
         with pytest.raises(RestoreError, match=why):

@@ -15,6 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.fault_jobs import (
+    INTERVAL,
+    RULE_COUNT,
+    RULES,
+    AsRule,
+    RowTimestamps,
+    Ruling,
+)
+from tests.support.fault_plan import RECORD_POINT
 from yarrow.common import Duration, Row, Types, WatermarkStrategy
 from yarrow.datastream import (
     AggregateFunction,
@@ -47,18 +56,7 @@ from yarrow.datastream.time_domain import TimeDomain
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.testing.fault_jobs import (
-    INTERVAL,
-    RULE_COUNT,
-    RULES,
-    AsRule,
-    Input,
-    RowTimestamps,
-    Ruling,
-    key_of,
-)
-from yarrow.testing.fault_plan import RECORD_POINT
-from yarrow.testing.gated_source import GatedSplit, row_of
+from yarrow.testing.gated_source import GatedSplit, Input, key_of, row_of
 from yarrow.testing.transactional_files import TransactionalFiles
 
 SPLITS, ROWS, KEYS, RULE_ROWS = 4, 60, 9, 14

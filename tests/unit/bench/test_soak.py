@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from bench import soak
+from tests.support.fault_jobs import SHAPES
 from tests.support.fault_runs import FaultRun
-from yarrow.testing.fault_jobs import SHAPES
 
 
 def test_every_shape_and_backend_has_each_seed_of_each_kind() -> None:

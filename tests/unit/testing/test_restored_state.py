@@ -10,8 +10,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.datastream.connectors.base import SourceReaderContext
 from yarrow.datastream.data_stream import DataStream
 from yarrow.state_processor import SavepointEnvironment
-from yarrow.testing.fault_jobs import key_of
-from yarrow.testing.gated_source import GatedSplit, row_of
+from yarrow.testing.gated_source import GatedSplit, key_of, row_of
 from yarrow.testing.restored_state import TellingCounting, found_splits, found_state
 from yarrow.testing.steady_rows import COUNTS, SteadySource, reader_names
 

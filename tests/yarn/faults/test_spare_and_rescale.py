@@ -4,6 +4,7 @@ the job runs, and files of each format go to HDFS and back. One session and one 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from tests.yarn.waiting import GRACE, until
 #: Four containers of this size fit on the two nodes, wherever masters are: two for the job, the spare, and another.
 BIG = {"taskmanager.memory.process.size": "2688m"}
 FITS, TOO_MANY = 4, 6
-#: Nobody may end the program early; its folder is behind it.
-FORMATS = "import sys\nfrom yarrow.testing.formats_on_storage import main\nmain(sys.argv[1])\n"
+#: A program of the user's; its folder is behind it.
+FORMATS = Path(__file__).with_name("formats_on_storage.py")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def session(hadoop: HadoopCluster, start_session: StartSession) -> Iterator[Faul
     """In place of the shared one."""
     spare = {"slotmanager.redundant-taskmanager-num": "1", "slot.request.timeout": "20 s"}
     made = start_session("spare", **BIG, **spare)
-    (made.folder / "formats.py").write_text(FORMATS)
+    (made.folder / "formats.py").write_text(FORMATS.read_text())
     yield made
     hadoop.bring_back()
     made.stop()

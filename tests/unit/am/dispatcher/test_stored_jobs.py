@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.counting_ids import CountingIdFactory
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import RecoveryStoreError, UnknownOutcomeError
 from yarrow.am.dispatcher.job_graph_store import (
@@ -18,7 +19,7 @@ from yarrow.am.dispatcher.job_graph_store import (
     StoredResult,
 )
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.ids import CountingIdFactory, JobID
+from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.ha.records import (
     Change,
     Delete,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.counting_ids import CountingIdFactory
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     RequestSlot,
@@ -12,7 +13,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager
-from yarrow.runtime.common.ids import CountingIdFactory, JobID, JobMasterID, ResourceID, ResourceManagerID
+from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.messages import ResourceProfile, ResourceRequirement, SlotID, SlotReport, SlotStatus
 
 PROFILE = ResourceProfile(cpu_cores=1.0, memory_bytes=1 << 20)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.counting_ids import CountingIdFactory
 from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
@@ -36,7 +37,6 @@ from yarrow.am.resourcemanager.slot_manager import SlotManager
 from yarrow.am.resourcemanager.slots import SlotState, fits
 from yarrow.runtime.common.ids import (
     AllocationID,
-    CountingIdFactory,
     JobID,
     JobMasterID,
     RandomIdFactory,

@@ -10,6 +10,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.unit.am.checkpoint.simulation import Simulation
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.rest.server.app import create_app
@@ -24,7 +25,6 @@ from yarrow.runtime.common.errors import (
 )
 from yarrow.runtime.common.ids import (
     AllocationID,
-    CountingIdFactory,
     ExecutionAttemptID,
     JobID,
     JobMasterID,

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.unit.datastream.connectors.harness import JOB, SINK, SinkContext
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.transaction_names import TransactionNames, checkpoint_of
 from yarrow.datastream.connectors.two_phase_commit import TransactionContext, TwoPhaseCommitSink
-from yarrow.runtime.common.ids import CountingIdFactory
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "sinks.md"
 

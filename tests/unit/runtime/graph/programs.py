@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.counting_ids import CountingIdFactory
 from yarrow.common.configuration import Configuration
 from yarrow.datastream import StreamExecutionEnvironment
-from yarrow.runtime.common.ids import CountingIdFactory
 
 
 def environment(parallelism: int = 2, settings: dict[str, str] | None = None) -> StreamExecutionEnvironment:

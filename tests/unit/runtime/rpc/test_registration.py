@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.job_graphs import Stage, linear_job
+from tests.support.manual_timers import ManualTimers
+from tests.support.scripted_fault import ScriptedFault
 from tests.unit.runtime.rpc.echo import ECHO, Echo, EchoGateway
 from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.control_plane_settings import job_master_settings
@@ -12,11 +14,10 @@ from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
-from yarrow.runtime.common.timers import ManualTimers
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.rpc.errors import InvalidMessageError, RemoteError
-from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, ScriptedFault
+from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import RegistrationRejection, RegistrationSuccess
 from yarrow.runtime.rpc.registration import LeaderConnection, Registration, RegistrationSettings

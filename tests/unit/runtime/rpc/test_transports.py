@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.scripted_fault import ScriptedFault
 from tests.unit.runtime.rpc.echo import ECHO, Echo, EchoError, EchoGateway
 from tests.unit.runtime.rpc.loops import run
 from yarrow.runtime.common.clock import SystemClock
@@ -27,7 +28,7 @@ from yarrow.runtime.rpc.errors import (
     RpcUnavailableError,
 )
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
-from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, ScriptedFault
+from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
 from yarrow.runtime.rpc.messages import SlotID
 from yarrow.runtime.rpc.service import AddressError, RpcService
 from yarrow.runtime.security.certificates import CertificateAuthority

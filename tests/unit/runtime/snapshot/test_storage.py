@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.unit.runtime.snapshot.test_metadata import METADATA
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.errors import FileSystemError
-from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
+from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.fs import local
 from yarrow.runtime.fs.file_system import FileStatus

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.support.job_graphs import Stage, linear_job
+from tests.support.manual_timers import ManualTimers
 from tests.unit.am.jobmaster.scheduling.scheduling import Scheduling
 from tests.unit.runtime.rpc.loops import run
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
@@ -22,8 +24,6 @@ from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
-from yarrow.runtime.common.ids import CountingIdFactory
-from yarrow.runtime.common.timers import ManualTimers
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.operator_spec import PrintOperator

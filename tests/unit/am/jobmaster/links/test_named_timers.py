@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.manual_timers import ManualTimers
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.common.timers import ManualTimers
 
 
 def test_one_that_is_set_again_replaces_the_former() -> None:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.unit.am.jobmaster.scheduling.test_slot_pool import offer
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
@@ -24,7 +25,7 @@ from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.common.ids import AllocationID, CountingIdFactory, ResourceID, WorkerID
+from yarrow.runtime.common.ids import AllocationID, ResourceID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate

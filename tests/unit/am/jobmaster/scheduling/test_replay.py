@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.jobmaster.scheduling.scheduling import BROKEN, Scheduling
 from tests.unit.am.jobmaster.scheduling.test_failover import restarting
@@ -50,7 +51,6 @@ from yarrow.runtime.common.ids import AllocationID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
-from yarrow.testing.fault_jobs import SHAPES, JobShape
 from yarrow.testing.transactional_files import TransactionalFiles
 
 FAILED, RUNNING = ExecutionState.FAILED, ExecutionState.RUNNING

@@ -9,12 +9,12 @@ from typing import BinaryIO
 
 import pytest
 
+from tests.support.counting_ids import CountingIdFactory
 from tests.unit.runtime.fs.fake_webhdfs import Fault, fake_webhdfs
 from yarrow.client.yarn.environment.environment_archive import PackedArchive
 from yarrow.client.yarn.environment.environment_files import EnvironmentFile
 from yarrow.client.yarn.environment.environment_store import EnvironmentMemory, EnvironmentStore, fingerprint
 from yarrow.runtime.common.clock import ManualClock, SystemClock
-from yarrow.runtime.common.ids import CountingIdFactory
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 from yarrow.runtime.yarn.environment_use import note_uses
 

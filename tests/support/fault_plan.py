@@ -23,12 +23,12 @@ from yarrow.runtime.common import fault_points
 #: Configuration that has workers install a plan; see `install_in_worker`.
 PLAN_KEY = "testing.fault-plan"
 ARGUMENTS_KEY = "testing.fault-plan.arguments"
-FACTORY = "yarrow.testing.fault_plan:planner_from_arguments"
+FACTORY = "tests.support.fault_plan:planner_from_arguments"
 
 #: Longer than the checkpoint timeout of fault tests.
 STALL_SECONDS = 1.5
 
-#: Points that a job's own function stands at, see `yarrow.testing.fault_jobs`.
+#: Points that a job's own function stands at, see `tests.support.fault_jobs`.
 RECORD_POINT = "user.record"
 
 

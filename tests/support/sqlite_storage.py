@@ -1,6 +1,6 @@
 """A checkpoint storage in one SQLite file: the example and the test of storages that are no file system.
 
-`execution.checkpointing.storage: yarrow.testing.sqlite_storage:SQLiteStorage`, with the path of the file as
+`execution.checkpointing.storage: tests.support.sqlite_storage:SQLiteStorage`, with the path of the file as
 `execution.checkpointing.dir`.
 Pieces of state are rows, the metadata of a checkpoint is one row that is inserted once. Savepoints go to files, since
 they are the user's to move. Owner: any thread; a connection lives for one call. All processes must see the file: this

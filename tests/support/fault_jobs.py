@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.fault_plan import RECORD_POINT
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from yarrow.datastream.connectors.base import Sink
@@ -27,24 +28,14 @@ from yarrow.datastream.state import (
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
-    ValueState,
-    ValueStateDescriptor,
 )
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common import fault_points
-from yarrow.testing.fault_plan import RECORD_POINT
-from yarrow.testing.gated_source import GatedSource
+from yarrow.testing.gated_source import GatedSource, Input, key_of
+from yarrow.testing.restored_state import Counting
 
-#: (key, timestamp, identity, value), see gated_source.row_of.
-Input = tuple[str, int, str, int]
 #: Width of the time intervals in `timers`, ms.
 INTERVAL = 250
-
-
-def key_of(row: Any) -> str:
-    """The key of inputs and outputs."""
-    key: str = row[0]
-    return key
 
 
 class RecordPoint(MapFunction[Any, Any]):
@@ -61,21 +52,6 @@ class RowTimestamps(TimestampAssigner):
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         timestamp: int = value[1]
         return timestamp
-
-
-class Counting(KeyedProcessFunction[str, Input, Any]):
-    """Emits (key, how many, sum) for each row: state and order matter."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._seen: ValueState[Any] = runtime_context.get_state(
-            ValueStateDescriptor("seen", Types.TUPLE([Types.LONG(), Types.LONG()]))
-        )
-
-    def process_element(self, value: Input, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
-        count, total = self._seen.value() or (0, 0)
-        count, total = count + 1, total + value[3]
-        self._seen.update((count, total))
-        yield (value[0], count, value[2])
 
 
 class IntervalSums(KeyedProcessFunction[str, Input, Any]):
