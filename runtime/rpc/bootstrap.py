@@ -1,6 +1,6 @@
-"""TaskExecutorBootstrap: the settings of a TaskExecutor process: one msgpack struct on its standard input.
+"""The settings of a process that another one starts: one msgpack struct on its standard input.
 
-Owner: the driver that starts the process writes it; the process reads it once, before anything else. Never in
+Owner: the component that starts the process writes it; the process reads it once, before anything else. Never in
 argv or the environment, because it holds the private key and the data secret. The pipe stays open for the
 life of the parent: its end of file means that the parent is gone and the process must end.
 """
@@ -8,12 +8,12 @@ life of the parent: its end of file means that the parent is gone and the proces
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
 import msgspec
 
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
+from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.roles import SERVER_NAME, Role
 
 #: A process of another version refuses the struct.
@@ -79,44 +79,94 @@ class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     forward_output: bool = False
 
 
-def encode_bootstrap(bootstrap: TaskExecutorBootstrap) -> bytes:
+class SparkDriverBootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a SparkDriver needs before it can register with its BatchJobMaster."""
+
+    version: int = BOOTSTRAP_VERSION
+    #: Same for all processes of one cluster; compared in the RPC handshake.
+    application_id: str
+    driver_id: ResourceID
+    job_id: JobID
+    #: `grpc://host:port/name` of the BatchJobMaster.
+    job_master_address: str
+    #: Fencing token of both directions.
+    job_master_id: JobMasterID
+    #: Host name or address under which the control plane reaches this process.
+    host: str
+    #: Address to bind; usually `host`.
+    bind_host: str
+    identity: PemIdentity
+    #: 32+ bytes: proves rows that only a pickle can carry to the client.
+    data_secret: bytes
+    #: Configuration of the cluster, overlaid with the job's.
+    configuration: dict[str, str]
+    #: Exists; receives `.log` and `.out` files.
+    log_directory: str
+    #: Prefix of these files' names; "" = the driver id.
+    log_name: str = ""
+    #: Exists, mode 0700, this process's own: shuffle files and temporary files; its maker removes it.
+    working_directory: str
+    #: Cores that Spark uses on this host where no option names its master.
+    slots: int = 1
+    #: Limit of one RPC message in bytes.
+    max_message_bytes: int = 10 * 1024 * 1024
+
+
+class _Bootstrap(Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+B = TypeVar("B", bound=_Bootstrap)
+
+
+def encode_bootstrap(bootstrap: TaskExecutorBootstrap | SparkDriverBootstrap) -> bytes:
     """The bytes to write to the child's standard input; leave the pipe open afterwards."""
     data = msgspec.msgpack.encode(bootstrap)
     return _LENGTH.pack(len(data)) + data
 
 
 def read_bootstrap(stream: BinaryIO) -> TaskExecutorBootstrap:
-    """Reads the struct from standard input (binary, blocking); the stream is left just behind it.
+    """Reads a TaskExecutor's struct from standard input (binary, blocking); the stream is left just behind it.
 
     Raises BootstrapError if the stream ends early or carries something else.
     """
-    header = _read_exactly(stream, _LENGTH.size)
+    return _read(
+        stream, TaskExecutorBootstrap, "TaskExecutor", "`yarrow taskmanager` or by a ResourceManager"
+    )
+
+
+def read_spark_driver_bootstrap(stream: BinaryIO) -> SparkDriverBootstrap:
+    """The same for a SparkDriver. Raises BootstrapError."""
+    return _read(stream, SparkDriverBootstrap, "SparkDriver", "the JobMaster of a job in batch mode")
+
+
+def _read(stream: BinaryIO, kind: type[B], process: str, starter: str) -> B:
+    by_hand = f"{process}s are started by {starter}, not by hand"
+    header = _read_exactly(stream, _LENGTH.size, by_hand)
     (length,) = _LENGTH.unpack(header)
     if length > MAX_BOOTSTRAP_BYTES:
         raise BootstrapError(
             f"expected a bootstrap struct on standard input, found a length of {length} bytes"
         )
-    data = _read_exactly(stream, length)
+    data = _read_exactly(stream, length, by_hand)
     try:
-        bootstrap = msgspec.msgpack.decode(data, type=TaskExecutorBootstrap)
+        bootstrap = msgspec.msgpack.decode(data, type=kind)
     except msgspec.DecodeError as error:
         raise BootstrapError(f"standard input carries no bootstrap struct of this version: {error}") from None
     if bootstrap.version != BOOTSTRAP_VERSION:
         raise BootstrapError(
-            f"bootstrap struct has version {bootstrap.version}, this TaskExecutor reads {BOOTSTRAP_VERSION}:"
+            f"bootstrap struct has version {bootstrap.version}, this {process} reads {BOOTSTRAP_VERSION}:"
             " start it from the same installation as its cluster"
         )
     return bootstrap
 
 
-def _read_exactly(stream: BinaryIO, size: int) -> bytes:
+def _read_exactly(stream: BinaryIO, size: int, by_hand: str) -> bytes:
     data = b""
     while len(data) < size:
         part = stream.read(size - len(data))
         if not part:
-            raise BootstrapError(
-                "standard input ended before the bootstrap struct: TaskExecutors are started by"
-                " `yarrow taskmanager` or by a ResourceManager, not by hand"
-            )
+            raise BootstrapError(f"standard input ended before the bootstrap struct: {by_hand}")
         data += part
     return data

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints
 
 import msgspec
 
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, SparkDriverGateway
 from yarrow.runtime.rpc.errors import InvalidMessageError, WireError, from_wire, to_wire
 from yarrow.runtime.rpc.gateways import (
     DispatcherGateway,
@@ -144,3 +145,5 @@ DISPATCHER = GatewayType[DispatcherGateway](DispatcherGateway)
 RESOURCE_MANAGER = GatewayType[ResourceManagerGateway](ResourceManagerGateway)
 JOB_MASTER = GatewayType[JobMasterGateway](JobMasterGateway)
 TASK_EXECUTOR = GatewayType[TaskExecutorGateway](TaskExecutorGateway)
+BATCH_JOB_MASTER = GatewayType[BatchJobMasterGateway](BatchJobMasterGateway)
+SPARK_DRIVER = GatewayType[SparkDriverGateway](SparkDriverGateway)

@@ -21,6 +21,8 @@ class Role(Enum):
     #: Dispatcher, ResourceManager and JobMasters.
     JOB_MANAGER = "jobmanager"
     TASK_EXECUTOR = "taskexecutor"
+    #: Driver of a job in batch mode; it runs split enumerators, which may be user code.
+    SPARK_DRIVER = "sparkdriver"
 
     @property
     def server_name(self) -> str:
@@ -34,6 +36,28 @@ SERVED_BY: Final[Mapping[str, Role]] = {
     "ResourceManagerGateway": Role.JOB_MANAGER,
     "JobMasterGateway": Role.JOB_MANAGER,
     "TaskExecutorGateway": Role.TASK_EXECUTOR,
+    "BatchJobMasterGateway": Role.JOB_MANAGER,
+    "SparkDriverGateway": Role.SPARK_DRIVER,
+}
+
+#: The methods that a SparkDriver may call, by gateway.
+SPARK_DRIVERS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
+    "BatchJobMasterGateway": frozenset(
+        {
+            "register_spark_driver",
+            "report_spark_application",
+            "report_stages",
+            "report_subtasks",
+            "push_collected",
+            "push_output",
+            "store_committables",
+            "fail_batch",
+            "finish_batch",
+            "confirm_cancelled",
+            "disconnect_spark_driver",
+            "read_blob",
+        }
+    ),
 }
 
 #: The methods that a TaskExecutor may call, by gateway. A master may call everything.
@@ -77,4 +101,5 @@ def may_call(role: Role | None, gateway: str, method: str) -> bool:
     """Whether a peer of that role may call a method; without a role it may call nothing."""
     if role is Role.JOB_MANAGER:
         return True
-    return role is Role.TASK_EXECUTOR and method in TASK_EXECUTORS_MAY_CALL.get(gateway, frozenset())
+    allowed = {Role.TASK_EXECUTOR: TASK_EXECUTORS_MAY_CALL, Role.SPARK_DRIVER: SPARK_DRIVERS_MAY_CALL}
+    return role is not None and method in allowed[role].get(gateway, frozenset())

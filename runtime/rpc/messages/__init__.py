@@ -8,6 +8,17 @@ messages of one subject; senders and receivers import them from here.
 from __future__ import annotations
 
 from yarrow.runtime.rpc.messages.base import PROTOCOL_VERSION, Acknowledge, Message
+from yarrow.runtime.rpc.messages.batch import (
+    BatchCommittables,
+    BatchOutput,
+    BatchResult,
+    BatchStageProgress,
+    BatchSubmission,
+    BatchSubtaskResult,
+    SparkApplication,
+    SparkDriverHeartbeat,
+    SparkDriverRegistration,
+)
 from yarrow.runtime.rpc.messages.checkpoints import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
@@ -87,6 +98,12 @@ __all__ = [
     "AcknowledgeCoordinator",
     "AllocatedSlotReport",
     "AttemptDetails",
+    "BatchCommittables",
+    "BatchOutput",
+    "BatchResult",
+    "BatchStageProgress",
+    "BatchSubmission",
+    "BatchSubtaskResult",
     "BlobPart",
     "CheckpointMetrics",
     "CheckpointNotice",
@@ -123,6 +140,9 @@ __all__ = [
     "SlotReport",
     "SlotRequest",
     "SlotStatus",
+    "SparkApplication",
+    "SparkDriverHeartbeat",
+    "SparkDriverRegistration",
     "TaskDeploymentDescriptor",
     "TaskExecutionStateUpdate",
     "TaskExecutorInfo",

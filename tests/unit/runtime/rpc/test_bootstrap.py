@@ -7,13 +7,15 @@ import io
 import msgspec
 import pytest
 
-from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
+from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.bootstrap import (
     BootstrapError,
     PemIdentity,
+    SparkDriverBootstrap,
     TaskExecutorBootstrap,
     encode_bootstrap,
     read_bootstrap,
+    read_spark_driver_bootstrap,
 )
 
 BOOTSTRAP = TaskExecutorBootstrap(
@@ -50,3 +52,29 @@ def test_what_was_written_is_read_and_nothing_more() -> None:
 def test_anything_else_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(BootstrapError, match=message):
         read_bootstrap(io.BytesIO(data))
+
+
+DRIVER = SparkDriverBootstrap(
+    application_id="app",
+    driver_id=ResourceID("driver"),
+    job_id=JobID("job"),
+    job_master_address="grpc://h:1/jobmaster",
+    job_master_id=JobMasterID("jm"),
+    host="h",
+    bind_host="h",
+    identity=PemIdentity(certificate=b"c", private_key=b"k"),
+    data_secret=b"s" * 32,
+    configuration={"a": "b"},
+    log_directory="logs",
+    working_directory="work",
+)
+
+
+def test_the_bootstrap_of_a_spark_driver_is_read_and_that_of_another_process_is_not() -> None:
+    stream = io.BytesIO(encode_bootstrap(DRIVER) + b"rest")
+    assert read_spark_driver_bootstrap(stream) == DRIVER
+    assert stream.read() == b"rest"
+    with pytest.raises(BootstrapError, match="no bootstrap struct"):
+        read_spark_driver_bootstrap(io.BytesIO(encode_bootstrap(BOOTSTRAP)))
+    with pytest.raises(BootstrapError, match="SparkDrivers are started by the JobMaster"):
+        read_spark_driver_bootstrap(io.BytesIO(b""))

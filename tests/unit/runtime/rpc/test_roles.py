@@ -20,22 +20,34 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import CallerNotAllowedError, InvalidMessageError, RpcUnavailableError
 from yarrow.runtime.rpc.gateway_type import (
+    BATCH_JOB_MASTER,
     DISPATCHER,
     JOB_MASTER,
     RESOURCE_MANAGER,
+    SPARK_DRIVER,
     TASK_EXECUTOR,
     GatewayType,
 )
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.messages import Acknowledge
-from yarrow.runtime.rpc.roles import SERVED_BY, TASK_EXECUTORS_MAY_CALL, Role, may_call, role_in
+from yarrow.runtime.rpc.roles import (
+    SERVED_BY,
+    SPARK_DRIVERS_MAY_CALL,
+    TASK_EXECUTORS_MAY_CALL,
+    Role,
+    may_call,
+    role_in,
+)
 from yarrow.runtime.rpc.service import RpcService
 from yarrow.runtime.security.certificates import CertificateAuthority
 
 AUTHORITY = CertificateAuthority("app", SystemClock())
 GATEWAYS: dict[str, GatewayType[Any]] = {
     gateway.name: gateway
-    for gateway in cast("list[GatewayType[Any]]", [DISPATCHER, RESOURCE_MANAGER, JOB_MASTER, TASK_EXECUTOR])
+    for gateway in cast(
+        "list[GatewayType[Any]]",
+        [DISPATCHER, RESOURCE_MANAGER, JOB_MASTER, TASK_EXECUTOR, BATCH_JOB_MASTER, SPARK_DRIVER],
+    )
 }
 #: What a process that has only a TaskExecutor's key must never be able to do: the table must not grow by these.
 MASTERS_ONLY = {
@@ -49,6 +61,8 @@ MASTERS_ONLY = {
         "request_task_executors",
     },
     "JobMasterGateway": {"notify_not_enough_resources"},
+    "BatchJobMasterGateway": set(BATCH_JOB_MASTER.methods),
+    "SparkDriverGateway": set(SPARK_DRIVER.methods),
 }
 
 
@@ -123,6 +137,26 @@ def test_a_task_executor_cannot_command_another() -> None:
         ):
             with pytest.raises(CallerNotAllowedError, match="release"):
                 await other.release(ResourceManagerID("x"), "because")
+            assert endpoint.called == []
+
+    run(body())
+
+
+def test_a_spark_driver_reports_to_its_master_and_commands_nobody() -> None:
+    async def body() -> None:
+        async with serving(of(Role.JOB_MANAGER), of(Role.SPARK_DRIVER), BATCH_JOB_MASTER) as (
+            endpoint,
+            master,
+        ):
+            await master.confirm_cancelled(JobID("ab"), 0)
+            assert endpoint.called == ["confirm_cancelled"]
+        async with serving(of(Role.SPARK_DRIVER), of(Role.TASK_EXECUTOR), SPARK_DRIVER) as (endpoint, driver):
+            with pytest.raises(CallerNotAllowedError, match=r"taskexecutor may not call .*release"):
+                await driver.release("because")
+            assert endpoint.called == []
+        async with serving(of(Role.JOB_MANAGER), of(Role.SPARK_DRIVER), DISPATCHER) as (endpoint, master):
+            with pytest.raises(CallerNotAllowedError, match="sparkdriver may not call"):
+                await master.submit_job(b"graph")
             assert endpoint.called == []
 
     run(body())
@@ -289,6 +323,10 @@ def test_every_method_is_named_by_the_table_or_by_this_test() -> None:
         allowed = TASK_EXECUTORS_MAY_CALL.get(name, frozenset())
         assert allowed | MASTERS_ONLY[name] == set(gateway.methods), name
         assert not allowed & MASTERS_ONLY[name], name
+    # A SparkDriver reaches its own master alone, and there each method; it commands nobody.
+    assert {name: set(methods) for name, methods in SPARK_DRIVERS_MAY_CALL.items()} == {
+        "BatchJobMasterGateway": set(BATCH_JOB_MASTER.methods)
+    }
 
 
 def test_a_certificate_with_two_roles_has_none() -> None:

@@ -1,0 +1,128 @@
+"""Gateways of batch mode: the BatchJobMaster as its SparkDriver calls it, and the SparkDriver.
+
+Owner: as in runtime/rpc/gateways.py. One driver belongs to one job. Fencing: both gateways' calls carry the
+BatchJobMaster's id.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import JobID, ResourceID
+from yarrow.runtime.rpc.gateways import waits
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    BatchCommittables,
+    BatchOutput,
+    BatchResult,
+    BatchStageProgress,
+    BatchSubmission,
+    BatchSubtaskResult,
+    BlobPart,
+    CollectConfirmation,
+    CollectRows,
+    FailureCause,
+    RegistrationRejection,
+    RegistrationSuccess,
+    SparkApplication,
+    SparkDriverHeartbeat,
+    SparkDriverRegistration,
+)
+
+
+class BatchRunError(YarrowError):
+    """A driver cannot begin a run: another one executes, or the driver is ending."""
+
+
+class BatchJobMasterGateway(Protocol):
+    """Runs one job in batch mode; its SparkDriver calls it."""
+
+    async def register_spark_driver(
+        self, registration: SparkDriverRegistration
+    ) -> RegistrationSuccess | RegistrationRejection:
+        """Takes the driver for its job, or refuses it for good; the answer comes before Java starts."""
+        ...
+
+    async def report_spark_application(
+        self, driver_id: ResourceID, application: SparkApplication
+    ) -> Acknowledge:
+        """Says that the driver's session has started."""
+        ...
+
+    async def report_stages(
+        self, job_id: JobID, run: int, stages: tuple[BatchStageProgress, ...]
+    ) -> Acknowledge:
+        """The progress of the stages that have changed."""
+        ...
+
+    async def report_subtasks(
+        self, job_id: JobID, run: int, subtasks: tuple[BatchSubtaskResult, ...]
+    ) -> Acknowledge:
+        """Results of successful subtasks; large jobs send them in several calls."""
+        ...
+
+    @waits
+    async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
+        """Takes rows for the client, in the order of subtasks; the answer comes when there is room for the next.
+
+        The last message of a collect operator bears `last`.
+        """
+        ...
+
+    @waits
+    async def push_output(self, output: BatchOutput) -> Acknowledge:
+        """Takes text of print(); the answer comes when there is room for more."""
+        ...
+
+    @waits
+    async def store_committables(self, committables: BatchCommittables) -> Acknowledge:
+        """Answers when they are stored; they are committed when the run has finished."""
+        ...
+
+    async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:
+        """Ends a run: of several causes the first is told. The driver can take another run."""
+        ...
+
+    async def finish_batch(self, result: BatchResult) -> Acknowledge:
+        """Ends a run without failure."""
+        ...
+
+    async def confirm_cancelled(self, job_id: JobID, run: int) -> Acknowledge:
+        """Says that nothing of a cancelled run executes any more."""
+        ...
+
+    async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
+        """The driver's last message before it ends: by request, or because it cannot go on."""
+        ...
+
+    async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
+        """Bytes of a shipped payload.
+
+        Parts stay below the message limit.
+        """
+        ...
+
+
+class SparkDriverGateway(Protocol):
+    """Runs the plan of one job on Spark.
+
+    It belongs to one BatchJobMaster: every call carries that master's id.
+    """
+
+    async def submit_batch(self, submission: BatchSubmission) -> Acknowledge:
+        """Begins a run; repeated for the same run it has no effect.
+
+        Raises BatchRunError while another run executes.
+        """
+        ...
+
+    async def cancel_batch(self, job_id: JobID, run: int) -> Acknowledge:
+        """Begins to end a run; `confirm_cancelled` follows. No effect for a run that has ended."""
+        ...
+
+    async def heartbeat_from_job_master(self) -> SparkDriverHeartbeat: ...
+
+    async def release(self, cause: str) -> Acknowledge:
+        """Ends the driver with its JVM and its Python workers."""
+        ...

@@ -1,0 +1,124 @@
+"""Messages between a BatchJobMaster and the SparkDriver of its job: submission, progress, results.
+
+Owner: none (frozen values). A run is one execution of the whole plan: the master counts runs from 0, and each
+report of the driver says to which run it belongs. The plan travels as bytes, as the graph does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID, ResourceID
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages.base import Message
+
+
+class SparkDriverRegistration(Message, frozen=True, kw_only=True):
+    """The first message of a SparkDriver, before it starts Java."""
+
+    driver_id: ResourceID
+    job_id: JobID
+    address: str
+    host: str
+    pid: int
+
+
+class SparkApplication(Message, frozen=True, kw_only=True):
+    """The Spark application of a driver, once its session has started."""
+
+    #: Spark's id of it, as local-1700000000000 or application_1700000000000_0001.
+    application_id: str
+    #: The web pages of Spark; "" = they are off.
+    ui_address: str
+    #: Spark's master, as local[2] or yarn.
+    spark_master: str
+    spark_version: str
+
+
+class BatchSubmission(Message, frozen=True, kw_only=True):
+    """BatchJobMaster -> SparkDriver: a run of a job."""
+
+    job_id: JobID
+    #: Counted from 0 by the master.
+    run: int
+    #: encode_job_graph(...), or empty with `job_graph_blob_key` set when larger than the inline limit.
+    job_graph: bytes
+    job_graph_blob_key: str = ""
+    #: The BatchPlan of runtime/graph/batch_plan.py as msgpack; empty = the driver plans the graph itself.
+    plan: bytes = b""
+
+
+class SparkDriverHeartbeat(Message, frozen=True, kw_only=True):
+    """The answer of a SparkDriver to a heartbeat."""
+
+    driver_id: ResourceID
+    #: The run that executes; -1 = none.
+    run: int
+    #: Bytes of memory of the driver, its JVM and its Python workers.
+    resident_memory: int = 0
+
+
+class BatchStageProgress(Message, frozen=True, kw_only=True):
+    """How far a stage is: of the attempts that have succeeded, and of those that run."""
+
+    vertex_id: JobVertexID
+    #: CREATED, RUNNING, FINISHED, FAILED or CANCELED.
+    state: ExecutionState
+    tasks_total: int
+    tasks_running: int
+    tasks_done: int
+    #: Attempts that have failed; Spark may have repeated them.
+    tasks_failed: int = 0
+    #: Epoch ms of the first task's start and of the last one's end; 0 = not yet.
+    started_ms: int = 0
+    ended_ms: int = 0
+    #: Records of the attempts that have succeeded.
+    records_in: int = 0
+    records_out: int = 0
+
+
+class BatchSubtaskResult(Message, frozen=True, kw_only=True):
+    """What the successful attempt of a subtask left."""
+
+    vertex_id: JobVertexID
+    subtask: int
+    attempt: int
+    accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: IO metrics under Flink's names, as numRecordsIn.
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+class BatchCommittables(Message, frozen=True, kw_only=True):
+    """Committables of a sink's subtask: the successful attempt's, each once."""
+
+    job_id: JobID
+    run: int
+    vertex_id: JobVertexID
+    operator_id: OperatorID
+    subtask: int
+    attempt: int
+    #: Counted from 0 within the subtask, because one message is bounded.
+    sequence: int
+    #: Encoded by the sink's own serializer.
+    committables: tuple[bytes, ...]
+
+
+class BatchOutput(Message, frozen=True, kw_only=True):
+    """Text of print(): of the subtasks of a vertex in their order, each successful attempt's once."""
+
+    job_id: JobID
+    run: int
+    vertex_id: JobVertexID
+    subtask: int
+    #: Whole lines.
+    text: str
+
+
+class BatchResult(Message, frozen=True, kw_only=True):
+    """The end of a run without failure; all its other messages have been answered before."""
+
+    job_id: JobID
+    run: int
+    stages: tuple[BatchStageProgress, ...]
