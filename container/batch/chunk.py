@@ -1,0 +1,115 @@
+"""Chunk: encoded rows on their way between the tasks of a batch job, and what else leaves a task.
+
+Owner: the thread of the task that makes or takes the chunk. A chunk is the row of the DataFrame by which an
+engine of batch jobs moves it. Must not know who moves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+#: Values of `Chunk.edge` that are no edge of the JobGraph.
+COLLECTED: Final = -1
+PRINTED: Final = -2
+COMMITTABLES: Final = -3
+FINISHED: Final = -4
+
+#: The schema of chunks as columns.
+CHUNK_SCHEMA: Final = pa.schema(
+    [
+        pa.field("edge", pa.int32(), nullable=False),
+        pa.field("target", pa.int32(), nullable=False),
+        pa.field("producer", pa.int32(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("rows", pa.int32(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+
+
+class Chunk(NamedTuple):
+    """Encoded rows of one edge for one target.
+
+    | edge | target | payload |
+    | --- | --- | --- |
+    | an edge of the graph | the consumer's partition; the key group of a KEYED exchange | rows (`chunk_codec`) |
+    | COLLECTED | position of the iterator in `JobGraph.collect_ids` | part of a message of `ResultWriter` |
+    | PRINTED | 0 | text, UTF-8, whole lines |
+    | COMMITTABLES | position of the sink's operator in the vertex | committables of the sink |
+    | FINISHED | 0 | a `TaskResult` as msgpack; the last chunk of the task |
+
+    A COLLECTED message that is too large for a chunk continues in the task's next chunk of the same target;
+    `rows` is 0 in all parts but the last.
+    """
+
+    edge: int
+    target: int
+    #: The subtask that made the chunk.
+    producer: int
+    #: Rises by one from chunk to chunk of a task, and is the same in each of its attempts.
+    sequence: int
+    rows: int
+    payload: bytes
+
+
+class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task that has finished tells: the payload of its FINISHED chunk."""
+
+    #: Local values of the task's accumulators.
+    accumulators: dict[str, Any] = {}
+    #: (operator id, rows in, rows out), in order of the chain.
+    operators: tuple[tuple[str, int, int], ...] = ()
+    #: Rows and encoded bytes on all edges.
+    records_out: int = 0
+    bytes_out: int = 0
+    #: Rows read from sources or from chunks, and the encoded bytes of these chunks.
+    records_in: int = 0
+    bytes_in: int = 0
+    #: Metrics of operators that count, by `operator.metric` (numLateRecords, ...).
+    metrics: dict[str, int] = {}
+
+
+_RESULT = msgspec.msgpack.Decoder(TaskResult)
+
+
+def encode_task_result(result: TaskResult) -> bytes:
+    """The payload of a FINISHED chunk."""
+    return msgspec.msgpack.encode(result)
+
+
+def decode_task_result(payload: bytes) -> TaskResult:
+    """The result in a FINISHED chunk. Raises msgspec.ValidationError with the invalid part."""
+    return _RESULT.decode(payload)
+
+
+def to_record_batch(chunks: Iterable[Chunk]) -> pa.RecordBatch:
+    """Chunks as a record batch of `CHUNK_SCHEMA`, in their order."""
+    columns = list(zip(*chunks, strict=True)) or [()] * len(CHUNK_SCHEMA)
+    return pa.record_batch(
+        [pa.array(values, field.type) for values, field in zip(columns, CHUNK_SCHEMA, strict=True)],
+        schema=CHUNK_SCHEMA,
+    )
+
+
+def record_batches(chunks: Iterable[Chunk], max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Chunks as record batches of about `max_bytes` of payload; a larger chunk is alone in its batch."""
+    waiting: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        if waiting and size + len(chunk.payload) > max_bytes:
+            yield to_record_batch(waiting)
+            waiting, size = [], 0
+        waiting.append(chunk)
+        size += len(chunk.payload)
+    if waiting:
+        yield to_record_batch(waiting)
+
+
+def from_record_batch(batch: pa.RecordBatch) -> Iterator[Chunk]:
+    """The chunks of a record batch, in order; columns are found by name, and others are left out."""
+    columns = [batch.column(field.name).to_pylist() for field in CHUNK_SCHEMA]
+    return map(Chunk._make, zip(*columns, strict=True))

@@ -1,0 +1,90 @@
+"""BatchPlan: a bounded job as stages and the exchanges between them.
+
+Owner: none (frozen values, msgspec-encoded). A stage is a JobVertex: each of its partitions runs the vertex's
+chain once. Must not know who runs the stages.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.data.key_groups import operator_index_for_key_group
+
+
+class ExchangeKind(StrEnum):
+    """How rows get from the partitions of one stage to those of the next."""
+
+    #: Partition i feeds partition i: no shuffle.
+    FORWARD = "FORWARD"
+    #: Each chunk names the partition that reads it; its producer has dealt the rows out.
+    REBALANCE = "REBALANCE"
+    #: Each chunk names a key group; a partition reads a contiguous range of them.
+    KEYED = "KEYED"
+    #: Each partition reads all rows: there is one chunk for each, with the same content.
+    BROADCAST = "BROADCAST"
+    #: Partition 0 reads all rows.
+    GLOBAL = "GLOBAL"
+
+
+class BatchExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One edge of the JobGraph in a plan."""
+
+    #: `JobEdge.index`; chunks name the exchange by it.
+    edge: int
+    source: JobVertexID
+    target: JobVertexID
+    #: The input of the target's head: 0, or 1 for the second one.
+    target_input: int
+    kind: ExchangeKind
+
+
+class BatchStage(msgspec.Struct, frozen=True, kw_only=True):
+    """One vertex of the JobGraph: `parallelism` partitions, each of which is one task."""
+
+    vertex_id: JobVertexID
+    #: The vertex's name, for people.
+    name: str
+    parallelism: int
+    #: Number of key groups: targets of KEYED inputs are 0 to `max_parallelism` - 1.
+    max_parallelism: int
+    #: Exchanges by which rows come and leave, in order of their edges.
+    inputs: tuple[BatchExchange, ...]
+    outputs: tuple[BatchExchange, ...]
+    #: The tasks read splits of a source instead of chunks.
+    is_source: bool = False
+
+    def partition_of(self, exchange: BatchExchange, target: int) -> int:
+        """The partition of this stage that reads a chunk of `exchange`, one of its inputs, with that target."""
+        if exchange.kind is ExchangeKind.KEYED:
+            return operator_index_for_key_group(self.max_parallelism, self.parallelism, target)
+        return target
+
+
+class BatchPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The stages of a job, upstream first."""
+
+    stages: tuple[BatchStage, ...]
+
+    def stage(self, vertex_id: JobVertexID) -> BatchStage:
+        """The stage of that vertex; KeyError if there is none."""
+        for stage in self.stages:
+            if stage.vertex_id == vertex_id:
+                return stage
+        raise KeyError(vertex_id)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(BatchPlan)
+
+
+def encode_batch_plan(plan: BatchPlan) -> bytes:
+    """The plan as msgpack."""
+    return _ENCODER.encode(plan)
+
+
+def decode_batch_plan(data: bytes) -> BatchPlan:
+    """Decodes a plan. Raises msgspec.ValidationError with the invalid part."""
+    return _DECODER.decode(data)
