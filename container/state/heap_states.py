@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from yarrow.container.state.folded_states import refuse_none
-from yarrow.container.state.frozen_shard import REMOVED
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.registering_backend import RegisteringBackend
 from yarrow.container.state.value_table import MISSING
@@ -50,7 +49,7 @@ class HeapState:
             content = MISSING
         if content is MISSING:
             return table.miss(self._backend.require_key(self._name))[2]
-        return MISSING if content is REMOVED else content
+        return content
 
     def _put(self, content: Any) -> None:
         key, table = self._backend.current_key, self._table
@@ -169,10 +168,9 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
         """The list itself, which must not be changed, or MISSING."""
         backend, table = self._backend, self._table
         try:
-            content = table.shard_of(backend.current_key)[backend.current_key]
+            return table.shard_of(backend.current_key)[backend.current_key]
         except (KeyError, TypeError):
             return table.find(backend.require_key(self._name))[2]
-        return MISSING if content is REMOVED else content
 
     def add(self, value: T) -> None:
         if value is None:
@@ -182,7 +180,7 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
         backend, table = self._backend, self._table
         try:
             table.shard_of(backend.current_key)[backend.current_key].append(value)
-        except (KeyError, TypeError, AttributeError):  # AttributeError: removed since the cut
+        except (KeyError, TypeError):
             key, shard, found = table.find(backend.require_key(self._name))
             shard[key] = [value] if found is MISSING else [*found, value]
 
@@ -241,17 +239,15 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
             content: Any = table.shard_of(backend.current_key)[backend.current_key]
         except (KeyError, TypeError):
             content = table.find(backend.require_key(self._name))[2]
-        found: dict[K, V] | None = None if content is MISSING or content is REMOVED else content
+        found: dict[K, V] | None = None if content is MISSING else content
         return found
 
     def _own(self, make: bool) -> dict[K, V] | None:
         """The dict for a change, which no snapshot holds; None if there is none and `make` is false."""
         backend, table = self._backend, self._table
         try:
-            content: Any = table.shard_of(backend.current_key)[backend.current_key]
-            if content is not REMOVED:
-                own: dict[K, V] = content
-                return own
+            own: dict[K, V] = table.shard_of(backend.current_key)[backend.current_key]
+            return own
         except (KeyError, TypeError):
             pass
         key, shard, found = table.find(backend.require_key(self._name))

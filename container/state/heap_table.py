@@ -1,11 +1,11 @@
 """HeapTable: the content of one state by key, in plain dicts, with a cut whose cost does not depend on keys.
 
 Owner: the task thread; the snapshot thread may read frozen content until it is released. A small table is one
-dict, a large one many shards. So no growth, cut or merge of a single dict stops the task for long. The
-entries of the first dict move to the shards a few at a time; each key is in one place only. A cut puts the
-present dict of each shard below an empty one. The lower dict is then immutable, and reads that miss look
-through the lower layers. Writes go to the new dict, and removed keys are marked. When the snapshot releases a
-shard, its layers become one dict again. See docs/design/0010-heap-state.md.
+dict, a large one many shards. So no growth, cut or merge of a single dict stops the task for long. The entries
+of the first dict move to the shards a few at a time; each key is in one place only. A cut puts the present dict
+of each shard below an empty one. The lower dict is then immutable, and reads that miss look through the lower
+layers. Writes go to the new dict. Keys removed since the cut stand apart, in a layer between. When the snapshot
+releases a shard, its layers become one dict again. See docs/design/0010-heap-state.md.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ class HeapTable(ValueTable):
         self._waited_for: FrozenShard | None = None
         #: Number of shards that cuts hold.
         self._held = 0
-        #: Whether a dict may contain a mark.
+        #: Per shard: marks of the keys removed since its last cut that a lower layer holds. They stand apart because
+        #: generated code finds only values in `live`; the next cut puts them into the dict that it freezes.
+        self._gone: dict[int, dict[Any, Any]] = {}
+        #: Whether there is a mark.
         self._marked = False
 
     # ------------------------------------------------------------------ access
@@ -118,7 +121,7 @@ class HeapTable(ValueTable):
                 if not shard and index in self._frozen and self._take_back(index):
                     shard = self.live[slot]
                     return key, shard, shard.get(key, MISSING)
-                for layer in self._below[index]:
+                for layer in self._layers(index) if self._gone else self._below[index]:
                     value = layer.get(key, MISSING)
                     if value is not MISSING:
                         if value is not REMOVED and self.protect is not None:
@@ -137,7 +140,7 @@ class HeapTable(ValueTable):
         shard = self.live[slot]
         value = shard.get(key, MISSING)
         if value is MISSING and self._held:
-            for layer in self._below[self._shard_at[slot]]:
+            for layer in self._layers(self._shard_at[slot]):
                 value = layer.get(key, MISSING)
                 if value is not MISSING:
                     break
@@ -150,20 +153,16 @@ class HeapTable(ValueTable):
 
         Content that no snapshot holds moves to the shard.
         """
-        first, below = self._first, self._below[FIRST]
+        first = self._first
         value = first.pop(key, MISSING)
         if value is MISSING:
-            for layer in below:
+            for layer in self._layers(FIRST):
                 value = layer.get(key, MISSING)
                 if value is not MISSING:
                     break
             # Held content stays with the first dict, and a write goes above it.
             return (key, shard, MISSING) if value is MISSING or value is REMOVED else (key, first, value)
-        if any(key in layer for layer in below):
-            first[key] = REMOVED
-            self._marked = True
-        if value is REMOVED:
-            return key, shard, MISSING
+        self._mark_gone(FIRST, key)
         shard[key] = value
         return key, shard, value
 
@@ -190,7 +189,6 @@ class HeapTable(ValueTable):
                 self.release(self._cuts[FIRST][0], FIRST)
 
     def remove(self, key: Any) -> None:
-        """Removes a raw key; no effect if it is missing."""
         key = canonicalize(key)
         slot = 0 if self.flat else hash(key) % self._slots
         shard, index = self.live[slot], self._shard_at[slot]
@@ -198,11 +196,23 @@ class HeapTable(ValueTable):
             _, shard, _ = self.find(key)
             if shard is self._first:
                 index = FIRST
+        if not shard and index in self._frozen and self._take_back(index):
+            shard = self._live_of(index)
+        shard.pop(key, None)
+        self._mark_gone(index, key)
+
+    def _mark_gone(self, index: int, key: Any) -> None:
+        """Hides what lower layers of a shard hold of a key."""
         if self._held and any(key in layer for layer in self._below[index]):
-            shard[key] = REMOVED
+            # Taken back, the frozen dict would show the key again.
+            self._frozen.pop(index, None)
+            self._gone.setdefault(index, {})[key] = REMOVED
             self._marked = True
-        else:
-            shard.pop(key, None)
+
+    def _layers(self, index: int) -> Layers:
+        """What lies below the dict of a shard, the newest first."""
+        gone = self._gone.get(index)
+        return self._below[index] if gone is None else (gone, *self._below[index])
 
     @property
     def entries(self) -> int:
@@ -240,7 +250,7 @@ class HeapTable(ValueTable):
         """The keys of one shard; none for an index that does not exist."""
         if index >= self.shard_count:
             return []
-        layers = (self._live_of(index), *self._below[index])
+        layers = (self._live_of(index), *self._layers(index))
         return [key for keys, _ in pieces_of(layers, PIECE) for key in keys]
 
     def rows(self) -> Iterator[tuple[list[Any], list[Any]]]:
@@ -250,7 +260,7 @@ class HeapTable(ValueTable):
         """
         protect = self.protect if self._held else None
         for index in range(self.shard_count):
-            for keys, values in pieces_of((self._live_of(index), *self._below[index]), PIECE):
+            for keys, values in pieces_of((self._live_of(index), *self._layers(index)), PIECE):
                 yield keys, values if protect is None else list(map(protect, values))
 
     def empty_copy(self) -> HeapTable:
@@ -318,6 +328,8 @@ class HeapTable(ValueTable):
         self._waited_for = None
         for index, layers in enumerate(below):
             entries = self._live_of(index)
+            for key in self._gone.pop(index, ()):
+                entries.setdefault(key, REMOVED)
             if entries or layers:
                 below[index] = layers = (entries, *layers)
                 self._cuts[index] = (cut, *self._cuts[index])
@@ -351,7 +363,7 @@ class HeapTable(ValueTable):
         is_lowest = at == len(layers) - 1
         if at == 0:
             # Only this cut saw the topmost layer: later changes are merged into it in place.
-            self._set_live(index, self._merged(layers[0], self._live_of(index), is_lowest))
+            self._set_live(index, self._thawed(index, layers[0], is_lowest))
             layers = layers[1:]
         else:
             # A newer cut sees this layer too, and must see it unchanged.
@@ -360,6 +372,21 @@ class HeapTable(ValueTable):
         self._below[index] = layers
         self._cuts[index] = cuts[:at] + cuts[at + 1 :]
         self._held -= 1
+
+    def _thawed(self, index: int, lower: dict[Any, Any], is_lowest: bool) -> dict[Any, Any]:
+        """The topmost layer of a shard with all later changes, as the dict of the shard again."""
+        live, gone = self._live_of(index), self._gone.pop(index, {})
+        for key in gone:
+            lower.pop(key, None)
+        if self._marked and not is_lowest:
+            # The marks of the cut stand apart again. The lowest layer has none.
+            marks = [key for key, value in lower.items() if value is REMOVED]
+            for key in marks:
+                gone[key] = lower.pop(key)
+        lower.update(live)
+        if gone and not is_lowest:
+            self._gone[index] = gone
+        return lower
 
     def _merged(self, lower: dict[Any, Any], upper: dict[Any, Any], is_lowest: bool) -> dict[Any, Any]:
         """`lower` with `upper` written over it; marks are dropped if nothing lies below."""

@@ -11,10 +11,10 @@ What generated code does (container.operators.rows.keyed_aggregation writes it):
   hashable or not canonical it calls `miss`. That returns the canonical key, the dict to write to and the value.
 - every key that was read is written in the same row: `table[key] = new value`, already copied.
 
-Promises of a table: the list `live` stays the same object for ever. Its dicts and its length change only
-between two calls of generated code, or in `prefetch`. Between calls that is a cut, a mail or `end_of_chunk`. The
-code calls `prefetch` before it reads `live`; `miss` may add entries. The dicts of `live` contain only values:
-no tombstone, nothing encoded.
+Promises of a table: the list `live` stays the same object for ever. Its dicts and its length change only between
+two calls of generated code, or in `prefetch`. Between calls that is a cut, a mail or `end_of_chunk`. The code calls
+`prefetch` before it reads `live`; `miss` may add entries, and `remove` takes some away. The dicts of `live` contain
+only values: no tombstone, nothing encoded.
 
 For a backend on disk: the entries of `live[0]` after a call were written by it or prefetched for it. Its
 `prefetch` puts the decoded values for the keys of a chunk into `live[0]`, and `miss` reads single values. The
@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from operator import length_hint
 from typing import Any, Final
+
+from yarrow.runtime.data.keys import canonicalize
 
 #: "No value": the table's answer for a key without one; never stored.
 MISSING: Final[Any] = object()
@@ -51,6 +53,24 @@ class ValueTable(ABC):
 
         Raises UnsupportedKeyError for an invalid key.
         """
+
+    @abstractmethod
+    def remove(self, key: Any) -> None:
+        """Removes a raw key; no effect if it has no value. Raises UnsupportedKeyError for an invalid key.
+
+        The dicts of `live` stay the same, so generated code may go on with them.
+        """
+
+    def take(self, key: Any) -> Any:
+        """Removes a raw key and returns its value, or MISSING. The value belongs to the caller, as that of `miss`."""
+        key = canonicalize(key)
+        live = self.live
+        value = live[hash(key) % len(live)].get(key, MISSING)
+        if value is MISSING:
+            value = self.miss(key)[2]
+        if value is not MISSING:
+            self.remove(key)
+        return value
 
     def prefetch(self, keys: Sequence[Any]) -> None:
         """Takes the raw keys of the next rows, in their order, with repetitions.

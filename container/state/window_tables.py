@@ -44,8 +44,9 @@ class WindowTables(ABC, Generic[W]):
     """The values of one state by window and key.
 
     Generated code works on the dicts of a window's table as `ValueTable` says. Once a call it asks `table` for the
-    windows of its rows, since a backend may have put aside what was not asked for. A window is listed from the first
-    `table` until `drop`. One without rows is not stored, so a restore does not list it.
+    windows of its rows, since a backend may have put aside what was not asked for. Single keys of a window go by the
+    table's `remove` and `take`. A window is listed from the first `table` until `drop`, also if all its keys were
+    removed. One without rows is not stored, so a restore does not list it.
     """
 
     @abstractmethod

@@ -7,6 +7,7 @@ multi-get reads the values for the keys of a chunk.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -191,6 +192,9 @@ class RocksDBValueTable(ValueTable):
         found = rows.get(key)
         return key, rows, self._store.read(key) if found is None else found
 
+    def remove(self, key: Any) -> None:
+        self._store.remove(canonicalize(key))
+
     def prefetch(self, keys: Sequence[Any]) -> None:
         self._store.prefetch(keys)
 
@@ -204,6 +208,9 @@ class TableStore(ChangeStore):
     apart. A generation is written, and keys are read, in the order of the database. RocksDB searches from the
     entry before, and its caches serve neighbours. The more keys are sorted together, the nearer are
     neighbours.
+
+    Removed keys wait until they are deleted in RocksDB. None of them is in the unwritten part of the old
+    generation, so deletions and writes may come in any order.
     """
 
     def __init__(
@@ -218,6 +225,8 @@ class TableStore(ChangeStore):
         self._unwritten_values: list[Any] = []
         #: Keys that were read in advance and have no value in RocksDB.
         self._absent: set[Any] = set()
+        #: Removed keys that RocksDB may hold. One of the young generation may be among them.
+        self._removed: set[Any] = set()
         #: Keys are passed to `prefetch`.
         self._told = False
 
@@ -225,12 +234,30 @@ class TableStore(ChangeStore):
         """Sets the value of a canonical key."""
         self.live[0][key] = value
 
+    def remove(self, key: Any) -> None:
+        """Removes a canonical key."""
+        self.live[0].pop(key, None)
+        if self._old.pop(key, None) is not None and self._unwritten:
+            database_key = self.context.keys.encode(key)
+            at = bisect_left(self._unwritten, database_key)
+            if at < len(self._unwritten) and self._unwritten[at] == database_key:
+                del self._unwritten[at], self._unwritten_values[at]
+        if key not in self._absent and self._may_be_stored:
+            self._removed.add(key)
+            if len(self._removed) > self.generation and self._may_write:
+                self._delete(len(self._removed))
+
+    @property
+    def _may_be_stored(self) -> bool:
+        """False if RocksDB holds no key at all."""
+        return True
+
     def read(self, key: Any) -> Any:
         """The value of a canonical key that is not in the young generation, or MISSING."""
         found = self._old.get(key)
         if found is not None:
             return found
-        if key in self._absent:
+        if key in self._absent or key in self._removed:
             return MISSING
         data = self.family.get(self.context.keys.encode(key))
         return MISSING if data is None else self.values.load(data)
@@ -259,6 +286,8 @@ class TableStore(ChangeStore):
         absent = wanted.difference(old)
         if len(absent) < len(wanted):
             young.update([(key, old[key]) for key in wanted - absent])
+        if self._removed:
+            absent -= self._removed
         if absent:
             self._read(list(absent), young)
 
@@ -278,7 +307,7 @@ class TableStore(ChangeStore):
 
     @property
     def changes(self) -> int:
-        return len(self.live[0]) + len(self._unwritten)
+        return len(self.live[0]) + len(self._unwritten) + len(self._removed)
 
     @property
     def _may_write(self) -> bool:
@@ -288,6 +317,8 @@ class TableStore(ChangeStore):
     def bound(self) -> None:
         if not self.changes or not self._may_write:
             return
+        if len(self._removed) > self.generation:
+            self._delete(BATCH_ENTRIES)
         if self._unwritten:
             self.write_out(BATCH_ENTRIES)
         if len(self.live[0]) > self._most_young:
@@ -309,6 +340,8 @@ class TableStore(ChangeStore):
             keys = list(map(canonicalize, keys))
         self._unwritten, order = self.context.keys.encode_sorted(keys)
         self._unwritten_values = [values[position] for position in order]
+        # What is written is not to be deleted.
+        self._removed.difference_update(keys)
         self.live[0] = {}
 
     def write_out(self, count: int) -> None:
@@ -319,11 +352,18 @@ class TableStore(ChangeStore):
             self.context.database.put_all(self.family, keys, data)
             del self._unwritten[-count:], self._unwritten_values[-count:]
 
+    def _delete(self, count: int) -> None:
+        """Deletes so many of the removed keys in RocksDB."""
+        keys = [self._removed.pop() for _ in range(min(count, len(self._removed)))]
+        self.family.delete_all(self.context.keys.encode_sorted(keys)[0])
+
     def write_all(self) -> None:
         self.write_out(len(self._unwritten))
         if self.live[0]:
             self._turn()
             self.write_out(len(self._unwritten))
+        if self._removed:
+            self._delete(len(self._removed))
 
     def _forget(self, database_key: bytes) -> None:
         return None

@@ -48,8 +48,12 @@ class WindowTableStore(TableStore):
 
     @property
     def at_hand(self) -> int:
-        """Values in memory."""
-        return len(self.live[0]) + len(self._old)
+        """Values and removed keys in memory."""
+        return len(self.live[0]) + len(self._old) + len(self._removed)
+
+    @property
+    def _may_be_stored(self) -> bool:
+        return bool(self.groups)
 
     def read(self, key: Any) -> Any:
         if self.groups:
@@ -76,7 +80,7 @@ class WindowTableStore(TableStore):
 
     def rows(self) -> Iterator[Rows]:
         """What is at hand, and what is in RocksDB alone."""
-        young, old = self.live[0], self._old
+        young, old, removed = self.live[0], self._old, self._removed
         # A row may bear a raw key where generated code found its equal.
         yield from _pieces([(canonicalize(key), value) for key, value in ({**old, **young}).items()])
         for group in sorted(self.groups):
@@ -84,7 +88,11 @@ class WindowTableStore(TableStore):
             entries = self.family.scan_prefix(prefix)
             while piece := list(islice(entries, PIECE)):
                 keys = [self.context.keys.key_of(database_key) for database_key, _ in piece]
-                left = [at for at, key in enumerate(keys) if key not in young and key not in old]
+                left = [
+                    at
+                    for at, key in enumerate(keys)
+                    if key not in young and key not in old and key not in removed
+                ]
                 if left:
                     data: list[bytes | None] = [piece[at][1] for at in left]
                     yield [keys[at] for at in left], self.values.load_all(data, MISSING)

@@ -34,6 +34,10 @@ class StoredTable(ValueTable):
         key = canonicalize(key)
         return key, self.live[0], self.live[0].get(key, self.store.get(key, MISSING))
 
+    def remove(self, key: Any) -> None:
+        self.live[0].pop(canonicalize(key), None)
+        self.store.pop(canonicalize(key), None)
+
     def write_back(self) -> None:
         self.store.update(self.live[0])
         self.live[0] = {}

@@ -18,6 +18,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), KEYS),
         st.tuples(st.just("remove"), KEYS),
+        st.tuples(st.just("take"), KEYS),
         st.tuples(st.just("cut"), st.just(0)),
         st.tuples(st.just("release"), st.integers(0, 5)),
         st.tuples(st.just("end chunk"), st.just(0)),
@@ -80,6 +81,8 @@ def test_agrees_with_a_dict_whatever_cuts_hold(
         elif step == "remove":
             table.remove(argument)
             model.pop(table.find(argument)[0], None)
+        elif step == "take":
+            assert table.take(argument) == model.pop(table.find(argument)[0], MISSING)
         elif step == "end chunk":
             table.end_of_chunk()
         elif step == "cut":
@@ -99,6 +102,8 @@ def test_agrees_with_a_dict_whatever_cuts_hold(
             # The snapshot thread reads no content before it has copied what is to be copied ahead.
             if cut in copied or not any(shard.is_copied_ahead for _, shard in frozen):
                 assert content_of_cut(frozen) == then
+        # Generated code takes what it finds there as a value.
+        assert all(type(value) is int for shard in table.live for value in shard.values())
         keys = table.keys()
         assert len(keys) == len(set(keys))
         if number % 2:  # finding a key moves it

@@ -140,15 +140,16 @@ def place(tmp_path: Path) -> Iterator[Place]:
 BOTH: Final = pytest.mark.parametrize("kind", ["heap", "rocksdb"])
 PUT = st.tuples(st.just("put"), st.sampled_from(WINDOWS[:5]), st.sampled_from(KEYS))
 DROP = st.tuples(st.just("drop"), st.sampled_from(WINDOWS[:5]), st.none())
+REMOVE = st.tuples(st.sampled_from(["remove", "take"]), st.sampled_from(WINDOWS[:5]), st.sampled_from(KEYS))
 READ = st.tuples(st.just("prefetch"), st.sampled_from(WINDOWS[:5]), st.none())
 STEPS = st.sampled_from(
     ["chunk", "list", "cut", "save", "write", "discard", "mails", "announce", "restore", "move"]
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.one_of(PUT, PUT, PUT, DROP, READ, STEPS, STEPS), max_size=60),
+    st.lists(st.one_of(PUT, PUT, PUT, REMOVE, REMOVE, DROP, READ, STEPS, STEPS), max_size=60),
     st.sampled_from(["heap", "rocksdb"]),
 )
 def test_they_are_what_a_dict_of_dicts_is(steps: list[Any], kind: str) -> None:
@@ -165,6 +166,12 @@ def test_they_are_what_a_dict_of_dicts_is(steps: list[Any], kind: str) -> None:
                 if action == "put":
                     update(tables.table(window), key, added(number))
                     model.setdefault(window, {}).setdefault(canonicalize(key), []).append(number)
+                elif action == "remove":
+                    tables.table(window).remove(key)
+                    model.setdefault(window, {}).pop(canonicalize(key), None)
+                elif action == "take":
+                    taken = tables.table(window).take(key)
+                    assert taken == model.setdefault(window, {}).pop(canonicalize(key), MISSING)
                 elif action == "drop":
                     tables.drop(window)
                     model.pop(window, None)
@@ -244,6 +251,43 @@ def test_a_snapshot_under_way_sees_a_dropped_window_and_none_that_came_later(
     for other in ("heap", "rocksdb"):
         found = content(place.tables(place.backend(other, handles), values))
         assert found == {window: {key: made(1) for key in range(40)} for window in (first, second)}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "values", [LISTS, Types.LONG()], ids=["values that may change", "values that cannot"]
+)
+def test_a_snapshot_under_way_sees_removed_keys_and_generated_code_does_not(
+    place: Place, kind: str, values: TypeInformation
+) -> None:
+    window, made = WINDOWS[1], added if values is LISTS else lambda number: lambda value: number
+    backend = place.backend(kind)
+    tables = place.tables(backend, values)
+    for key in range(40):
+        update(tables.table(window), key, made(key))
+    first = content(tables)
+    pending = backend.snapshot(1, SAVEPOINT)
+    for key in range(0, 40, 2):
+        tables.table(window).remove(key)
+    second = content(tables)
+    assert second == {window: {key: first[window][key] for key in range(1, 40, 2)}}
+    later = backend.snapshot(2, SAVEPOINT)
+    table = tables.table(window)
+    table.prefetch(range(40))
+    table.live[0].pop(0, None)
+    assert table.take(1) == first[window][1] and table.take(1) is MISSING
+    update(table, 2, made(100))
+    # What is there after a removal begins anew.
+    third = {window: {key: value for key, value in second[window].items() if key != 1}}
+    third[window][2] = made(100)(MISSING)
+    assert content(tables) == third
+    for cut, expected in ((later, second), (pending, first)):
+        handles = cut.write(place.worker.storage)
+        place.mails.run()
+        for other in ("heap", "rocksdb"):
+            assert content(place.tables(place.backend(other, handles), values)) == expected
+    backend.end_of_chunk()
+    assert content(tables) == third
 
 
 @pytest.mark.parametrize("options", [CHECKPOINT, SAVEPOINT], ids=["native", "canonical"])
@@ -449,6 +493,63 @@ def test_a_window_dropped_while_a_checkpoint_holds_writes_goes_right_after(place
     assert content(place.tables(place.backend("rocksdb", handles))) == {WINDOWS[1]: {3: [2]}}
 
 
+def test_removed_keys_are_deleted_in_rocksdb_and_in_later_checkpoints(place: Place) -> None:
+    backend = place.backend("rocksdb", limits=StoreLimits(most_changes=1000))
+    tables = place.tables(backend)
+    for key in range(300):
+        update(tables.table(WINDOWS[2]), key, added(key))
+    place.worker.snapshot(backend, 1)
+    backend.checkpoint_completed(1)
+    before = set(place.worker.storage.take_uploaded())
+    assert rows_in_rocksdb(backend) == 300
+    table = tables.table(WINDOWS[2])
+    for key in range(0, 300, 3):
+        table.remove(key)
+    # Kept back, so that a key that comes again is written once; what is there again is not deleted.
+    assert rows_in_rocksdb(backend) == 300 and table.take(3) is MISSING
+    update(table, 6, added(-6))
+    expected = {WINDOWS[2]: {key: [key] for key in range(300) if key % 3} | {6: [-6]}}
+    assert content(tables) == expected
+    handles = place.worker.snapshot(backend, 2)
+    assert rows_in_rocksdb(backend) == 201
+    assert content(tables) == expected
+    # Changes only: the files of the first checkpoint are used again.
+    (handle,) = handles
+    assert isinstance(handle, RocksDBSnapshot)
+    assert before and before < {file.name for file in handle.shared}
+    assert not before & set(place.worker.storage.take_uploaded())
+    for subtask in range(2):
+        again = place.backend("rocksdb", handles, subtask=subtask, parallelism=2)
+        groups = again.context.key_groups  # type: ignore[attr-defined]
+        rows = content(place.tables(again))[WINDOWS[2]]
+        mine = [key for key in expected[WINDOWS[2]] if groups.holds(key_group_of(key, 16))]
+        assert sorted(rows) == sorted(mine)
+
+
+def test_removed_keys_are_kept_back_within_bounds_and_wait_for_a_checkpoint(place: Place) -> None:
+    backend = place.backend("rocksdb", limits=StoreLimits(most_changes=50))
+    tables = place.tables(backend)
+    assert isinstance(backend, RocksDBKeyedStateBackend) and isinstance(tables, RocksDBWindowTables)
+    for key in range(1000):
+        update(tables.table(WINDOWS[2]), key, added(key))
+    backend.announce_checkpoint(1)
+    table = tables.table(WINDOWS[2])
+    database = backend._open().database
+    database._released.clear()
+    for key in range(100):
+        table.remove(key)
+    assert rows_in_rocksdb(backend) == 1000 and table.store.changes == 100
+    assert sorted(content(tables)[WINDOWS[2]]) == [*range(100, 1000)]
+    database._released.set()
+    backend.end_of_chunk()
+    assert rows_in_rocksdb(backend) == 900 and not table.store.changes
+    for key in range(100, 1000):
+        table.remove(key)
+        assert table.store.changes <= 50
+    tables.drop(WINDOWS[2])
+    assert backend.entries == 0 and rows_in_rocksdb(backend) == 0
+
+
 def test_a_window_that_was_never_written_costs_no_read_and_no_deletion(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,6 +568,11 @@ def test_a_window_that_was_never_written_costs_no_read_and_no_deletion(
         update(table, key, added(key))
     backend.end_of_chunk()
     assert content(tables) == {WINDOWS[3]: {key: [key] for key in range(200)}}
+    assert table.take(7) == [7] and table.take(7) is MISSING
+    for key in range(100, 200):
+        table.remove(key)
+    backend.end_of_chunk()
+    assert content(tables) == {WINDOWS[3]: {key: [key] for key in range(100) if key != 7}}
     tables.drop(WINDOWS[3])
     assert backend.entries == 0
 
