@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.fault_plan import RECORD_POINT
+from tests.support.restored_state import Counting
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from yarrow.datastream.connectors.base import Sink
@@ -32,7 +33,6 @@ from yarrow.datastream.state import (
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common import fault_points
 from yarrow.testing.gated_source import GatedSource, Input, key_of
-from yarrow.testing.restored_state import Counting
 
 #: Width of the time intervals in `timers`, ms.
 INTERVAL = 250

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.support.steady_rows import COUNTS, NUMBERED
 from yarrow.container.operators.sources.source_reader import SPLITS
 from yarrow.state_processor import SavepointReader
-from yarrow.testing.steady_rows import COUNTS, NUMBERED
 
 #: The state of `Counting`.
 _STATE = "seen"

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from tests.support.restored_state import Counting
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.waiting import GRACE, until
 from tests.yarn.watched_jobs import RESTARTS, WatchedJob
@@ -33,7 +34,6 @@ from yarrow.runtime.fs.client_folder import STANDALONE_MASTER, WORKING_DIRECTORY
 from yarrow.standalone.leader_announcements import LeaderAnnouncements
 from yarrow.testing import gated_source
 from yarrow.testing.gated_source import GatedSource, GatedSplit, key_of
-from yarrow.testing.restored_state import Counting
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 ROOT = "/yarrow-tests"

@@ -11,11 +11,11 @@ from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.errors import HadoopError
 from tests.support.hadoop.processes import is_alive
 from tests.support.nemesis import Kind
+from tests.support.steady_rows import build_job
 from tests.support.tcp_relay import TcpRelay
 from tests.yarn.faults.sessions import MASTER, FaultSession, SteadyJob, kill, steady
 from tests.yarn.standalone_masters import Process, StandaloneMasters, environment_of
 from tests.yarn.waiting import GRACE, until
-from yarrow.testing.steady_rows import build_job
 
 Heal = Callable[[], None]
 KILL_TASK_EXECUTOR, STOP_TASK_EXECUTOR = "kill a TaskExecutor", "stop a TaskExecutor"

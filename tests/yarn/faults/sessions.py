@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import ssl
 import urllib.error
@@ -16,9 +17,12 @@ from typing import Any
 
 import psutil
 
+from tests import support
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.containers import ContainerProcess
 from tests.support.kept_state import kept_splits, kept_state
+from tests.support.restored_state import found_splits, found_state
+from tests.support.steady_rows import APART, NUMBERED, SteadyOutput, reader_names
 from tests.yarn.commands import Commands
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.rest import ask, client_secrets
@@ -28,8 +32,6 @@ from yarrow.client.errors import CommandError
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER
 from yarrow.runtime.yarn.layout import RESOURCE_ID
-from yarrow.testing.restored_state import found_splits, found_state
-from yarrow.testing.steady_rows import APART, NUMBERED, SteadyOutput, reader_names
 
 #: Of ZooKeeper, in seconds: what a new leader waits for at most.
 SESSION_TIMEOUT = 6.0
@@ -43,8 +45,10 @@ ROOT = "/yarrow-faults"
 ATTEMPTS = "15"
 #: A module of the user's that workers load: whichever master leads, it must have what the client has shipped.
 MODULE, MODULE_FILE = "def key_of(row):\n    return row[0]\n", "shipped_key.py"
+#: The steady job's own modules, shipped in a folder: containers know nothing of this checkout.
+JOB_MODULES, JOB_FOLDER = ("steady_rows", "restored_state"), "modules"
 PROGRAM = (
-    "import sys\nfrom shipped_key import key_of\nfrom yarrow.testing.steady_rows import main\n"
+    "import sys\nfrom shipped_key import key_of\nfrom tests.support.steady_rows import main\n"
     "main(*sys.argv[1:], key=key_of)\n"
 )
 
@@ -58,6 +62,16 @@ def steady(checkpoints: str) -> dict[str, str]:
         "execution.checkpointing.dir": checkpoints,
         **RESTARTS,
     }
+
+
+def _copy_job_modules(folder: Path) -> None:
+    """Makes the package `tests.support` below `folder`, of the job's modules alone."""
+    package = folder / "tests" / "support"
+    package.mkdir(parents=True)
+    for made in (package.parent, package):
+        (made / "__init__.py").touch()
+    for name in JOB_MODULES:
+        shutil.copy(Path(support.__path__[0], f"{name}.py"), package)
 
 
 class FaultSession:
@@ -93,6 +107,7 @@ class FaultSession:
         )
         (folder / "steady.py").write_text(PROGRAM)
         (folder / MODULE_FILE).write_text(MODULE)
+        _copy_job_modules(folder / JOB_FOLDER)
         self._jobs = 0
         #: What `left_of_jobs` has found after a test that failed for it.
         self.known_left: set[str] = set()
@@ -208,7 +223,7 @@ class FaultSession:
         folder.mkdir()
         output = str(folder / "output") if local else f"{self.storage}/output-{self._jobs}"
         dynamic = [f"-D{key}={value}" for key, value in settings.items()]
-        arguments = (*dynamic, "-pyfs", MODULE_FILE, "steady.py", str(folder), output)
+        arguments = (*dynamic, "-pyfs", f"{MODULE_FILE},{JOB_FOLDER}", "steady.py", str(folder), output)
         outcome = self.commands.ok("run", "-d", "-yid", self.application, *arguments)
         return SteadyJob(self, outcome.job, folder, output)
 
@@ -284,7 +299,7 @@ def _speaks_tls(address: tuple[str, int]) -> bool:
 
 
 class SteadyJob(WatchedJob):
-    """The job of `yarrow.testing.steady_rows`."""
+    """The job of `tests.support.steady_rows`."""
 
     def __init__(self, cluster: Cluster, job_id: str, folder: Path, output: str) -> None:
         super().__init__(cluster, job_id)

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.support.kept_state import kept_state
+from tests.support.restored_state import TellingCounting, found_splits, found_state
+from tests.support.steady_rows import COUNTS, SteadySource, reader_names
 from yarrow.common.typeinfo import Types
 from yarrow.datastream.connectors.base import SourceReaderContext
 from yarrow.datastream.data_stream import DataStream
 from yarrow.state_processor import SavepointEnvironment
 from yarrow.testing.gated_source import GatedSplit, key_of, row_of
-from yarrow.testing.restored_state import TellingCounting, found_splits, found_state
-from yarrow.testing.steady_rows import COUNTS, SteadySource, reader_names
 
 ROWS = [row_of("n", 0, index, 24) for index in range(40)]
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.restored_state import TellingCounting, tell_splits
 from yarrow.common.serialization import Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -32,7 +33,6 @@ from yarrow.datastream.stream_execution_environment import StreamExecutionEnviro
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.testing.gated_source import GatedSource, GatedSplit, key_of, row_of
-from yarrow.testing.restored_state import TellingCounting, tell_splits
 
 #: Rows of a split; at full rate they last for 75 seconds.
 ROWS, SPLITS, KEYS = 15_000, 2, 24

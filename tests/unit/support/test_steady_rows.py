@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.testing.steady_rows import APART, SteadyOutput, SteadySource
+from tests.support.steady_rows import APART, SteadyOutput, SteadySource
 
 ROWS = 40
 Rows = list[tuple[str, int, str]]
