@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from yarrow.am.dispatcher.job_archive import EndedJob
 from yarrow.am.rest.models import checkpoints as models
-from yarrow.am.rest.models.jobs import JobPlan, JobsOverview
+from yarrow.am.rest.models.jobs import JobAccumulators, JobPlan, JobsOverview
 from yarrow.am.rest.models.rescaling import RescalesHistory
+from yarrow.am.rest.models.vertices import AttemptAccumulators, SubtasksAccumulators
 from yarrow.am.rest.views import jobs, vertices
 from yarrow.am.rest.views.rescaling import rescale_details_of
 from yarrow.runtime.rpc.messages import VertexDetails
@@ -32,7 +33,7 @@ def _of_job(job: EndedJob, exceptions: int) -> Iterator[tuple[str, BaseModel]]:
     yield f"{base}/plan", JobPlan(plan=jobs.job_plan(job.details))
     yield f"{base}/config", jobs.job_configuration(job.details)
     yield f"{base}/exceptions", jobs.job_exceptions(job.details, exceptions)
-    yield f"{base}/accumulators", jobs.job_accumulators(job.details)
+    yield f"{base}/accumulators", JobAccumulators.model_validate(job.details)
 
 
 def _of_checkpoints(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:
@@ -66,7 +67,7 @@ def _of_vertices(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:
         yield f"{base}/subtasktimes", vertices.vertex_times(vertex, job.now)
         yield f"{base}/taskmanagers", vertices.vertex_task_managers(vertex, job.now)
         yield f"{base}/accumulators", vertices.vertex_accumulators(vertex)
-        yield f"{base}/subtasks/accumulators", vertices.subtasks_accumulators(vertex)
+        yield f"{base}/subtasks/accumulators", SubtasksAccumulators.model_validate(vertex)
         yield from _of_attempts(base, vertex, job.now)
 
 
@@ -76,4 +77,4 @@ def _of_attempts(base: str, vertex: VertexDetails, now: int) -> Iterator[tuple[s
     for attempt in (*vertex.subtasks, *vertex.former_attempts):
         one = f"{base}/subtasks/{attempt.subtask}/attempts/{attempt.attempt_number}"
         yield one, vertices.attempt_details(attempt, now)
-        yield f"{one}/accumulators", vertices.attempt_accumulators(attempt)
+        yield f"{one}/accumulators", AttemptAccumulators.model_validate(attempt)

@@ -6,12 +6,14 @@ Owner: none (declarations). Flink writes `start-time` in some bodies, `slotsNumb
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 #: A number, or the text "NaN" where there is nothing to compute it from.
 NumberOrNaN = float | Literal["NaN"]
+#: A text; null where the record has an empty one.
+TextOrNone = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 
 
 def _hyphens(name: str) -> str:
@@ -27,6 +29,24 @@ class RestModel(BaseModel):
     """Fields are named on the wire as in Python; `model_validate` takes them from the attributes of any object."""
 
     model_config = ConfigDict(populate_by_name=True, defer_build=True, from_attributes=True)
+
+    @classmethod
+    def of(cls, record: object, **computed: Any) -> Self:
+        """The body of a record: the computed fields, and the others from its attributes.
+
+        Both are named as the fields, or as their validation aliases. Raises ValidationError if one is missing.
+        """
+        return cls.model_validate(_Computed(record, computed))
+
+
+class _Computed:
+    """A record together with values that it does not have."""
+
+    def __init__(self, record: object, computed: dict[str, Any]) -> None:
+        vars(self).update(computed, _record=record)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._record, name)
 
 
 class HyphenModel(RestModel):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
-from yarrow.am.rest.models.base import CamelModel, HyphenModel, RawJson, RestModel
+from yarrow.am.rest.models.accumulators import UserAccumulators
+from yarrow.am.rest.models.base import CamelModel, HyphenModel, RawJson, RestModel, TextOrNone
 from yarrow.am.rest.models.metrics import IOMetrics
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.graph.states import ExecutionState
@@ -63,11 +64,11 @@ class TaskCounts(RestModel):
 class JobSummary(HyphenModel):
     """A job in a list."""
 
-    jid: str
+    jid: str = Field(validation_alias="job_id")
     name: str
     job_type: JobType = Field(default="STREAMING", serialization_alias="jobType")
     scheduler_type: SchedulerType = Field(default="Default", serialization_alias="schedulerType")
-    state: JobStatus
+    state: JobStatus = Field(validation_alias="status")
     start_time: int
     end_time: int
     duration: int
@@ -126,8 +127,10 @@ class JobPlan(RestModel):
 class JobVertexSummary(HyphenModel):
     """A vertex with its metrics."""
 
-    id: str
-    slot_sharing_group_id: str = Field(serialization_alias="slotSharingGroupId")
+    id: str = Field(validation_alias="vertex_id")
+    slot_sharing_group_id: str = Field(
+        validation_alias="slot_sharing_group", serialization_alias="slotSharingGroupId"
+    )
     name: str
     max_parallelism: int = Field(serialization_alias="maxParallelism")
     parallelism: int
@@ -143,11 +146,11 @@ class JobVertexSummary(HyphenModel):
 class JobDetails(HyphenModel):
     """A job with its vertices."""
 
-    jid: str
+    jid: str = Field(validation_alias="job_id")
     name: str
     #: Whether it can be stopped with a savepoint now.
     is_stoppable: bool = Field(serialization_alias="isStoppable")
-    state: JobStatus
+    state: JobStatus = Field(validation_alias="status")
     job_type: JobType = "STREAMING"
     scheduler_type: SchedulerType = Field(default="Default", serialization_alias="schedulerType")
     application_id: str
@@ -190,21 +193,21 @@ class JobConfiguration(HyphenModel):
 class ExceptionInfo(CamelModel):
     """A failure of a task; `endpoint` and `location` are one thing, `host:port`."""
 
-    exception_name: str
-    stacktrace: str
-    timestamp: int
-    task_name: str | None
-    endpoint: str | None
-    location: str | None
-    task_manager_id: str | None
+    exception_name: str = Field(validation_alias=AliasPath("cause", "exception_name"))
+    stacktrace: str = Field(validation_alias=AliasPath("cause", "stacktrace"))
+    timestamp: int = Field(validation_alias="timestamp_ms")
+    task_name: TextOrNone
+    endpoint: TextOrNone
+    location: TextOrNone = Field(validation_alias="endpoint")
+    task_manager_id: TextOrNone = Field(validation_alias="resource_id")
     #: What is known of the failure beside its text: `operator`, whose function raised it.
-    failure_labels: dict[str, str]
+    failure_labels: dict[str, str] = Field(validation_alias="labels")
 
 
 class RootException(ExceptionInfo):
     """A failure that made the job fail or restart, with its concurrent failures."""
 
-    concurrent_exceptions: list[ExceptionInfo] = Field(default_factory=list)
+    concurrent_exceptions: list[ExceptionInfo] = Field(default_factory=list, validation_alias="concurrent")
 
 
 class ExceptionHistory(RestModel):
@@ -217,12 +220,12 @@ class ExceptionHistory(RestModel):
 class LegacyException(CamelModel):
     """A failure as Flink 1.x tells it."""
 
-    exception: str
-    task: str | None
-    location: str | None
-    endpoint: str | None
-    timestamp: int
-    task_manager_id: str | None
+    exception: str = Field(validation_alias=AliasPath("cause", "stacktrace"))
+    task: TextOrNone = Field(validation_alias="task_name")
+    location: TextOrNone = Field(validation_alias="endpoint")
+    endpoint: TextOrNone
+    timestamp: int = Field(validation_alias="timestamp_ms")
+    task_manager_id: TextOrNone = Field(validation_alias="resource_id")
 
 
 class JobExceptions(RestModel):
@@ -255,19 +258,11 @@ class SchedulerDecisions(RestModel):
     decisions: list[SchedulerDecision]
 
 
-class UserAccumulator(RestModel):
-    """An accumulator with its value as text."""
-
-    name: str
-    type: str
-    value: str
-
-
 class JobAccumulators(HyphenModel):
     """Accumulators of a job, merged over its subtasks."""
 
     job_accumulators: list[RawJson] = Field(default_factory=list)
-    user_task_accumulators: list[UserAccumulator]
+    user_task_accumulators: UserAccumulators = Field(validation_alias="accumulators")
     #: Always empty: a value of Yarrow is JSON, in `user-task-accumulators`.
     serialized_user_task_accumulators: dict[str, str] = Field(default_factory=dict)
 
@@ -281,18 +276,18 @@ class QueueStatus(RestModel):
 class FailureBody(HyphenModel):
     """The cause of a job's failure: the user's own frames come first in the stack trace."""
 
-    exception_class: str = Field(serialization_alias="class")
-    stack_trace: str
+    exception_class: str = Field(validation_alias="exception_name", serialization_alias="class")
+    stack_trace: str = Field(validation_alias="stacktrace")
 
 
 class JobResultBody(HyphenModel):
     """The end of a job."""
 
-    id: str
+    id: str = Field(validation_alias="job_id")
     name: str
     application_status: Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
     accumulator_results: dict[str, Any]
-    net_runtime: int
+    net_runtime: int = Field(validation_alias="net_runtime_ms")
     application_id: str
     start_time: int
     end_time: int

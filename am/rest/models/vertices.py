@@ -5,16 +5,18 @@ Owner: none (declarations). Times are epoch milliseconds, durations milliseconds
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from yarrow.am.rest.models.accumulators import UserAccumulators
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, RestModel
-from yarrow.am.rest.models.jobs import UserAccumulator
 from yarrow.am.rest.models.metrics import IOMetrics, Statistics
 from yarrow.runtime.graph.states import ExecutionState
 
 BackPressureLevel = Literal["ok", "low", "high"]
+#: A host, endpoint or TaskExecutor of an attempt; an attempt without a slot has none.
+Place = Annotated[str, BeforeValidator(lambda text: text or "(unassigned)")]
 
 
 class Aggregated(HyphenModel):
@@ -28,16 +30,16 @@ class AttemptDetailsBody(HyphenModel):
     """One attempt of a subtask."""
 
     subtask: int
-    status: ExecutionState
-    attempt: int
-    host: str
-    endpoint: str
+    status: ExecutionState = Field(validation_alias="state")
+    attempt: int = Field(validation_alias="attempt_number")
+    host: Place
+    endpoint: Place
     start_time: int
-    start_time_underscored: int = Field(serialization_alias="start_time")
+    start_time_underscored: int = Field(validation_alias="start_time", serialization_alias="start_time")
     end_time: int
     duration: int
     metrics: IOMetrics
-    taskmanager_id: str
+    taskmanager_id: Place = Field(validation_alias="resource_id")
     #: How long the attempt was in each state, -1 = never.
     status_duration: dict[ExecutionState, int]
     other_concurrent_attempts: list[AttemptDetailsBody] | None = None
@@ -46,7 +48,7 @@ class AttemptDetailsBody(HyphenModel):
 class VertexDetailsBody(HyphenModel):
     """A vertex with its subtasks."""
 
-    id: str
+    id: str = Field(validation_alias="vertex_id")
     name: str
     parallelism: int
     max_parallelism: int = Field(serialization_alias="maxParallelism")
@@ -59,8 +61,8 @@ class SubtaskTimes(HyphenModel):
     """The times at which a subtask entered its states, 0 = never."""
 
     subtask: int
-    host: str
-    endpoint: str
+    host: Place
+    endpoint: Place
     duration: int
     timestamps: dict[ExecutionState, int]
 
@@ -68,7 +70,7 @@ class SubtaskTimes(HyphenModel):
 class VertexTimes(RestModel):
     """The times of all subtasks of a vertex."""
 
-    id: str
+    id: str = Field(validation_alias="vertex_id")
     name: str
     now: int
     subtasks: list[SubtaskTimes]
@@ -77,22 +79,22 @@ class VertexTimes(RestModel):
 class VertexTaskManager(HyphenModel):
     """The subtasks of a vertex on one TaskExecutor."""
 
-    host: str
-    endpoint: str
+    host: Place
+    endpoint: Place
     status: ExecutionState
     start_time: int
     end_time: int
     duration: int
     metrics: IOMetrics
     status_counts: dict[ExecutionState, int]
-    taskmanager_id: str
+    taskmanager_id: Place = Field(validation_alias="resource_id")
     aggregated: Aggregated
 
 
 class VertexTaskManagers(RestModel):
     """A vertex by TaskExecutor."""
 
-    id: str
+    id: str = Field(validation_alias="vertex_id")
     name: str
     now: int
     taskmanagers: list[VertexTaskManager]
@@ -126,32 +128,32 @@ class VertexBackPressure(CamelModel):
 class VertexAccumulators(HyphenModel):
     """Accumulators of a vertex, merged over its subtasks."""
 
-    id: str
-    user_accumulators: list[UserAccumulator]
+    id: str = Field(validation_alias="vertex_id")
+    user_accumulators: UserAccumulators = Field(validation_alias="accumulators")
 
 
 class AttemptAccumulators(HyphenModel):
     """Accumulators of one attempt."""
 
     subtask: int
-    attempt: int
-    id: str
-    user_accumulators: list[UserAccumulator]
+    attempt: int = Field(validation_alias="attempt_number")
+    id: str = Field(validation_alias="attempt_id")
+    user_accumulators: UserAccumulators = Field(validation_alias="accumulators")
 
 
 class SubtaskAccumulators(HyphenModel):
     """Accumulators of one subtask."""
 
     subtask: int
-    attempt: int
-    host: str
-    endpoint: str
-    user_accumulators: list[UserAccumulator]
+    attempt: int = Field(validation_alias="attempt_number")
+    host: Place
+    endpoint: Place
+    user_accumulators: UserAccumulators = Field(validation_alias="accumulators")
 
 
 class SubtasksAccumulators(HyphenModel):
     """Accumulators of each subtask of a vertex."""
 
-    id: str
+    id: str = Field(validation_alias="vertex_id")
     parallelism: int
     subtasks: list[SubtaskAccumulators]

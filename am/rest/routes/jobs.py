@@ -176,7 +176,7 @@ def _labels(text: str | None) -> dict[str, str]:
 @router.get("/jobs/{jobid}/accumulators", responses=refusals(400, 404))
 async def job_accumulators(access: Access, job_id: JobIdPath) -> JobAccumulators:
     """Accumulators of a job, merged over its subtasks."""
-    return views.job_accumulators(await access.job(job_id))
+    return JobAccumulators.model_validate(await access.job(job_id))
 
 
 @router.get("/jobs/{jobid}/execution-result", responses=refusals(400, 404), response_model_exclude_none=True)

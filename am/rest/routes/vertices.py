@@ -64,7 +64,7 @@ async def subtasks_accumulators(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath
 ) -> models.SubtasksAccumulators:
     """Accumulators of each subtask."""
-    return views.subtasks_accumulators(await access.vertex(job_id, vertex_id))
+    return models.SubtasksAccumulators.model_validate(await access.vertex(job_id, vertex_id))
 
 
 @router.get("/subtasks/{subtaskindex}", responses=refusals(400, 404))
@@ -88,4 +88,5 @@ async def attempt_accumulators(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, subtask: SubtaskPath, number: AttemptPath
 ) -> models.AttemptAccumulators:
     """Accumulators of one attempt."""
-    return views.attempt_accumulators(await access.attempt(job_id, vertex_id, subtask, number))
+    attempt = await access.attempt(job_id, vertex_id, subtask, number)
+    return models.AttemptAccumulators.model_validate(attempt)

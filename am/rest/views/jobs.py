@@ -14,12 +14,10 @@ from pydantic import ValidationError
 
 import yarrow.runtime.config.options.pipeline as pipeline_options
 import yarrow.runtime.config.options.restart_strategy as restart_options
+from yarrow.am.rest.models.accumulators import as_json
 from yarrow.am.rest.models.jobs import (
     ExceptionHistory,
-    ExceptionInfo,
     ExecutionConfiguration,
-    FailureBody,
-    JobAccumulators,
     JobConfiguration,
     JobDetails,
     JobExceptions,
@@ -32,9 +30,7 @@ from yarrow.am.rest.models.jobs import (
     QueueStatus,
     RootException,
     SchedulerDecisions,
-    TaskCounts,
 )
-from yarrow.am.rest.views.accumulators import as_json, user_accumulators
 from yarrow.am.rest.views.io_metrics import io_metrics
 from yarrow.am.rest.views.times import aggregate_state, state_counts, tasks_span
 from yarrow.common.job_status import JobStatus
@@ -44,7 +40,6 @@ from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.graph.plan import BLOCKING
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
-    ExceptionEntry,
     ExecutionGraphDetails,
     JobOverview,
     JobResult,
@@ -54,17 +49,7 @@ from yarrow.runtime.rpc.messages import (
 
 def job_summary(job: JobOverview, now: int) -> JobSummary:
     """A job in a list."""
-    return JobSummary(
-        jid=job.job_id,
-        name=job.name,
-        state=job.status,
-        start_time=job.start_time,
-        end_time=job.end_time,
-        duration=_duration(job.start_time, job.end_time, now),
-        last_modification=job.last_modification,
-        tasks=TaskCounts(**{name: job.tasks.get(name, 0) for name in TaskCounts.model_fields}),
-        waiting_for=job.waiting_for,
-    )
+    return JobSummary.of(job, duration=_duration(job.start_time, job.end_time, now))
 
 
 def job_details(job: ExecutionGraphDetails, now: int, application_id: str) -> JobDetails:
@@ -72,23 +57,17 @@ def job_details(job: ExecutionGraphDetails, now: int, application_id: str) -> Jo
     vertices = [_vertex_summary(vertex, now) for vertex in job.vertices]
     by_state = Counter(vertex.status for vertex in vertices)
     start = job.timestamps.get(JobStatus.INITIALIZING, 0)
-    return JobDetails(
-        jid=job.job_id,
-        name=job.name,
+    return JobDetails.of(
+        job,
         is_stoppable=_is_stoppable(job),
         application_id=application_id,
-        state=job.status,
         start_time=start,
-        end_time=job.end_time,
         duration=_duration(start, job.end_time, now),
-        max_parallelism=job.max_parallelism,
         now=now,
         timestamps={status: job.timestamps.get(status, 0) for status in JobStatus},
         vertices=vertices,
         status_counts={state: by_state[state] for state in ExecutionState},
         plan=job_plan(job),
-        stream_graph=job.stream_graph,
-        waiting_for=job.waiting_for,
     )
 
 
@@ -117,17 +96,10 @@ def plan_of(plan: Mapping[str, Any], job_id: str, name: str) -> Plan:
 
 
 def _vertex_summary(vertex: VertexDetails, now: int) -> JobVertexSummary:
-    span = tasks_span(vertex.subtasks, now)
-    return JobVertexSummary(
-        id=vertex.vertex_id,
-        slot_sharing_group_id=vertex.slot_sharing_group,
-        name=vertex.name,
-        max_parallelism=vertex.max_parallelism,
-        parallelism=vertex.parallelism,
+    return JobVertexSummary.of(
+        vertex,
         status=aggregate_state(vertex.subtasks),
-        start_time=span.start,
-        end_time=span.end,
-        duration=span.duration,
+        **tasks_span(vertex.subtasks, now)._asdict(),
         tasks=state_counts(vertex.subtasks),
         metrics=io_metrics(vertex.subtasks),
     )
@@ -165,64 +137,23 @@ def _text(settings: Settings, option: EngineOption[Any]) -> str:
     return "" if value is None else option.type.render(value)
 
 
-def job_accumulators(job: ExecutionGraphDetails) -> JobAccumulators:
-    """Accumulators of a job, merged over its subtasks."""
-    return JobAccumulators(user_task_accumulators=user_accumulators(job.accumulators))
-
-
 def job_exceptions(
     job: ExecutionGraphDetails, limit: int, labels: Mapping[str, str] | None = None
 ) -> JobExceptions:
     """The newest `limit` failures with all of the `labels`, newest first, in the forms of Flink 2.x and 1.x."""
     wanted = (labels or {}).items()
-    chosen = [entry for entry in job.exceptions if wanted <= failure_labels(entry).items()]
+    chosen = [entry for entry in job.exceptions if wanted <= entry.labels.items()]
     newest_first = sorted(chosen, key=lambda entry: -entry.timestamp_ms)
     shown, truncated = newest_first[:limit], len(newest_first) > limit
     root = newest_first[0] if newest_first else None
     return JobExceptions(
         root_exception=root.cause.stacktrace if root else None,
         timestamp=root.timestamp_ms if root else None,
-        all_exceptions=[_legacy_exception(entry) for entry in shown],
+        all_exceptions=[LegacyException.of(entry) for entry in shown],
         truncated=truncated,
         exception_history=ExceptionHistory(
-            entries=[
-                RootException(
-                    **_exception(entry).model_dump(),
-                    concurrent_exceptions=[_exception(other) for other in entry.concurrent],
-                )
-                for entry in shown
-            ],
-            truncated=truncated,
+            entries=[RootException.of(entry) for entry in shown], truncated=truncated
         ),
-    )
-
-
-def _exception(entry: ExceptionEntry) -> ExceptionInfo:
-    return ExceptionInfo(
-        exception_name=entry.cause.exception_name,
-        stacktrace=entry.cause.stacktrace,
-        timestamp=entry.timestamp_ms,
-        task_name=entry.task_name or None,
-        endpoint=entry.endpoint or None,
-        location=entry.endpoint or None,
-        task_manager_id=entry.resource_id or None,
-        failure_labels=failure_labels(entry),
-    )
-
-
-def failure_labels(entry: ExceptionEntry) -> dict[str, str]:
-    """What is known of a failure beside its text."""
-    return {"operator": entry.cause.operator_name} if entry.cause.operator_name else {}
-
-
-def _legacy_exception(entry: ExceptionEntry) -> LegacyException:
-    return LegacyException(
-        exception=entry.cause.stacktrace,
-        task=entry.task_name or None,
-        location=entry.endpoint or None,
-        endpoint=entry.endpoint or None,
-        timestamp=entry.timestamp_ms,
-        task_manager_id=entry.resource_id or None,
     )
 
 
@@ -235,21 +166,13 @@ _APPLICATION_STATUS = {
 
 def execution_result(result: JobResult, application_id: str) -> JobExecutionResultBody:
     """How a job of an application ended."""
-    cause = result.cause
-    body = JobResultBody.model_validate(
-        {
-            "id": result.job_id,
-            "name": result.name,
-            "application_status": _APPLICATION_STATUS.get(result.status, "UNKNOWN"),
-            "accumulator_results": {name: as_json(value) for name, value in result.accumulators.items()},
-            "net_runtime": result.net_runtime_ms,
-            "application_id": application_id,
-            "start_time": result.start_time,
-            "end_time": result.end_time,
-        }
+    body = JobResultBody.of(
+        result,
+        application_status=_APPLICATION_STATUS.get(result.status, "UNKNOWN"),
+        accumulator_results={name: as_json(value) for name, value in result.accumulators.items()},
+        application_id=application_id,
+        failure_cause=result.cause if result.status is JobStatus.FAILED else None,
     )
-    if cause is not None and result.status is JobStatus.FAILED:
-        body.failure_cause = FailureBody(exception_class=cause.exception_name, stack_trace=cause.stacktrace)
     return JobExecutionResultBody(status=QueueStatus(id="COMPLETED"), job_execution_result=body)
 
 

@@ -5,8 +5,8 @@ Owner: none (pure). Times are epoch milliseconds, durations milliseconds; -1 = n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import AttemptDetails
@@ -21,12 +21,11 @@ LIVING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Start, end and duration."""
+class Span(NamedTuple):
+    """The fields of a body that say when and how long."""
 
-    start: int
-    end: int
+    start_time: int
+    end_time: int
     duration: int
 
 
@@ -40,9 +39,9 @@ def attempt_span(attempt: AttemptDetails, now: int) -> Span:
 def tasks_span(attempts: Iterable[AttemptDetails], now: int) -> Span:
     """From the first deployment to the last end, which counts only when all have ended."""
     spans = [attempt_span(attempt, now) for attempt in attempts]
-    start = min((span.start for span in spans if span.start > 0), default=-1)
-    ended = bool(spans) and all(span.end > 0 for span in spans)
-    return _span(start, max(span.end for span in spans) if ended else -1, now)
+    start = min((span.start_time for span in spans if span.start_time > 0), default=-1)
+    ended = bool(spans) and all(span.end_time > 0 for span in spans)
+    return _span(start, max(span.end_time for span in spans) if ended else -1, now)
 
 
 def _span(start: int, end: int, now: int) -> Span:
@@ -60,11 +59,6 @@ def state_durations(attempt: AttemptDetails, now: int) -> dict[ExecutionState, i
         later = next((stamp for stamp in stamps if stamp > begin), begin if attempt.state != state else now)
         durations[state] = max(0, later - begin) if begin else -1
     return durations
-
-
-def all_timestamps(timestamps: Mapping[str, int]) -> dict[ExecutionState, int]:
-    """When each state was entered, 0 = never."""
-    return {state: timestamps.get(state, 0) for state in ExecutionState}
 
 
 def state_counts(attempts: Iterable[AttemptDetails]) -> dict[ExecutionState, int]:

@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from yarrow.am.execution.accumulators import merge_accumulators
 from yarrow.am.rest.models import vertices as models
-from yarrow.am.rest.views.accumulators import user_accumulators
 from yarrow.am.rest.views.io_metrics import aggregated, io_metrics
 from yarrow.am.rest.views.times import (
     aggregate_state,
-    all_timestamps,
     attempt_span,
     state_counts,
     state_durations,
@@ -24,16 +22,12 @@ from yarrow.runtime.rpc.messages import AttemptDetails, VertexDetails
 
 #: Flink's bounds, as parts of the time for which a subtask is back-pressured.
 _LOW, _HIGH = 0.10, 0.50
-_UNASSIGNED = "(unassigned)"
 
 
 def vertex_details(vertex: VertexDetails, now: int) -> models.VertexDetailsBody:
     """A vertex with its subtasks."""
-    return models.VertexDetailsBody(
-        id=vertex.vertex_id,
-        name=vertex.name,
-        parallelism=vertex.parallelism,
-        max_parallelism=vertex.max_parallelism,
+    return models.VertexDetailsBody.of(
+        vertex,
         now=now,
         subtasks=[attempt_details(attempt, now) for attempt in vertex.subtasks],
         aggregated=aggregated(vertex.subtasks, now),
@@ -42,67 +36,44 @@ def vertex_details(vertex: VertexDetails, now: int) -> models.VertexDetailsBody:
 
 def attempt_details(attempt: AttemptDetails, now: int) -> models.AttemptDetailsBody:
     """One attempt."""
-    span = attempt_span(attempt, now)
-    return models.AttemptDetailsBody(
-        subtask=attempt.subtask,
-        status=attempt.state,
-        attempt=attempt.attempt_number,
-        host=attempt.host or _UNASSIGNED,
-        endpoint=attempt.endpoint or _UNASSIGNED,
-        start_time=span.start,
-        start_time_underscored=span.start,
-        end_time=span.end,
-        duration=span.duration,
+    return models.AttemptDetailsBody.of(
+        attempt,
+        **attempt_span(attempt, now)._asdict(),
         metrics=io_metrics([attempt]),
-        taskmanager_id=attempt.resource_id or _UNASSIGNED,
         status_duration=state_durations(attempt, now),
     )
 
 
 def vertex_times(vertex: VertexDetails, now: int) -> models.VertexTimes:
     """The times at which each subtask entered its states."""
-    return models.VertexTimes(
-        id=vertex.vertex_id,
-        name=vertex.name,
-        now=now,
-        subtasks=[
-            models.SubtaskTimes(
-                subtask=attempt.subtask,
-                host=attempt.host or _UNASSIGNED,
-                endpoint=attempt.endpoint or _UNASSIGNED,
-                duration=attempt_span(attempt, now).duration,
-                timestamps=all_timestamps(attempt.timestamps),
-            )
-            for attempt in vertex.subtasks
-        ],
-    )
+    subtasks = [
+        models.SubtaskTimes.of(
+            attempt,
+            duration=attempt_span(attempt, now).duration,
+            timestamps={state: attempt.timestamps.get(state, 0) for state in ExecutionState},
+        )
+        for attempt in vertex.subtasks
+    ]
+    return models.VertexTimes.of(vertex, now=now, subtasks=subtasks)
 
 
 def vertex_task_managers(vertex: VertexDetails, now: int) -> models.VertexTaskManagers:
     """The vertex by TaskExecutor."""
     groups: dict[str, list[AttemptDetails]] = {}
     for attempt in vertex.subtasks:
-        groups.setdefault(attempt.resource_id or _UNASSIGNED, []).append(attempt)
-    return models.VertexTaskManagers(
-        id=vertex.vertex_id,
-        name=vertex.name,
-        now=now,
-        taskmanagers=[_task_manager(resource_id, group, now) for resource_id, group in groups.items()],
+        groups.setdefault(attempt.resource_id, []).append(attempt)
+    return models.VertexTaskManagers.of(
+        vertex, now=now, taskmanagers=[_task_manager(group, now) for group in groups.values()]
     )
 
 
-def _task_manager(resource_id: str, attempts: Sequence[AttemptDetails], now: int) -> models.VertexTaskManager:
-    span = tasks_span(attempts, now)
-    return models.VertexTaskManager(
-        host=attempts[0].host or _UNASSIGNED,
-        endpoint=attempts[0].endpoint or _UNASSIGNED,
+def _task_manager(attempts: Sequence[AttemptDetails], now: int) -> models.VertexTaskManager:
+    return models.VertexTaskManager.of(
+        attempts[0],
         status=aggregate_state(attempts),
-        start_time=span.start,
-        end_time=span.end,
-        duration=span.duration,
+        **tasks_span(attempts, now)._asdict(),
         metrics=io_metrics(attempts),
         status_counts=state_counts(attempts),
-        taskmanager_id=resource_id,
         aggregated=aggregated(attempts, now),
     )
 
@@ -161,35 +132,7 @@ def _level(ratio: float) -> models.BackPressureLevel:
     return "ok" if ratio <= _LOW else "low" if ratio <= _HIGH else "high"
 
 
-def attempt_accumulators(attempt: AttemptDetails) -> models.AttemptAccumulators:
-    """Accumulators of one attempt."""
-    return models.AttemptAccumulators(
-        subtask=attempt.subtask,
-        attempt=attempt.attempt_number,
-        id=attempt.attempt_id,
-        user_accumulators=user_accumulators(attempt.accumulators),
-    )
-
-
 def vertex_accumulators(vertex: VertexDetails) -> models.VertexAccumulators:
     """Accumulators of the vertex, merged over its subtasks."""
     merged = merge_accumulators(attempt.accumulators for attempt in vertex.subtasks)
-    return models.VertexAccumulators(id=vertex.vertex_id, user_accumulators=user_accumulators(merged))
-
-
-def subtasks_accumulators(vertex: VertexDetails) -> models.SubtasksAccumulators:
-    """Accumulators of each subtask."""
-    return models.SubtasksAccumulators(
-        id=vertex.vertex_id,
-        parallelism=vertex.parallelism,
-        subtasks=[
-            models.SubtaskAccumulators(
-                subtask=attempt.subtask,
-                attempt=attempt.attempt_number,
-                host=attempt.host or _UNASSIGNED,
-                endpoint=attempt.endpoint or _UNASSIGNED,
-                user_accumulators=user_accumulators(attempt.accumulators),
-            )
-            for attempt in vertex.subtasks
-        ],
-    )
+    return models.VertexAccumulators.of(vertex, accumulators=merged)

@@ -73,6 +73,11 @@ class ExceptionEntry(Message, frozen=True, kw_only=True):
     #: Other failures until the restart that it caused.
     concurrent: tuple[ExceptionEntry, ...] = ()
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """What is known of the failure beside its text."""
+        return {"operator": self.cause.operator_name} if self.cause.operator_name else {}
+
 
 class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     """The details of one job, running or ended, for REST."""

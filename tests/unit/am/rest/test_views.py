@@ -23,7 +23,8 @@ from tests.unit.am.rest.fakes import (
     task_executor_info,
 )
 from yarrow.am.rest.log_files import LogFolder
-from yarrow.am.rest.views.accumulators import as_json, user_accumulators
+from yarrow.am.rest.models.accumulators import as_json
+from yarrow.am.rest.models.jobs import JobAccumulators
 from yarrow.am.rest.views.jobs import plan_of
 from yarrow.am.rest.views.task_managers import count_tasks, task_manager_details
 from yarrow.am.rest.views.times import aggregate_state, attempt_span, state_durations, tasks_span
@@ -48,7 +49,7 @@ S = ExecutionState
 )
 def test_every_accumulator_has_a_form_in_json(value: Any, expected: Any) -> None:
     assert as_json(value) == expected
-    (shown,) = user_accumulators({"x": value})
+    (shown,) = JobAccumulators(user_task_accumulators={"x": value}).user_task_accumulators  # type: ignore[arg-type]
     json.loads(shown.value) if not isinstance(value, str) else None
 
 
@@ -92,7 +93,7 @@ def test_durations_add_up_to_the_life_of_an_attempt(reached: int, ended: Executi
 
 def test_a_vertex_ends_with_its_last_task() -> None:
     running = [attempt(REDUCE, 0, S.FINISHED), attempt(REDUCE, 1)]
-    assert tasks_span(running, NOW).end == -1
+    assert tasks_span(running, NOW).end_time == -1
     ended = [attempt(REDUCE, 0, S.FINISHED), attempt(REDUCE, 1, S.CANCELED)]
     assert tasks_span(ended, NOW) == attempt_span(ended[0], NOW)
     never = msgspec.structs.replace(attempt(REDUCE, 0, S.CREATED), timestamps={"CREATED": STARTED})

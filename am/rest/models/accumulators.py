@@ -6,11 +6,12 @@ Owner: none (pure).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from pydantic import BeforeValidator
 
-from yarrow.am.rest.models.jobs import UserAccumulator
+from yarrow.am.rest.models.base import RestModel
 
 _KINDS: tuple[tuple[type, str], ...] = (
     (bool, "BooleanAccumulator"),
@@ -21,12 +22,23 @@ _KINDS: tuple[tuple[type, str], ...] = (
 )
 
 
-def user_accumulators(values: Mapping[str, Any]) -> list[UserAccumulator]:
-    """Accumulators in order of their names."""
+class UserAccumulator(RestModel):
+    """An accumulator with its value as text."""
+
+    name: str
+    type: str
+    value: str
+
+
+def _user_accumulators(values: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The fields of accumulators, in order of their names."""
     return [
-        UserAccumulator(name=name, type=_kind(values[name]), value=_text(values[name]))
-        for name in sorted(values)
+        {"name": name, "type": _kind(values[name]), "value": _text(values[name])} for name in sorted(values)
     ]
+
+
+#: Made of values by name.
+UserAccumulators = Annotated[list[UserAccumulator], BeforeValidator(_user_accumulators)]
 
 
 def _kind(value: Any) -> str:
