@@ -164,6 +164,7 @@ class OperatorContext:
             read=restored.read,
             trusted=restored.trusted,
             key_type=key_type_of(descriptor.state_key_type),
+            key_columns=descriptor.state_key_columns,
         )
         return OperatorContext(
             environment,

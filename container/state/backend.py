@@ -67,6 +67,8 @@ class KeyedBackendContext:
     #: Declared type of the keys, which is stored beside the state; None = not declared. `restored` was
     #: compared with it.
     key_type: TypeInformation | None = None
+    #: The columns whose tuples are the keys, in their order, stored and compared likewise; empty = not known.
+    key_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.config.storage_names import HEAP_BACKENDS, ROCKSDB_BACKEND
-from yarrow.runtime.snapshot.key_types import check_key_type
+from yarrow.runtime.snapshot.key_types import check_keys
 
 #: Backends that are loaded only when a job names them, in the same form as custom backends.
 _NAMED = {ROCKSDB_BACKEND: "yarrow.container.state.rocksdb.backend:rocksdb_state_backend"}
@@ -23,10 +23,10 @@ _NAMED = {ROCKSDB_BACKEND: "yarrow.container.state.rocksdb.backend:rocksdb_state
 def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
     """The restored backend of one operator's subtask.
 
-    Raises SavepointMismatchError if the keys have another type than the program's. Raises StateBackendError
-    for a backend that does not exist or cannot be loaded.
+    Raises SavepointMismatchError if the keys have another type than the program's, or other places of their columns.
+    Raises StateBackendError for a backend that does not exist or cannot be loaded.
     """
-    check_key_type(context.operator_name, context.restored, context.key_type)
+    check_keys(context.operator_name, context.restored, context.key_type, context.key_columns)
     name = context.settings.get(checkpointing.STATE_BACKEND).strip()
     backend = _factory(name)(context)
     if not isinstance(backend, KeyedStateBackend):

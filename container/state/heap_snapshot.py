@@ -26,7 +26,7 @@ from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
 from yarrow.runtime.snapshot.key_columns import Objects, objects_of, split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
-from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
+from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 
@@ -89,7 +89,7 @@ class HeapPendingSnapshot:
         registrations += [section.registration for section in self._sections]
         forms = [state_form(state, self._context.operator_name) for state in registrations]
         metas, carried = self._carried
-        evidence = KeyTypeEvidence(self._context.key_type)
+        evidence = KeyEvidence(self._context.key_type, self._context.key_columns)
         runs = evidence.of_runs(self._runs())
         first = next(runs, None)
         if first is None and not carried:
@@ -105,6 +105,7 @@ class HeapPendingSnapshot:
                 states=(*(form.meta() for form in forms), *metas),
                 handle=handle,
                 key_type=evidence.spec(),
+                key_columns=evidence.columns(),
             ),
         )
 

@@ -46,6 +46,8 @@ class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     output_kind: StreamKind = StreamKind.ROW
     #: Declared type of the keys of its keyed state; None = not declared.
     state_key_type: TypeSpec = None
+    #: Names of the columns whose tuples are these keys, in their order; empty = they are made otherwise.
+    state_key_columns: tuple[str, ...] = ()
 
 
 class ChainedEdge(msgspec.Struct, frozen=True, kw_only=True):

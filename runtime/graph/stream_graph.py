@@ -55,6 +55,8 @@ class StreamNode:
     output_kind: StreamKind = StreamKind.ROW
     #: Type of the keys of its keyed state; None = not declared.
     state_key_type: TypeSpec = None
+    #: Names of the columns whose tuples are these keys; empty = they are made otherwise.
+    state_key_columns: tuple[str, ...] = ()
     in_edges: list[StreamEdge] = field(default_factory=list)
     out_edges: list[StreamEdge] = field(default_factory=list)
 

@@ -68,6 +68,8 @@ class SpecTransformation(Transformation):
     non_parallel: bool = False
     #: Type of the keys of its keyed state; None = it has none, or they have no declared type.
     state_key_type: TypeInformation | None = None
+    #: The columns whose values are these keys as tuples, in their order; empty = the keys are made otherwise.
+    state_key_columns: tuple[str, ...] = ()
     #: If set, this operator has the parallelism of that one when the graph is made.
     parallelism_like: SpecTransformation | None = None
 

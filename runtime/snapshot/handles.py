@@ -133,6 +133,8 @@ class KeyGroupsSnapshot(Handle, frozen=True, kw_only=True, tag="key_groups"):
     handle: StateHandle
     #: TypeInformation.to_spec() of the keys; left out if it is unknown.
     key_type: TypeSpec | msgspec.UnsetType = msgspec.UNSET
+    #: The columns whose values the keys are, in their order; left out for keys that are no tuples of columns.
+    key_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class DatabaseFile(Handle, frozen=True, kw_only=True):
@@ -153,6 +155,7 @@ class RocksDBSnapshot(Handle, frozen=True, kw_only=True, tag="rocksdb"):
     private: tuple[DatabaseFile, ...]
     #: As in KeyGroupsSnapshot.
     key_type: TypeSpec | msgspec.UnsetType = msgspec.UNSET
+    key_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 KeyedStateHandle = KeyGroupsSnapshot | RocksDBSnapshot

@@ -17,7 +17,7 @@ from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescript
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.finished_subtasks import lost_rows
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
-from yarrow.runtime.snapshot.key_types import check_key_type, key_type_of
+from yarrow.runtime.snapshot.key_types import check_keys, key_type_of
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 
@@ -100,7 +100,9 @@ def _of_operator(
         return _finding(state, operator.name, Outcome.REFUSED, reason)
     try:
         keyed = (handle for _, subtask in sorted(state.subtasks.items()) for handle in subtask.keyed)
-        check_key_type(operator.name, keyed, key_type_of(operator.state_key_type))
+        check_keys(
+            operator.name, list(keyed), key_type_of(operator.state_key_type), operator.state_key_columns
+        )
     except SavepointMismatchError as error:
         return _finding(state, operator.name, Outcome.REFUSED, str(error))
     return _finding(state, operator.name, Outcome.RESTORES)

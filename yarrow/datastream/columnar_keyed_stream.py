@@ -122,6 +122,7 @@ class ColumnarKeyedStream(DataStream):
             spec,
             output_kind=StreamKind.COLUMNAR,
             state_key_type=self.key_type,
+            state_key_columns=() if isinstance(self.key_column, str) else self.key_column,
         )
         return DataStream(self._environment, made)
 

@@ -24,7 +24,7 @@ from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, StateKind
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import MAX_RUN, Run, StateForm, write_key_groups
-from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
+from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 from yarrow.state_processor.errors import StateProcessorError
@@ -120,14 +120,14 @@ def write_state(
     contents: Mapping[Any, Any],
     max_parallelism: int,
     output: SnapshotOutput,
-    key_type: TypeInformation | None = None,
+    evidence: KeyEvidence,
 ) -> KeyGroupsSnapshot:
-    """One state as a handle of all key groups, with what of `key_type` its keys bear out.
+    """One state as a handle of all key groups, with what its keys confirm.
 
     Raises StateSerializationError naming operator and state.
     """
     return _written(
-        target.form(operator), _runs(contents, max_parallelism), max_parallelism, output, key_type
+        target.form(operator), _runs(contents, max_parallelism), max_parallelism, output, evidence
     )
 
 
@@ -136,14 +136,14 @@ def write_timers(
     timers: Iterable[Timer],
     max_parallelism: int,
     output: SnapshotOutput,
-    key_type: TypeInformation | None = None,
+    evidence: KeyEvidence,
 ) -> KeyGroupsSnapshot:
     """The timers of one domain, in the same way; `name` is that of their section."""
     found = list(timers)
     form = StateForm(name, StateKind.TIMERS, value_serializer(None, name, name))
     contents = [(timer.timestamp, timer.namespace) for timer in found]
     runs = _runs_of([timer.key for timer in found], contents, max_parallelism)
-    return _written(form, runs, max_parallelism, output, key_type)
+    return _written(form, runs, max_parallelism, output, evidence)
 
 
 def _written(
@@ -151,12 +151,15 @@ def _written(
     runs: Iterable[Run],
     max_parallelism: int,
     output: SnapshotOutput,
-    key_type: TypeInformation | None,
+    evidence: KeyEvidence,
 ) -> KeyGroupsSnapshot:
-    evidence = KeyTypeEvidence(key_type)
     handle = output.write(write_key_groups([form], evidence.of_runs(runs)))
     return KeyGroupsSnapshot(
-        key_groups=(0, max_parallelism - 1), states=(form.meta(),), handle=handle, key_type=evidence.spec()
+        key_groups=(0, max_parallelism - 1),
+        states=(form.meta(),),
+        handle=handle,
+        key_type=evidence.spec(),
+        key_columns=evidence.columns(),
     )
 
 

@@ -186,8 +186,8 @@ class SavepointWriter:
 
         Rows that are left out lose the state of their key, or are no elements any more. With a descriptor the state
         gets its name, kind and type; without, the columns must keep their types. Other states stay as they are.
-        Where the function makes keys of another type, `key_type` is what the job declares of them. All keyed states of
-        an operator and its timers have the same keys.
+        Where the function makes keys of another type, or puts their columns into another order, `key_type` is what the
+        job declares of them. All keyed states of an operator and its timers have the same keys.
         """
         kept = self._find(operator)
         if state in _operator_state_names(kept.state) - _keyed_state_names(kept.state):
@@ -408,4 +408,5 @@ def _copied_part(part: CanonicalPart, without: set[str], output: SnapshotOutput)
         states=tuple(part.states[number] for number in left),
         handle=output.write(write_key_groups((), (), runs())),
         key_type=part.key_type,
+        key_columns=part.key_columns,
     )

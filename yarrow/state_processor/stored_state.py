@@ -43,7 +43,7 @@ from yarrow.runtime.snapshot.key_group_form import (
     encoded_runs,
     write_key_groups,
 )
-from yarrow.runtime.snapshot.key_types import key_type_of
+from yarrow.runtime.snapshot.key_types import KeyEvidence, key_type_of
 from yarrow.runtime.snapshot.opening import OpenedSnapshot
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.runtime.snapshot.value_serializers import holds_pickles, stored_serializer
@@ -58,6 +58,7 @@ class CanonicalPart:
     data: bytes | memoryview
     #: As in the handle.
     key_type: TypeSpec | msgspec.UnsetType = msgspec.UNSET
+    key_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def runs(self, key_groups: KeyGroupRange | None = None) -> Iterator[EncodedRun]:
         """The runs of these key groups, all without."""
@@ -150,10 +151,10 @@ class StoredState:
     def _canonical(self, operator: OperatorState, snapshot: KeyGroupsSnapshot) -> CanonicalPart:
         handle = snapshot.handle
         if isinstance(handle, InlineStateHandle):
-            return CanonicalPart(snapshot.key_groups, snapshot.states, handle.data, snapshot.key_type)
+            return _part(snapshot, snapshot.states, handle.data)
         path = self._new_path()
         self._reader.copy(handle, path, f"operator '{operator.name}'")
-        return CanonicalPart(snapshot.key_groups, snapshot.states, self._mapped(path), snapshot.key_type)
+        return _part(snapshot, snapshot.states, self._mapped(path))
 
     def _new_path(self) -> str:
         self._copies += 1
@@ -182,7 +183,7 @@ class StoredState:
             )
         shutil.rmtree(folder, ignore_errors=True)
         states = tuple(form.meta() for form in forms)
-        return CanonicalPart(snapshot.key_groups, states, self._mapped(target), snapshot.key_type)
+        return _part(snapshot, states, self._mapped(target))
 
     def _download(self, operator: OperatorState, snapshot: RocksDBSnapshot, folder: str) -> None:
         os.makedirs(folder)
@@ -241,6 +242,23 @@ def decoded(form: StateForm, run: EncodedRun, operator: str) -> tuple[list[Any],
         return decoded_run(form, run)
     except SnapshotFormatError as error:
         raise SnapshotFormatError(f"operator '{operator}': {error}") from error
+
+
+def _part(
+    snapshot: KeyedStateHandle, states: tuple[StateMetaInfo, ...], data: bytes | memoryview
+) -> CanonicalPart:
+    return CanonicalPart(snapshot.key_groups, states, data, snapshot.key_type, snapshot.key_columns)
+
+
+def kept_evidence(
+    key_type: TypeInformation | None, parts: Sequence[CanonicalPart], names: Collection[str]
+) -> KeyEvidence:
+    """What to confirm of keys that a function has made of those of these states; with a `key_type` they are others."""
+    if key_type is not None:
+        return KeyEvidence(key_type)
+    found = {part.key_columns for part in parts if any(meta.name in names for meta in part.states)}
+    columns = found.pop() if len(found) == 1 else msgspec.UNSET
+    return KeyEvidence(stored_key_type(parts, names), () if columns is msgspec.UNSET else columns)
 
 
 def stored_key_type(parts: Sequence[CanonicalPart], names: Collection[str] = ()) -> TypeInformation | None:

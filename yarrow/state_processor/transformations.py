@@ -29,6 +29,7 @@ from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.state import BroadcastState, ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.snapshot.handles import OperatorStateHandle, OperatorSubtaskState, StateKind
+from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.bootstrapping import Bootstrapping, note_timers
 from yarrow.state_processor.errors import StateProcessorError
@@ -194,7 +195,7 @@ class _KeyedValues(StateBootstrapTransformation):
             contents.by_key,
             operator.max_parallelism,
             operator.output,
-            self.keyed.known_key_type(),
+            KeyEvidence(self.keyed.known_key_type()),
         )
         return OperatorSubtaskState(keyed=(handle,))
 
@@ -256,7 +257,7 @@ class _KeyedFunction(StateBootstrapTransformation):
             timers.snapshot_timers(),
             operator.max_parallelism,
             operator.output,
-            self.keyed.known_key_type(),
+            KeyEvidence(self.keyed.known_key_type()),
         )
         return structs.replace(state, keyed=(*state.keyed, written))
 

@@ -26,7 +26,7 @@ from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE, KeyedShapes, KeyedStateTable
 from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state
 from yarrow.state_processor.shapes import Shape, declared_shape
-from yarrow.state_processor.stored_state import CanonicalPart, stored_key_type
+from yarrow.state_processor.stored_state import CanonicalPart, kept_evidence
 from yarrow.state_processor.table_cells import access_times_of, column_of, contents_of, keys_of
 
 
@@ -68,8 +68,8 @@ class TransformedState:
             accessed = access_times_of(changed.column(ACCESS_TIME), target.kind, map_key)
         for key, value, time in zip(keys, values, accessed, strict=True):
             contents.add(key, value, time)
-        key_type = self.key_type or stored_key_type(parts, {self.name})
-        return write_state(target, operator.name, contents.by_key, operator.max_parallelism, output, key_type)
+        evidence = kept_evidence(self.key_type, parts, {self.name})
+        return write_state(target, operator.name, contents.by_key, operator.max_parallelism, output, evidence)
 
     def _target(self, meta: StateMetaInfo) -> KeyedTarget:
         if self.descriptor is not None:

@@ -18,7 +18,7 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import DOMAIN, KEY, NAMESPACE, TIMESTAMP, TimersTable
 from yarrow.state_processor.keyed_writing import write_timers
-from yarrow.state_processor.stored_state import CanonicalPart, stored_key_type
+from yarrow.state_processor.stored_state import CanonicalPart, kept_evidence
 from yarrow.state_processor.table_cells import column_of, keys_of
 from yarrow.state_processor.transformed_state import changed_table, unchanged_values
 
@@ -45,10 +45,10 @@ class TransformedTimers:
         """
         source = TimersTable(operator.name, parts, trusted=trusted)
         changed = changed_table(self.function, source.table(), f"operator '{operator.name}', timers")
-        key_type = self.key_type or stored_key_type(parts, source.names)
         for name, timers in self._sections(changed, source, operator.name).items():
             if timers:
-                yield write_timers(name, timers, operator.max_parallelism, output, key_type)
+                evidence = kept_evidence(self.key_type, parts, source.names)
+                yield write_timers(name, timers, operator.max_parallelism, output, evidence)
 
     def _sections(self, table: pa.Table, source: TimersTable, operator: str) -> dict[str, set[Timer]]:
         """The timers of each section; one that comes twice is one."""

@@ -70,6 +70,7 @@ def _bare_vertex(vertex: JobVertex) -> JobVertex:
         input_types=(),
         output_type=None,
         state_key_type=None,
+        state_key_columns=(),
     )
     return msgspec.structs.replace(vertex, operators=(bare,), chained_edges=())
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET, UnsetType
-
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import (
     KeyedBackendContext,
@@ -57,7 +55,6 @@ from yarrow.runtime.config.options import checkpointing, rocksdb
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions, CheckpointType
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.data.window_forms import WindowForm
-from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import (
     FileStateHandle,
     RocksDBSnapshot,
@@ -66,7 +63,7 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
 )
 from yarrow.runtime.snapshot.key_group_form import StateForm
-from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
+from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer, stored_serializer, value_serializer
 
@@ -106,10 +103,10 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             context.max_parallelism,
             RandomIdFactory().hex_id(),
             context.key_type,
+            context.key_columns,
         )
-        #: The part of the declared key type that the first keys confirm. Cuts look until a state has keys of
-        #: that type.
-        self._key_type: TypeSpec | UnsetType = UNSET
+        #: What the first keys confirm of what is declared of keys. Cuts look until a state has such keys.
+        self._evidence = KeyEvidence(context.key_type, context.key_columns)
         self._cuts = 0
         if self._native:
             self._open()
@@ -310,23 +307,24 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             self._scope,
             linked,
             self._metas(),
-            self._key_type_of_first_keys(),
+            self._evidence_of_first_keys(),
             rest,
             self._reusable(options),
             uploaded,
         )
 
-    def _key_type_of_first_keys(self) -> TypeSpec | UnsetType:
-        if self._key_type is UNSET and self.context.key_type is not None:
-            evidence, groups = KeyTypeEvidence(self.context.key_type), self.context.key_groups
+    def _evidence_of_first_keys(self) -> KeyEvidence:
+        declared = self.context.key_type, self.context.key_columns
+        if any(declared) and not self._evidence.confirms:
+            evidence, groups = KeyEvidence(*declared), self.context.key_groups
             metas = {meta.name: meta for meta in self._metas()}
             for name, family in self._open().database.families.items():
                 first = family.first_key(group_start(groups.start), group_start(groups.end + 1))
                 if first is not None:
                     by_window = name in metas and metas[name].is_by_window
                     evidence.observe_by(partial(key_by_window if by_window else _key_of, first))
-            self._key_type = evidence.spec()
-        return self._key_type
+            self._evidence = evidence
+        return self._evidence
 
     def _reusable(self, options: CheckpointOptions) -> Mapping[str, FileStateHandle] | None:
         """Files to which the checkpoint may refer; None = it shares no file with other checkpoints."""

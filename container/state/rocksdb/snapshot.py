@@ -15,7 +15,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from rocksdict import Options
 
 from yarrow.common.typeinfo import TypeInformation
@@ -25,7 +24,6 @@ from yarrow.container.state.rocksdb.database import open_read_only
 from yarrow.container.state.rocksdb.errors import RocksDBError
 from yarrow.container.state.rocksdb.folders import DatabaseFolder
 from yarrow.runtime.data.key_groups import KeyGroupRange
-from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import (
     DatabaseFile,
@@ -36,7 +34,7 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
 )
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
-from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
+from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 
 #: Suffix of files that never change once they are written; the others are small and belong to one checkpoint.
@@ -79,6 +77,8 @@ class SnapshotScope:
     backend_id: str
     #: Declared type of the keys; None = not declared.
     key_type: TypeInformation | None = None
+    #: The columns whose tuples the keys are; empty = not known.
+    key_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class CanonicalRemainder:
             for number, (_, section) in enumerate(self.sections, len(forms)):
                 yield from runs_of_section(number, section, scope.max_parallelism)
 
-        evidence = KeyTypeEvidence(scope.key_type)
+        evidence = KeyEvidence(scope.key_type, scope.key_columns)
         remaining = evidence.of_runs(all_runs())
         first = next(remaining, None)
         if first is None and not carried:
@@ -121,6 +121,7 @@ class CanonicalRemainder:
                 states=(*(form.meta() for form in all_forms), *metas),
                 handle=handle,
                 key_type=evidence.spec(),
+                key_columns=evidence.columns(),
             ),
         )
 
@@ -133,7 +134,7 @@ class NativeSnapshot:
         scope: SnapshotScope,
         linked: LinkedDatabase,
         states: tuple[StateMetaInfo, ...],
-        key_type: TypeSpec | msgspec.UnsetType,
+        evidence: KeyEvidence,
         rest: CanonicalRemainder,
         reusable: Mapping[str, FileStateHandle] | None,
         uploaded: Callable[[Mapping[str, FileStateHandle]], None],
@@ -141,7 +142,7 @@ class NativeSnapshot:
         self._scope = scope
         self._linked = linked
         self._states = states
-        self._key_type = key_type
+        self._evidence = evidence
         self._rest = rest
         #: Files of the last completed checkpoint; None = checkpoints share no files.
         self._reusable = reusable
@@ -173,7 +174,8 @@ class NativeSnapshot:
             states=self._states,
             shared=tuple(shared),
             private=tuple(private),
-            key_type=self._key_type,
+            key_type=self._evidence.spec(),
+            key_columns=self._evidence.columns(),
         )
         return (native, *rest)
 

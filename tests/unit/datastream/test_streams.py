@@ -370,6 +370,7 @@ def test_the_type_of_several_key_columns_is_a_tuple(
     assert key_type_of(counted) == known
     names = tuple(column for column in columns if isinstance(column, str))
     assert spec_of(counted).key_column == names
+    assert operator_of(counted).state_key_columns == names
     assert [edge.partitioner.key_column for edge in stream._environment.get_job_graph().edges] == [names]
 
 

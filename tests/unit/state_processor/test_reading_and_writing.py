@@ -39,6 +39,7 @@ from yarrow.runtime.snapshot.errors import (
     SnapshotStorageError,
     UntrustedPickleError,
 )
+from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import decode_metadata, encode_metadata
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
@@ -761,3 +762,33 @@ def test_a_native_checkpoint_keeps_the_type_of_its_keys_as_a_savepoint(tmp_path:
         (state,) = [each for each in reader.metadata.operators if each.uid == "kinds"]
     found = {handle.key_type for subtask in state.subtasks.values() for handle in subtask.keyed}
     assert "STRING" in found
+
+
+def columns_of(path: str) -> set[Any]:
+    with SavepointReader.read(path) as reader:
+        states = [subtask for each in reader.metadata.operators for subtask in each.subtasks.values()]
+    return {handle.key_columns for subtask in states for handle in subtask.keyed}
+
+
+def test_columns_of_keys_are_kept_unless_the_keys_are_made_anew(tmp_path: Path) -> None:
+    pairs = Types.TUPLE([Types.STRING(), Types.STRING()])
+    rows = OperatorTransformation.bootstrap_with([(("1", "2"), 10)])
+    made = rows.key_by(key_of, pairs).transform(TotalAndTimer())
+    path = SavepointWriter.new_savepoint(16).with_operator("op", made).write(f"{tmp_path}/made")
+    assert columns_of(path) == {msgspec.UNSET}
+    written = Path(path, "_metadata")
+    told = msgspec.json.encode(decode_metadata(written.read_bytes(), path)).replace(
+        b'"type":"key_groups"', b'"type":"key_groups","key_columns":["city","land"]'
+    )
+    written.write_bytes(encode_metadata(msgspec.json.decode(told, type=CheckpointMetadata)))
+    change = SavepointWriter.from_existing_savepoint
+
+    def same(table: pa.Table) -> pa.Table:
+        return table
+
+    kept = change(path).transform_state("op", "total", same).write(f"{tmp_path}/kept")
+    assert columns_of(kept) == {("city", "land")}
+    both = change(path).transform_state("op", "total", same, key_type=pairs)
+    assert columns_of(both.transform_timers("op", same, key_type=pairs).write(f"{tmp_path}/anew")) == {
+        msgspec.UNSET
+    }

@@ -281,6 +281,25 @@ def test_operators_that_the_job_lacks_are_refused_by_name_unless_allowed() -> No
     assert assign(metadata_of(operator_of(1, {}, operator_id=OperatorID("e" * 32))), job_of(1)) is not None
 
 
+def test_columns_of_keys_that_have_changed_places_are_found_before_anything_runs() -> None:
+    form = StateForm("any", StateKind.VALUE, value_serializer(None, "any", "op"))
+    handle = KeyGroupsSnapshot(
+        key_groups=(0, 127),
+        states=(form.meta(),),
+        handle=MemoryOutput().write(write_key_groups([form], [Run(0, 0, [("a", "b")], [1])])),
+        key_columns=("city", "land"),
+    )
+    metadata = metadata_of(operator_of(1, {0: OperatorSubtaskState(keyed=(handle,))}))
+    job = job_of(1)
+    source, target = job.vertices
+    for columns, outcome in ((("city", "land"), Outcome.RESTORES), (("land", "city"), Outcome.REFUSED)):
+        head = msgspec.structs.replace(target.operators[0], state_key_columns=columns)
+        changed = msgspec.structs.replace(target, operators=(head,))
+        found = check_savepoint(metadata, msgspec.structs.replace(job, vertices=(source, changed)))
+        assert found[1].outcome is outcome
+    assert "['land', 'city']" in found[1].reason
+
+
 def test_findings_of_check_savepoint() -> None:
     form = StateForm("any", StateKind.VALUE, value_serializer(None, "any", "op", allow_pickle=True))
     handle = MemoryOutput().write(write_key_groups([form], [Run(0, 0, [1], [Counter])]))
