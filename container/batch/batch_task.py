@@ -6,15 +6,26 @@ chunks, nor what becomes of a failure.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
+from math import inf
 from pathlib import Path
 
 import msgspec
 
-from yarrow.container.batch.chunk import Chunk
+from yarrow.container.batch.batch_inputs import BatchInputs
+from yarrow.container.batch.batch_outputs import BatchOutputs
+from yarrow.container.batch.chunk import FINISHED, Chunk, TaskResult, encode_task_result
+from yarrow.container.batch.single_key_state import SINGLE_KEY_BACKEND
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.task.accumulated_values import accumulated
+from yarrow.container.task.task_environment import TaskAttempt, task_environment
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.common.ids import JobVertexID, execution_attempt_id
+from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.elements import MAX_TIMESTAMP
 from yarrow.runtime.graph.batch_plan import BatchPlan
 from yarrow.runtime.graph.job_graph import JobGraph
 
@@ -47,16 +58,98 @@ class BatchTask:
     ) -> None:
         """`settings` are the worker's under the job's; `working_directory` takes what the task spills."""
         self._graph = graph
-        self._plan = plan
         self._attempt = attempt
-        self._settings = settings
-        self._clock = clock
-        self._working_directory = working_directory
+        self._settings = _in_batch(settings)
+        self._vertex = graph.vertex(attempt.vertex_id)
+        stage = plan.stage(attempt.vertex_id)
+        task_id = execution_attempt_id(graph.job_id, attempt.vertex_id, attempt.subtask, attempt.attempt)
+        self._directory = working_directory / f"batch-{task_id}"
+        self._outputs = BatchOutputs(graph, stage, attempt.subtask, self._settings)
+        self._environment = task_environment(
+            graph,
+            TaskAttempt(
+                task_id,
+                attempt.vertex_id,
+                attempt.subtask,
+                attempt.attempt,
+                str(self._directory / "operators"),
+                bounded=True,
+            ),
+            self._settings,
+            clock,
+            self._outputs.services(attempt.result_key),
+        )
+        self._partitions = self._outputs.partitions()
+        most = {vertex.id: vertex.max_parallelism for vertex in graph.vertices}
+        self._chain = OperatorChain(
+            self._vertex, self._environment, self._partitions, lambda partition: most[partition.edge.target]
+        )
+        self._inputs = BatchInputs(graph, stage, self._chain, self._settings, self._directory)
+
+    @property
+    def environment(self) -> TaskEnvironment:
+        """The environment of the task's operators: metrics and accumulators, also while it runs."""
+        return self._environment
 
     def run(self, inputs: Iterable[Chunk]) -> Iterator[Chunk]:
         """Runs the task: takes all chunks of its partition, in any order, and yields chunks as they fill.
 
         The last chunk is the FINISHED one. Raises OperatorFailure with operator and record if user code fails.
-        A generator that is closed early closes its operators.
+        A generator that is closed early closes its operators. Call it once.
         """
-        raise NotImplementedError
+        outbox, chain = self._outputs.outbox, self._chain
+        try:
+            for _ in self._steps(inputs):
+                self._outputs.settle(chain)
+                yield from outbox.take()
+            # A failed close is a failed task, as in a stream.
+            for error in chain.close():
+                raise error
+            yield from outbox.take()
+            outbox.put(FINISHED, 0, 0, encode_task_result(self._result()))
+            yield from outbox.take()
+        finally:
+            # Closes once: errors behind a failure, or behind an early end, tell nothing more.
+            chain.close()
+            self._inputs.close()
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _steps(self, inputs: Iterable[Chunk]) -> Iterator[None]:
+        chain = self._chain
+        chain.open()
+        yield
+        if chain.source is not None:
+            yield from self._inputs.read_splits(self._attempt.splits, self._outputs)
+            chain.time.end()
+        else:
+            yield from self._inputs.run_chunks(inputs)
+            chain.time.begin(MAX_TIMESTAMP)
+            chain.time.proceed(inf)
+        yield
+        chain.finish()
+        for partition in self._partitions:
+            partition.flush_all()
+        yield
+
+    def _result(self) -> TaskResult:
+        counts, partitions = self._chain.counts, self._partitions
+        values = self._environment.metrics.values()
+        return TaskResult(
+            accumulators=accumulated(self._environment),
+            operators=tuple(
+                (descriptor.id, counts.records_into(index), counts.records_out_of(index))
+                for index, descriptor in enumerate(self._vertex.operators)
+            ),
+            records_in=self._inputs.records_in,
+            bytes_in=self._inputs.order.bytes,
+            records_out=sum(partition.records_taken for partition in partitions),
+            bytes_out=self._outputs.outbox.bytes_out,
+            metrics={name: value for name, value in values.items() if not name.endswith("PerSecond")},
+        )
+
+
+def _in_batch(settings: Settings) -> Settings:
+    """The settings of a task without checkpoints, whose keyed state lasts until its keys end."""
+    settings = settings.with_value(checkpointing.STATE_BACKEND, SINGLE_KEY_BACKEND)
+    settings = settings.with_value(checkpointing.STATE_DEBUG, False)
+    return settings.with_value(checkpointing.INTERVAL, None)

@@ -32,18 +32,16 @@ CHUNK_SCHEMA: Final = pa.schema(
 
 
 class Chunk(NamedTuple):
-    """Encoded rows of one edge for one target.
+    """Encoded rows of one edge for one target, or something else that leaves a task.
 
-    | edge | target | payload |
-    | --- | --- | --- |
-    | an edge of the graph | the consumer's partition; the key group of a KEYED exchange | rows (`chunk_codec`) |
-    | COLLECTED | position of the iterator in `JobGraph.collect_ids` | part of a message of `ResultWriter` |
-    | PRINTED | 0 | text, UTF-8, whole lines |
-    | COMMITTABLES | position of the sink's operator in the vertex | committables of the sink |
-    | FINISHED | 0 | a `TaskResult` as msgpack; the last chunk of the task |
+    `target` is the partition of the consumer, or the key group of a KEYED exchange. `payload` is a batch
+    (`chunk_channel.decode_batch`). Chunks of no edge have these:
 
-    A COLLECTED message that is too large for a chunk continues in the task's next chunk of the same target;
-    `rows` is 0 in all parts but the last.
+    - COLLECTED: part of a message of `ResultWriter`; the target is the position in `JobGraph.collect_ids`. A long
+      message has several chunks, one behind the other, and `rows` is 0 in all but the last.
+    - PRINTED: whole lines of text in UTF-8; the target is 0.
+    - COMMITTABLES: committables of a sink; the target is the position of its operator in the vertex.
+    - FINISHED: a `TaskResult` as msgpack, the last chunk of a task; the target is 0.
     """
 
     edge: int
@@ -69,8 +67,8 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     #: Rows read from sources or from chunks, and the encoded bytes of these chunks.
     records_in: int = 0
     bytes_in: int = 0
-    #: Metrics of operators that count, by `operator.metric` (numLateRecords, ...).
-    metrics: dict[str, int] = {}
+    #: Last values of the metrics of operators, by `operator.metric` (numLateRecords, ...).
+    metrics: dict[str, float] = {}
 
 
 _RESULT = msgspec.msgpack.Decoder(TaskResult)

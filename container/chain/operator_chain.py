@@ -246,6 +246,12 @@ class OperatorChain:
 
     # ------------------------------------------------------------------ rows and batches
 
+    def run_rows_of_key(
+        self, input_index: int, rows: Iterable[Any], timestamps: Iterable[int | None] | None
+    ) -> None:
+        """Runs rows of bounded input like `run_rows`, within a chunk of several keys; the caller ends the chunk."""
+        self.loops.run(("input", input_index), rows, timestamps)
+
     def run_rows(
         self, input_index: int, rows: Iterable[Any], timestamps: Iterable[int | None] | None
     ) -> None:
@@ -364,16 +370,25 @@ class OperatorChain:
             for i, operator in enumerate(self.operators)
         )
 
+    def end_keys(self) -> int:
+        """Ends the keys of bounded input that have come; returns the number of results, which flow on.
+
+        The caller ends the chunk.
+        """
+        return self._flow_results(0, self.head.end_keys())
+
     def _emit_results(self, index: int, results: TimeResults) -> int:
-        operator = self.operators[index]
-        if operator.emits_batches:
-            count = self._flow_on(index, cast(Iterable[ArrowBatch], results))
-        else:
-            side_outputs = self._compiler.side_outputs(index) if operator.emits_tagged else None
-            rows = cast(Iterable[tuple[Any, int | None]], results)
-            emitted = EmittedResults(self.loops, (index, operator.name), rows, side_outputs)
-            emitted.flow_on()
-            count = emitted.count
+        count = self._flow_results(index, results)
         if count:
             self.end_of_chunk()
         return count
+
+    def _flow_results(self, index: int, results: TimeResults) -> int:
+        operator = self.operators[index]
+        if operator.emits_batches:
+            return self._flow_on(index, cast(Iterable[ArrowBatch], results))
+        side_outputs = self._compiler.side_outputs(index) if operator.emits_tagged else None
+        rows = cast(Iterable[tuple[Any, int | None]], results)
+        emitted = EmittedResults(self.loops, (index, operator.name), rows, side_outputs)
+        emitted.flow_on()
+        return emitted.count

@@ -164,11 +164,11 @@ def _generate_target(
     if len(targets) == 1 or spec.kind is PartitionerKind.GLOBAL:
         return code.bind("out", targets[0])
     if spec.kind is PartitionerKind.SHUFFLE:
-        random = code.bind("random", new_generator().random)
+        random = code.bind("random", new_generator(partition.seed).random)
         return f"{code.bind('outs', targets)}[int({random}() * {len(targets)})]"
     # REBALANCE, RESCALE, and a FORWARD edge that became pointwise over several channels. Each producer begins
     # at another channel. Otherwise, with few rows from many producers, the first channel would get them all.
-    first = new_generator().randrange(len(targets))
+    first = new_generator(partition.seed).randrange(len(targets))
     turn = itertools.cycle(targets[first:] + targets[:first])
     return f"{code.bind('turn', turn.__next__)}()"
 

@@ -9,6 +9,7 @@ channel, and its parts are slices of it. Must not make a Python object for a row
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final
 
@@ -65,7 +66,6 @@ class ColumnarResultPartition(Partition):
         #: Bytes of the batches from which waiting fragments were cut, since the last copy.
         self._pinned_bytes = 0
         self._turn = 0
-        self._random = np.random.default_rng(new_generator().getrandbits(128))
         self._max_parallelism = max_parallelism
         self._kind = edge.partitioner.kind
         self._key: BatchKey
@@ -111,6 +111,10 @@ class ColumnarResultPartition(Partition):
         for index, rows in enumerate(self._fragment_rows):
             if rows:
                 self._send_fragments(index)
+
+    @cached_property
+    def _random(self) -> Any:
+        return np.random.default_rng(new_generator(self.seed).getrandbits(128))
 
     # ------------------------------------------------------------------ batches
 

@@ -21,6 +21,9 @@ class Partition(ABC):
         self.edge = edge
         self.channels = tuple(channels)
         self.batches_out = 0
+        #: From what the random choice of channels begins; None = differently in each run. Read when the first rows
+        #: come.
+        self.seed: int | None = None
 
     @property
     def is_available(self) -> bool:

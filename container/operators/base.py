@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar, NamedTuple, Self
 
 from yarrow.common.accumulators import Accumulator
@@ -23,7 +24,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import TypeSpec
@@ -120,6 +121,9 @@ class TaskEnvironment:
     result_key: bytes = field(default=b"", repr=False)
     #: The latest savepoint of the job when the task was deployed; -1 = none.
     latest_savepoint_id: int = -1
+    #: The input ends and comes key group by key group: results of a key leave at its end, and watermark
+    #: generators are not asked.
+    bounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +351,21 @@ class Operator(ABC):
     def upkeep(self) -> None:
         """Does due work: retries a commit, closes a file."""
         return None
+
+    # Bounded input (`TaskEnvironment.bounded`): the rows of a key come together, and no watermark between them.
+
+    #: True if the rows of several keys may mix before `end_keys`. Then they come in order of time alone.
+    mixes_keys = False
+
+    def end_keys(self) -> TimeResults:
+        """Ends all keys that have come: returns what the operator holds back for them, and begins time anew.
+
+        The watermark rises to its maximum. Event-time timers fire, then processing-time timers. The caller
+        empties the keyed state afterwards.
+        """
+        yield from self.on_watermark(MAX_TIMESTAMP)
+        yield from self.fire_event_timers(inf)
+        yield from self.fire_timers(MAX_TIMESTAMP, inf)
 
     def next_timer(self) -> int | None:
         """Epoch ms of the earliest processing-time timer; None = none."""

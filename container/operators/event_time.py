@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
-from yarrow.container.operators.base import Operator, OperatorContext
+from yarrow.container.operators.base import Operator, OperatorContext, TaskEnvironment
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.runtime.config.options import pipeline
@@ -74,6 +74,15 @@ class TimeSettings:
         characteristic = settings.get(pipeline.TIME_CHARACTERISTIC)
         #: Sources stamp rows with the machine's time.
         self.ingestion = characteristic is TimeCharacteristic.INGESTION_TIME
+
+
+def strategy_in(environment: TaskEnvironment, strategy: WatermarkStrategy) -> WatermarkStrategy:
+    """The strategy, without its generator where input is bounded: it then only assigns timestamps."""
+    if not environment.bounded:
+        return strategy
+    assigner = strategy.timestamp_assigner
+    stamps_only = WatermarkStrategy.no_watermarks()
+    return stamps_only if assigner is None else stamps_only.with_timestamp_assigner(assigner)
 
 
 def check_timestamps(timestamps: Sequence[int | None], rows: Sequence[Any], operator: str) -> None:

@@ -7,6 +7,7 @@ fires in the same order as the lost one, at any parallelism. Must not know opera
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -24,6 +25,10 @@ _Entry = tuple[Any, Any]
 #: The timers of one timestamp: a single entry, a set of several, or None if all were deleted.
 _Bucket = _Entry | set[_Entry] | None
 
+_log = logging.getLogger(__name__)
+
+#: The metric of timers that a function has registered behind the end of their key.
+IGNORED_TIMERS = "numIgnoredTimers"
 #: Timestamps without timers are removed once there are more of them than this and than others.
 _LEAST_SWEEP = 1024
 
@@ -198,6 +203,10 @@ class OperatorTimerService(TimerService):
         self.processing_timers = TimerQueue()
         #: The present event time.
         self.watermark = MIN_TIMESTAMP
+        #: True while the timers of a key of bounded input fire: what the function registers now is ignored.
+        self.key_has_ended = False
+        #: Number of ignored timers.
+        self.ignored = 0
 
     def current_processing_time(self) -> int:
         return self._clock.epoch_ms()
@@ -206,16 +215,32 @@ class OperatorTimerService(TimerService):
         return self.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self.processing_timers.register(self._checked(timestamp), self._key())
+        if not self._ignores(timestamp):
+            self.processing_timers.register(self._checked(timestamp), self._key())
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         self.processing_timers.delete(timestamp, self._key())
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self.event_timers.register(self._checked(timestamp), self._key())
+        if not self._ignores(timestamp):
+            self.event_timers.register(self._checked(timestamp), self._key())
 
     def delete_event_time_timer(self, timestamp: int) -> None:
         self.event_timers.delete(timestamp, self._key())
+
+    def _ignores(self, timestamp: int) -> bool:
+        """Counts a timer behind the end of its key, as Flink ignores it in batch; names the operator once."""
+        if not self.key_has_ended:
+            return False
+        self._checked(timestamp)
+        if not self.ignored:
+            _log.warning(
+                "operator '%s': on_timer registers timers; in batch mode they are ignored, since all timers of a key "
+                "fire when its records have come",
+                self._operator_name,
+            )
+        self.ignored += 1
+        return True
 
     def _key(self) -> Any:
         if self._current_key is None:

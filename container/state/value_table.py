@@ -72,6 +72,10 @@ class ValueTable(ABC):
             self.remove(key)
         return value
 
+    def dicts(self) -> list[dict[Any, Any]]:
+        """The dicts of `live`, each once; all content where a table keeps none elsewhere."""
+        return list({id(entries): entries for entries in self.live}.values())
+
     def prefetch(self, keys: Sequence[Any]) -> None:
         """Takes the raw keys of the next rows, in their order, with repetitions.
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from yarrow.common.accumulators import Accumulator
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.codegen.freezing import needs_fixing
-from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel, SpoolError
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import InputChannel
@@ -28,6 +26,13 @@ from yarrow.container.task.checkpointing.recovered_records import RecoveredRecor
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import NoSnapshots, SnapshotReceiver
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.stream_task import StreamTask, TaskHost, TaskListener
+from yarrow.container.task.task_environment import (
+    BatchBounds,
+    TaskAttempt,
+    TaskServices,
+    partition_over,
+    task_environment,
+)
 from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
@@ -35,7 +40,7 @@ from yarrow.runtime.config.options import checkpointing, execution, pipeline, ta
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
-from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
+from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.rpc.messages import (
     NOT_PLACED,
     Deployment,
@@ -96,7 +101,6 @@ class TaskBuilder:
         self._placements: Mapping[str, tuple[TaskPlacement, ...]] = {
             placement.vertex_id: placement.subtasks for placement in deployment.placements
         }
-        self.accumulators: dict[str, Accumulator[Any, Any]] = {}
         self._task: StreamTask | None = None
         #: Folder for files that end with the task.
         self.local_directory = os.path.join(network.working_directory, f"task-{descriptor.attempt_id}")
@@ -168,32 +172,25 @@ class TaskBuilder:
 
     def task_environment(self) -> TaskEnvironment:
         """The facts and services of the task for its operators."""
-        vertex, descriptor, hooks = self.vertex, self.descriptor, self._hooks
-        return TaskEnvironment(
-            job_id=self.graph.job_id,
-            job_name=self.graph.name,
-            attempt_id=descriptor.attempt_id,
-            task_name=vertex.name,
-            subtask=descriptor.subtask,
-            parallelism=vertex.parallelism,
-            max_parallelism=vertex.max_parallelism,
-            attempt_number=descriptor.attempt_number,
-            configuration=self.graph.configuration,
-            clock=self._clock,
-            metrics=MetricRegistry(self._clock),
-            accumulators=self.accumulators,
-            object_reuse=self._settings.get(pipeline.OBJECT_REUSE),
+        descriptor, hooks = self.descriptor, self._hooks
+        services = TaskServices(
             wake=self._wake,
             post=self._post,
             write_output=hooks.write_output,
             send_operator_event=lambda *event: hooks.send_operator_event(self, *event),
             push_collected=lambda message: hooks.push_collected(self, message),
-            settings=self._settings,
-            local_directory=self.local_directory,
-            restored=self.restored,
             result_key=hooks.result_key,
-            latest_savepoint_id=descriptor.latest_savepoint_id,
         )
+        attempt = TaskAttempt(
+            descriptor.attempt_id,
+            self.vertex.id,
+            descriptor.subtask,
+            descriptor.attempt_number,
+            self.local_directory,
+            self.restored,
+            descriptor.latest_savepoint_id,
+        )
+        return task_environment(self.graph, attempt, self._settings, self._clock, services)
 
     def _wake(self) -> None:
         if self._task is not None:
@@ -210,17 +207,10 @@ class TaskBuilder:
         """The output for one edge, with its channels opened."""
         blocking = edge.result_type is ResultPartitionType.BLOCKING
         channels = self._spool_channels(edge) if blocking else self._pipelined_channels(edge)
-        if edge.stream_kind is StreamKind.COLUMNAR:
-            from yarrow.container.network.columnar_partition import ColumnarResultPartition
-
-            target = self.graph.vertex(edge.target)
-            return ColumnarResultPartition(edge, channels, target.max_parallelism)
-        return ResultPartition(
-            edge,
-            channels,
-            self._settings.get(execution.BATCH_MAX_ROWS),
-            self._settings.get(execution.BATCH_MAX_SIZE).bytes,
+        bounds = BatchBounds(
+            self._settings.get(execution.BATCH_MAX_ROWS), self._settings.get(execution.BATCH_MAX_SIZE).bytes
         )
+        return partition_over(self.graph, edge, channels, bounds)
 
     def _consumers(self, edge: JobEdge) -> range:
         consumers = self.graph.vertex(edge.target).parallelism

@@ -8,6 +8,7 @@ event-time timers have the timer's timestamp, those of processing-time timers no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -19,7 +20,7 @@ from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator, generate_iteration
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
-from yarrow.container.state.timers import OperatorTimerService, TimerQueue
+from yarrow.container.state.timers import IGNORED_TIMERS, OperatorTimerService, TimerQueue
 from yarrow.datastream.functions import (
     CoProcessFunction,
     KeyedCoProcessFunction,
@@ -29,6 +30,7 @@ from yarrow.datastream.functions import (
 from yarrow.datastream.time_domain import TimeDomain
 from yarrow.datastream.timerservice import TimerService
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import BroadcastProcessOperator, CoProcessOperator, ProcessOperator
 
@@ -103,6 +105,8 @@ class ProcessingOperator(FunctionOperator):
         context.metric_group.gauge(LATE_RECORDS, lambda: self.late_records)
         if self._keyed:
             self._timers = OperatorTimerService(clock, self.name, lambda: state.current_key)
+            if context.environment.bounded:
+                context.metric_group.gauge(IGNORED_TIMERS, lambda: self._timers.ignored)
             state.register_timers(EVENT_TIMERS, self._timers.event_timers)
             state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
         else:
@@ -176,6 +180,14 @@ class ProcessingOperator(FunctionOperator):
 
     def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
         return self._fire(self._timers.processing_timers, now, TimeDomain.PROCESSING_TIME, deadline)
+
+    def end_keys(self) -> Iterator[tuple[Any, int | None]]:
+        timers = self._timers
+        if timers.event_timers or timers.processing_timers:
+            timers.watermark, timers.key_has_ended = MAX_TIMESTAMP, True
+            yield from self._fire(timers.event_timers, MAX_TIMESTAMP, TimeDomain.EVENT_TIME, inf)
+            yield from self._fire(timers.processing_timers, MAX_TIMESTAMP, TimeDomain.PROCESSING_TIME, inf)
+            timers.watermark, timers.key_has_ended = MIN_TIMESTAMP, False
 
     def _fire(
         self, timers: TimerQueue, limit: int, domain: TimeDomain, deadline: float

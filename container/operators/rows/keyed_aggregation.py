@@ -1,14 +1,14 @@
 """Running keyed reduce and the built-in aggregates (sum, min, max, min_by, max_by, count, mean) on rows.
 
-Owner: the task thread. Each record emits the new value of its key. The state is one value table. Generated
-code reads it with the raw key, and only a miss makes the canonical key (runtime.data.keys says why a hit is
-right).
+Owner: the task thread. Each record emits the new value of its key. Of bounded input, each key emits its last
+value once, at its end. The state is one value table. Generated code reads it with the raw key, and only a
+miss makes the canonical key (runtime.data.keys says why a hit is right).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -38,6 +38,7 @@ class FoldingOperator(KeyReadingOperator):
     """Combines each record with the value of its key; the first record of a key is its first value."""
 
     one_to_one = True
+    mixes_keys = True
 
     _selector_blob: bytes
     _type: TypeInformation | None
@@ -55,6 +56,12 @@ class FoldingOperator(KeyReadingOperator):
         super().setup(context)
         self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
         self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
+        #: The results of bounded input wait for the end of their keys.
+        self._once = context.environment.bounded
+        #: The timestamp of the last record of each key, as far as records have one.
+        self._times: dict[Any, int | None] = {}
+        if self._once:
+            self.one_to_one = False
 
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
@@ -73,7 +80,17 @@ class FoldingOperator(KeyReadingOperator):
                 code, target, self._type, self.context.environment.object_reuse
             ),
         )
-        emit(result, timestamp)
+        if not self._once:
+            emit(result, timestamp)
+        elif timestamp is not None:
+            code.line(f"{code.bind('times', self._times)}[{key}] = {timestamp}")
+
+    def end_keys(self) -> Iterator[tuple[Any, int | None]]:
+        times = self._times
+        for entries in self._table.dicts():
+            for key, value in entries.items():
+                yield value, times.get(key)
+        times.clear()
 
 
 @runs(ReduceOperator)

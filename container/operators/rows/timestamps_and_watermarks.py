@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
@@ -22,6 +21,7 @@ from yarrow.container.operators.event_time import (
     WatermarkMaker,
     check_timestamp,
     refuse_missing,
+    strategy_in,
     tracker_of,
 )
 from yarrow.container.operators.registry import runs
@@ -45,7 +45,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        self._strategy: WatermarkStrategy = load_function(self._blob, self.name)
+        self._strategy = strategy_in(context.environment, load_function(self._blob, self.name))
         settings = TimeSettings(context)
         self._tracker = tracker_of(self._strategy, context, settings, self._changed)
         interval = settings.interval_ms if self._strategy.makes_watermarks else 0

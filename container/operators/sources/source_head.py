@@ -10,7 +10,7 @@ from typing import Any
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
-from yarrow.container.operators.event_time import TimeSettings, WatermarkMaker
+from yarrow.container.operators.event_time import TimeSettings, WatermarkMaker, strategy_in
 from yarrow.container.operators.sources.source_metrics import SourceMetrics
 from yarrow.container.operators.sources.source_watermarks import IngestionTime, SourceTime, SplitWatermarks
 from yarrow.datastream.connectors.base import (
@@ -34,6 +34,7 @@ class SourceHead(WatermarkMaker):
         if settings.ingestion:
             self._time = IngestionTime(self.name, context, settings, self.watermarks_to)
         elif (strategy := self.strategy()) is not None:
+            strategy = strategy_in(context.environment, strategy)
             self._time = SplitWatermarks(self.name, strategy, context, settings, self.watermarks_to)
         self.stamps_rows = type(self._time) is not SourceTime
 

@@ -122,6 +122,12 @@ BATCH_MAX_SIZE: Final = option(
     "1 mb",
     "Bytes to which a batch grows under load.",
 )
+SORT_MEMORY: Final = option(
+    "execution.batch.sort-memory",
+    memory_size("128 mb", MemorySize.of_mebi_bytes(1)),
+    "128 mb",
+    "Bytes of rows that a task in batch mode holds in memory to order its input; more are sorted on disk.",
+)
 EXCHANGE_MODE: Final = option(
     "execution.exchange-mode",
     enum_of(ExchangeMode),

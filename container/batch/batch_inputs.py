@@ -1,0 +1,196 @@
+"""The inputs of a batch task: chunks and splits, run through the chain step by step.
+
+Owner: the task thread. Broadcast chunks come first, then key groups or inputs one after the other. Each method
+that runs rows is an iterator of steps: between two steps the caller takes what the chain has emitted. Must not
+know what becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final, cast
+
+from yarrow.container.batch.batch_outputs import BatchOutputs
+from yarrow.container.batch.chunk import Chunk
+from yarrow.container.batch.chunk_channel import decode_batch
+from yarrow.container.batch.chunk_order import ChunkOrder
+from yarrow.container.batch.key_order import PIECE_ROWS, KeyedEdge, KeyOrder
+from yarrow.container.batch.single_key_state import SingleKeyStateBackend
+from yarrow.container.batch.split_assignment import split_events
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.operators.sources.source_head import SourceHead
+from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
+from yarrow.datastream.connectors.base import NothingAvailable
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch, stamps_column
+from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import StreamKind
+
+#: Least rows for which a source is asked at once; see SourceReader.poll.
+_LEAST_POLL: Final = 256
+
+
+class BatchInputs:
+    """Runs the input of one task through its chain."""
+
+    def __init__(
+        self, graph: JobGraph, stage: BatchStage, chain: OperatorChain, settings: Settings, directory: Path
+    ) -> None:
+        """`directory`: a folder of this task for rows that do not fit into memory; made on demand."""
+        self._chain = chain
+        self._stage = stage
+        self._directory = directory
+        self._budget = settings.get(execution.SORT_MEMORY).bytes
+        self._poll_rows = max(_LEAST_POLL, settings.get(execution.BATCH_MAX_ROWS))
+        self._edges = {edge.index: edge for edge in graph.inputs_of(stage.vertex_id)}
+        self._codecs = {index: checking_codec_of(graph, edge) for index, edge in self._edges.items()}
+        self._keyed = {exchange.edge for exchange in stage.inputs if exchange.kind is ExchangeKind.KEYED}
+        self.order = ChunkOrder(stage, self._budget, directory)
+        #: Rows that the chain has taken.
+        self.records_in = 0
+
+    def close(self) -> None:
+        """Removes files."""
+        self.order.close()
+
+    # ------------------------------------------------------------------ splits
+
+    def read_splits(self, splits: tuple[bytes, ...], outputs: BatchOutputs) -> Iterator[None]:
+        """Reads the splits of the source at the head, in order."""
+        chain = self._chain
+        source = chain.source
+        assert source is not None, "the vertex begins with a source"
+        with chain.attributed(0):
+            for event in split_events(splits):
+                source.handle_event(event)
+        while True:
+            outputs.woken.clear()
+            with chain.attributed(0):
+                found = source.poll(self._poll_rows)
+            if found is None:
+                return
+            if isinstance(found, NothingAvailable):
+                yield
+                outputs.woken.wait(found.wait_seconds)
+                continue
+            with chain.attributed(0):
+                parts = iter(source.timed(found))
+            while True:
+                with chain.attributed(0):
+                    part = next(parts, None)
+                if part is None:
+                    break
+                chain.run_source_side(part.side)
+                self._run_part(source, part.rows, part.timestamps)
+            yield
+
+    def _run_part(self, source: SourceHead, rows: object, stamps: Sequence[int | None] | None) -> None:
+        if isinstance(rows, Sequence):
+            self._chain.run_source_rows(rows, stamps)
+            number = len(rows)
+        else:
+            batch = ArrowBatch(rows, stamps_column(stamps))
+            self._chain.run_source_batch(batch)
+            number = len(batch)
+        source.records_in += number
+        self.records_in += number
+
+    # ------------------------------------------------------------------ chunks
+
+    def run_chunks(self, chunks: Iterable[Chunk]) -> Iterator[None]:
+        """Runs all chunks of the task."""
+        for group, found in groupby(self.order.ordered(chunks), key=self._key_group):
+            if group is None:
+                for chunk in found:
+                    self._run_batch(chunk)
+                    yield
+            else:
+                yield from self._run_group(found)
+
+    def _key_group(self, chunk: Chunk) -> int | None:
+        return chunk.target if chunk.edge in self._keyed else None
+
+    def _decoded(self, chunk: Chunk) -> Batch:
+        return decode_batch(self._codecs[chunk.edge], chunk)
+
+    def _run_batch(self, chunk: Chunk) -> None:
+        batch = self._decoded(chunk)
+        number = self._edges[chunk.edge].target_input
+        self.records_in += len(batch)
+        if isinstance(batch, RowBatch):
+            self._chain.counts.records_in += len(batch)
+            self._chain.run_rows(number, batch.rows, batch.timestamps)
+        else:
+            self._chain.run_batch(number, batch)
+
+    # ------------------------------------------------------------------ key groups
+
+    def _run_group(self, chunks: Iterator[Chunk]) -> Iterator[None]:
+        """Runs the rows of one key group."""
+        head = self._chain.head
+        timed = any(edge in self.order.timed for edge in self._keyed)
+        if head.takes_rows and not (head.mixes_keys and not timed):
+            yield from self._run_by_key(chunks)
+            return
+        for chunk in chunks:
+            self._run_batch(chunk)
+            yield
+        self._end_keys()
+        self._chain.end_of_chunk()
+        yield
+
+    def _run_by_key(self, chunks: Iterator[Chunk]) -> Iterator[None]:
+        chain = self._chain
+        group = KeyOrder(self._key_edges, self._budget, self._directory, by_time_alone=chain.head.mixes_keys)
+        try:
+            for chunk in chunks:
+                batch = self._decoded(chunk)
+                assert isinstance(batch, RowBatch), "the head takes rows"
+                group.add(chunk.edge, batch)
+            waiting = 0
+            for pieces in group.by_key():
+                for piece in pieces:
+                    number = len(piece.rows)
+                    chain.run_rows_of_key(piece.input, piece.rows, piece.timestamps)
+                    chain.counts.records_in += number
+                    self.records_in += number
+                    waiting += number
+                    if waiting >= PIECE_ROWS:
+                        waiting = 0
+                        chain.end_of_chunk()
+                        yield
+                waiting += self._end_keys()
+            chain.end_of_chunk()
+            yield
+        finally:
+            group.close()
+
+    def _end_keys(self) -> int:
+        """Ends the keys that have come; returns the number of results."""
+        results = self._chain.end_keys()
+        cast(SingleKeyStateBackend, self._chain.head.context.state).empty()
+        return results
+
+    @property
+    def _key_edges(self) -> dict[int, KeyedEdge]:
+        if self._known_key_edges is None:
+            self._known_key_edges = {
+                index: self._key_edge(index)
+                for index in self._keyed
+                if self._edges[index].stream_kind is StreamKind.ROW
+            }
+        return self._known_key_edges
+
+    _known_key_edges: dict[int, KeyedEdge] | None = None
+
+    def _key_edge(self, index: int) -> KeyedEdge:
+        edge, name = self._edges[index], self._chain.head.name
+        selector = edge.partitioner.key_selector
+        assert selector is not None, "a keyed edge of rows has a key selector"
+        key = method_of(load_function(selector, name), "get_key", name)
+        return KeyedEdge(edge.target_input, key, self._codecs[index], name)

@@ -1,0 +1,107 @@
+"""The outputs of a batch task: partitions whose channels make chunks, and collected and printed rows.
+
+Owner: the task thread; `post` and `wake` may be called from any thread. Must not run operators.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from yarrow.container.batch.chunk import COLLECTED, PRINTED
+from yarrow.container.batch.chunk_channel import ChunkChannel, Outbox
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.network.partition import Partition
+from yarrow.container.operators.base import CollectMessage
+from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
+from yarrow.container.task.task_environment import BatchBounds, TaskServices, partition_over
+from yarrow.runtime.config.options import execution, taskmanager
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.batch_plan import BatchExchange, BatchStage, ExchangeKind
+from yarrow.runtime.graph.distribution import consumers_of
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
+
+#: Rows and bytes that wait in all buffers of an edge together, and the least bounds of one buffer.
+_BUFFERED: Final = BatchBounds(128 * 1024, 32 << 20)
+_LEAST: Final = BatchBounds(16, 4096)
+
+
+class BatchOutputs:
+    """What leaves one task, as chunks in the `outbox`; also the services that its operators call."""
+
+    def __init__(self, graph: JobGraph, stage: BatchStage, subtask: int, settings: Settings) -> None:
+        self._graph = graph
+        self._stage = stage
+        self._subtask = subtask
+        self._settings = settings
+        self.outbox = Outbox(subtask)
+        self._mails: deque[Callable[[], None]] = deque()
+        self._messages: deque[CollectMessage] = deque()
+        #: Set when something for which a source may wait has changed.
+        self.woken = threading.Event()
+
+    def services(self, result_key: bytes) -> TaskServices:
+        """The services of the task's environment; a reader hears nothing from its enumerator."""
+        return TaskServices(
+            wake=self.woken.set,
+            post=self._post,
+            write_output=self._write,
+            send_operator_event=lambda operator, target, source, payload: None,
+            push_collected=self._messages.append,
+            result_key=result_key,
+        )
+
+    # ------------------------------------------------------------------ exchanges
+
+    def partitions(self) -> list[Partition]:
+        """The outputs, one for each edge that leaves the vertex."""
+        exchanges = {exchange.edge: exchange for exchange in self._stage.outputs}
+        return [
+            self._partition(edge, exchanges[edge.index])
+            for edge in self._graph.outputs_of(self._stage.vertex_id)
+        ]
+
+    def _partition(self, edge: JobEdge, exchange: BatchExchange) -> Partition:
+        codec = checking_codec_of(self._graph, edge)
+        limit = self._settings.get(taskmanager.MAX_FRAME_SIZE).bytes
+        targets = self._targets(edge, exchange)
+        channels = [ChunkChannel(self.outbox, edge.index, target, codec, limit) for target in targets]
+        partition = partition_over(self._graph, edge, channels, self._bounds(len(targets)))
+        # Another attempt deals the same rows out to the same consumers.
+        partition.seed = edge.index * 65_536 + self._subtask
+        return partition
+
+    def _targets(self, edge: JobEdge, exchange: BatchExchange) -> range:
+        target = self._graph.vertex(edge.target)
+        if exchange.kind is ExchangeKind.KEYED:
+            return range(target.max_parallelism)
+        return consumers_of(edge.partitioner.kind, self._stage.parallelism, target.parallelism, self._subtask)
+
+    def _bounds(self, buffers: int) -> BatchBounds:
+        rows = min(self._settings.get(execution.BATCH_MAX_ROWS), _BUFFERED.rows // max(1, buffers))
+        size = min(self._settings.get(execution.BATCH_MAX_SIZE).bytes, _BUFFERED.bytes // max(1, buffers))
+        return BatchBounds(max(_LEAST.rows, rows), max(_LEAST.bytes, size))
+
+    # ------------------------------------------------------------------ what operators send
+
+    def _post(self, mail: Callable[[], None]) -> None:
+        self._mails.append(mail)
+        self.woken.set()
+
+    def _write(self, text: str) -> None:
+        self.outbox.put(PRINTED, 0, text.count("\n"), text.encode("utf-8", "backslashreplace"))
+
+    def settle(self, chain: OperatorChain) -> None:
+        """Between two steps: runs mails, and takes the messages of collect operators, which wait for an answer."""
+        while self._mails:
+            self._mails.popleft()()
+        while self._messages:
+            message = self._messages.popleft()
+            if message.payload:
+                target = self._graph.collect_ids.index(message.collect_id)
+                self.outbox.put(COLLECTED, target, message.row_count, message.payload)
+            operator = chain.collecting(message.collect_id)
+            assert operator is not None, "the message came from an operator of the chain"
+            operator.on_credit(message.sequence, {message.stream: message.first + message.row_count})

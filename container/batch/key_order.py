@@ -1,0 +1,207 @@
+"""KeyOrder: the rows of one key group, key by key, each key's rows in order of event time.
+
+Owner: the task thread. Equal times keep the order in which the rows were added, a first input's rows come before
+a second one's. Keys come in order of their encoding. Rows beyond a budget of memory are sorted in runs on disk,
+and then even a single key streams. Must not know operators.
+"""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from yarrow.container.batch.chunk import Chunk
+from yarrow.container.batch.chunk_channel import decode_batch
+from yarrow.container.batch.spilled_runs import SpilledRuns
+from yarrow.container.network.element_codec import ElementCodec, estimated_bytes
+from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.runtime.data.elements import MIN_TIMESTAMP, RowBatch
+from yarrow.runtime.data.keys import canonicalize, encode_key
+
+#: Most rows of a piece, and of a block in a file.
+PIECE_ROWS: Final = 1024
+#: Estimated bytes of a row besides its values: places in lists and tuples.
+_ROW_OVERHEAD: Final = 100
+#: Of a block: edge, rows, flags, length of the encoded key.
+_BLOCK: Final = struct.Struct("<iiBI")
+
+_first: Callable[[Any], Any] = itemgetter(0)
+
+
+class Piece(NamedTuple):
+    """Some rows of an input, in order; timestamps are None if no row has one."""
+
+    input: int
+    rows: list[Any]
+    timestamps: list[int | None] | None
+
+
+class KeyedEdge(NamedTuple):
+    """What an edge of a keyed input needs to know."""
+
+    input: int
+    #: Computes the raw key of a row.
+    key: Callable[[Any], Any]
+    codec: ElementCodec
+    #: The operator to name if `key` fails.
+    operator: str
+
+
+class _Entry(NamedTuple):
+    """A row with its order."""
+
+    key: bytes
+    time: int
+    input: int
+    edge: int
+    timestamp: int | None
+    row: Any
+
+
+_by_order: Callable[[_Entry], Any] = itemgetter(0, 1, 2)
+
+
+class KeyOrder:
+    """The rows of one key group; made anew for each."""
+
+    def __init__(
+        self, edges: Mapping[int, KeyedEdge], budget: int, directory: Path, *, by_time_alone: bool
+    ) -> None:
+        """`by_time_alone`: rows of several keys may mix, as if all were of one key.
+
+        `budget`: estimated bytes of rows in memory; more go to files in `directory`.
+        """
+        self._edges = edges
+        self._budget = budget
+        self._by_time_alone = by_time_alone
+        self._size = 0
+        #: By canonical key: (timestamp, input, edge, row).
+        self._rows: dict[Any, list[tuple[int | None, int, int, Any]]] = {}
+        self._runs: SpilledRuns[bytes] = SpilledRuns(directory, bytes, bytes)
+
+    @property
+    def spilled_runs(self) -> int:
+        """Number of runs on disk."""
+        return len(self._runs)
+
+    def add(self, edge: int, batch: RowBatch) -> None:
+        """Adds rows of an edge, in their order. Raises OperatorFailure if computing a key fails."""
+        rows, stamps = batch.rows, batch.timestamps
+        if not rows:
+            return
+        number = self._edges[edge].input
+        entries = zip(
+            stamps or [None] * len(rows), [number] * len(rows), [edge] * len(rows), rows, strict=True
+        )
+        if self._by_time_alone:
+            self._rows.setdefault(None, []).extend(entries)
+        else:
+            self._add_by_key(self._edges[edge], entries)
+        self._size += estimated_bytes(rows) + _ROW_OVERHEAD * len(rows)
+        if self._size > self._budget:
+            self._runs.add(self._blocks())
+            self._rows.clear()
+            self._size = 0
+
+    def _add_by_key(self, edge: KeyedEdge, entries: Iterable[tuple[int | None, int, int, Any]]) -> None:
+        found, key_of = self._rows, edge.key
+        entry = None
+        try:
+            for entry in entries:
+                key = key_of(entry[3])
+                try:
+                    found[key].append(entry)
+                except (KeyError, TypeError):
+                    found.setdefault(canonicalize(key), []).append(entry)
+        except BaseException as error:  # user code may raise anything
+            raise OperatorFailure(edge.operator, short_record(entry and entry[3]), error) from error
+
+    def by_key(self) -> Iterator[Iterator[Piece]]:
+        """For each key its rows; take the rows of one key before the next key. Nothing can be added meanwhile."""
+        if len(self._runs):
+            self._runs.add(self._blocks())
+            self._rows.clear()
+            runs = [self._entries(blocks) for blocks in self._runs.readers()]
+            for _, entries in groupby(heapq.merge(*runs, key=_by_order), key=_first):
+                yield _pieces((entry.timestamp, entry.input, entry.edge, entry.row) for entry in entries)
+            return
+        for _, key in self._ordered_keys():
+            yield _pieces(_in_order(self._rows.pop(key)))
+
+    def _ordered_keys(self) -> list[tuple[bytes, Any]]:
+        if self._by_time_alone:
+            return [(b"", key) for key in self._rows]
+        return sorted(((encode_key(key), key) for key in self._rows), key=_first)
+
+    # ------------------------------------------------------------------ runs
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The rows in memory in order, as encoded blocks of one key and edge."""
+        for encoded, key in self._ordered_keys():
+            for edge, entries in groupby(_in_order(self._rows[key]), key=itemgetter(2)):
+                rows: list[Any] = []
+                stamps: list[int | None] = []
+                for entry in entries:
+                    rows.append(entry[3])
+                    stamps.append(entry[0])
+                    if len(rows) == PIECE_ROWS:
+                        yield self._block(encoded, edge, RowBatch(rows, stamps))
+                        rows, stamps = [], []
+                if rows:
+                    yield self._block(encoded, edge, RowBatch(rows, stamps))
+
+    def _block(self, key: bytes, edge: int, batch: RowBatch) -> bytes:
+        frame_type, parts, flags = self._edges[edge].codec.encode_batch(batch)
+        head = _BLOCK.pack(edge, len(batch), flags, len(key))
+        return b"".join((head, key, bytes((frame_type, flags)), *parts))
+
+    def _entries(self, blocks: Iterator[bytes]) -> Iterator[_Entry]:
+        for data in blocks:
+            edge, rows, _, length = _BLOCK.unpack_from(data)
+            start = _BLOCK.size + length
+            key = data[_BLOCK.size : start]
+            number, codec = self._edges[edge].input, self._edges[edge].codec
+            batch = decode_batch(codec, Chunk(edge, 0, 0, 0, rows, data[start:]))
+            assert isinstance(batch, RowBatch)
+            for row, stamp in zip(batch.rows, batch.timestamps or [None] * rows, strict=True):
+                time = MIN_TIMESTAMP if stamp is None else stamp
+                yield _Entry(key, time, number, edge, stamp, row)
+
+    def close(self) -> None:
+        """Removes files."""
+        self._runs.close()
+
+
+def _order_of(entry: tuple[int | None, int, int, Any]) -> tuple[int, int]:
+    return (MIN_TIMESTAMP if entry[0] is None else entry[0], entry[1])
+
+
+def _in_order(entries: list[tuple[int | None, int, int, Any]]) -> list[tuple[int | None, int, int, Any]]:
+    """Sorts the entries of a key in place by time and input."""
+    entries.sort(key=_order_of)
+    return entries
+
+
+def _pieces(entries: Iterable[tuple[int | None, int, int, Any]]) -> Iterator[Piece]:
+    rows: list[Any] = []
+    stamps: list[int | None] = []
+    present = -1
+    for stamp, number, _, row in entries:
+        if number != present or len(rows) == PIECE_ROWS:
+            if rows:
+                yield _piece(present, rows, stamps)
+                rows, stamps = [], []
+            present = number
+        rows.append(row)
+        stamps.append(stamp)
+    if rows:
+        yield _piece(present, rows, stamps)
+
+
+def _piece(number: int, rows: list[Any], stamps: list[int | None]) -> Piece:
+    return Piece(number, rows, None if stamps.count(None) == len(stamps) else stamps)

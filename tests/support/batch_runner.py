@@ -1,0 +1,180 @@
+"""Runs a bounded job by BatchTasks in this thread: stages in order of the plan, chunks passed in memory.
+
+`deal` decides in which order the chunks of different producers reach a task; those of one producer too, unless
+the exchange is FORWARD. So a test can show that results depend on neither.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
+from yarrow.container.batch.chunk import (
+    COLLECTED,
+    COMMITTABLES,
+    FINISHED,
+    PRINTED,
+    Chunk,
+    TaskResult,
+    decode_task_result,
+)
+from yarrow.container.batch.split_assignment import assign
+from yarrow.datastream import DataStream, StreamExecutionEnvironment
+from yarrow.runtime.common.clock import Clock, ManualClock
+from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph import batch_planner
+from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.security.result_proof import ResultProof
+from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
+
+
+@dataclass
+class BatchRun:
+    """What a job has left behind."""
+
+    graph: JobGraph
+    #: Chunks of each edge, in order of their producers.
+    chunks: dict[int, list[Chunk]] = field(default_factory=lambda: defaultdict(list))
+    #: Collected rows by iterator, in order of partitions.
+    collected: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    printed: str = ""
+    #: Committables by operator id, in order of partitions.
+    committables: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    #: By vertex and subtask.
+    results: dict[tuple[JobVertexID, int], TaskResult] = field(default_factory=dict)
+
+    def rows(self) -> list[Any]:
+        """The rows of the job's only iterator."""
+        (collect_id,) = self.graph.collect_ids
+        return self.collected[collect_id]
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over all operators and tasks."""
+        return sum(
+            value
+            for result in self.results.values()
+            for metric, value in result.metrics.items()
+            if metric.rpartition(".")[2] == name
+        )
+
+
+#: Brings the chunks of a task, in order of edges and producers, into the order in which they reach the task.
+Deal = Callable[[list[Chunk]], list[Chunk]]
+
+
+def in_order(chunks: list[Chunk]) -> list[Chunk]:
+    return chunks
+
+
+def shuffled(seed: int) -> Deal:
+    """Any order at all."""
+
+    def deal(chunks: list[Chunk]) -> list[Chunk]:
+        return random.Random(seed).sample(chunks, len(chunks))
+
+    return deal
+
+
+def run_batch(
+    graph: JobGraph,
+    settings: Mapping[str, str] | None = None,
+    *,
+    deal: Deal = in_order,
+    clock: Clock | None = None,
+    attempt: int = 0,
+    directory: Path | None = None,
+) -> BatchRun:
+    """Runs the job. Raises what its first failing task raises."""
+    if directory is None:
+        with tempfile.TemporaryDirectory() as name:
+            return run_batch(graph, settings, deal=deal, clock=clock, attempt=attempt, directory=Path(name))
+    run = BatchRun(graph)
+    layers = Settings(graph.configuration, "the job").overlay(settings or {}, "the test")
+    plan = batch_planner.plan(graph)
+    for stage in plan.stages:
+        splits = assign(graph, stage.vertex_id, stage.parallelism)
+        for subtask in range(stage.parallelism):
+            task = BatchTask(
+                graph,
+                plan,
+                BatchAttempt(
+                    vertex_id=stage.vertex_id,
+                    subtask=subtask,
+                    attempt=attempt,
+                    splits=tuple(splits[subtask]),
+                    result_key=b"key",
+                ),
+                layers,
+                clock or ManualClock(),
+                directory,
+            )
+            _keep(run, stage, list(task.run(_inputs(run, stage, subtask, deal))))
+    return run
+
+
+def _inputs(run: BatchRun, stage: BatchStage, subtask: int, deal: Deal) -> list[Chunk]:
+    found = [
+        chunk
+        for exchange in stage.inputs
+        for chunk in run.chunks[exchange.edge]
+        if stage.partition_of(exchange, chunk.target) == subtask
+    ]
+    kinds = [exchange.kind for exchange in stage.inputs]
+    return found if kinds == [ExchangeKind.FORWARD] else deal(found)
+
+
+def _keep(run: BatchRun, stage: BatchStage, chunks: list[Chunk]) -> None:
+    assert [chunk.sequence for chunk in chunks] == list(range(len(chunks)))
+    assert [chunk.edge for chunk in chunks if chunk.edge == FINISHED] == [chunks[-1].edge]
+    parts: dict[int, bytes] = defaultdict(bytes)
+    vertex = run.graph.vertex(stage.vertex_id)
+    for chunk in chunks:
+        if chunk.edge >= 0:
+            run.chunks[chunk.edge].append(chunk)
+        elif chunk.edge == COLLECTED:
+            parts[chunk.target] += chunk.payload
+            if chunk.rows:
+                rows = _reader(run.graph, chunk.target).load(parts.pop(chunk.target))
+                assert len(rows) == chunk.rows
+                run.collected[run.graph.collect_ids[chunk.target]] += rows
+        elif chunk.edge == PRINTED:
+            run.printed += chunk.payload.decode()
+        elif chunk.edge == COMMITTABLES:
+            run.committables[vertex.operators[chunk.target].id].append(chunk.payload)
+        elif chunk.edge == FINISHED:
+            run.results[stage.vertex_id, chunk.producer] = decode_task_result(chunk.payload)
+    assert not parts
+
+
+def _reader(graph: JobGraph, position: int) -> ResultReader:
+    collect_id = graph.collect_ids[position]
+    type_spec = next(
+        operator.input_types[0] if operator.input_types else None
+        for vertex in graph.vertices
+        for operator in vertex.operators
+        if operator.spec.collects_for == collect_id
+    )
+    return ResultReader(ResultStream(graph.job_id, collect_id, type_spec), ResultProof(key=b"key"))
+
+
+def collecting_graph(env: StreamExecutionEnvironment, *streams: DataStream) -> JobGraph:
+    """The graph of a program that collects streams, as `result0` and so on."""
+    builder = env.graph_builder
+    for number, stream in enumerate(streams):
+        spec = CollectOperator(collect_id=f"result{number}")
+        builder.sink(builder.as_rows(stream.transformation), "Collect", spec, parallelism=1)
+    return env.get_job_graph()
+
+
+def collect(env: StreamExecutionEnvironment, stream: DataStream, **options: Any) -> list[Any]:
+    """The rows of a stream whose program runs as a batch job; `options` are those of `run_batch`."""
+    return run_batch(collecting_graph(env, stream), **options).rows()
