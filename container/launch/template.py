@@ -21,14 +21,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from yarrow.container.launch.worker_process import (
-    DEFAULT_ENTRY,
-    die_with_parent,
-    prepare_process,
-    run_worker_process,
-    set_process_name,
-)
-from yarrow.container.operators.registry import import_row_operators
+from yarrow.container.launch.process_start import DEFAULT_ENTRY, set_process_name
+from yarrow.container.launch.worker_process import die_with_parent, prepare_process, run_worker_process
 from yarrow.container.protocol.worker_protocol import (
     ForkWorker,
     TemplateReady,
@@ -161,13 +155,16 @@ def exit_of(worker_id: WorkerID, pid: int, wait_status: int) -> WorkerExited:
 
 def preload(entry: str) -> None:
     """Imports the workers' modules and excludes them from garbage collection, so that pages stay shared."""
+    # Hundreds of modules leave next to no garbage: a search for it would find their own objects, time and again.
+    gc.disable()
     for name in (*PRELOADED, entry.partition(":")[0]):
         importlib.import_module(name)
+    from yarrow.container.operators.registry import import_row_operators  # one of the workers' modules
+
     import_row_operators()
     # The first call in a child would otherwise load the library there.
     library = ctypes.CDLL(None)
     gc.collect()
-    gc.disable()
     gc.freeze()
     with contextlib.suppress(AttributeError):
         # glibc keeps what imports have freed, and each child would hold a copy. Other libraries have no such call.

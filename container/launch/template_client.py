@@ -11,19 +11,17 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
-from yarrow.container.launch.worker_launcher import (
+from yarrow.container.launch.process_start import (
+    ExecutedTemplate,
     LaunchSettings,
-    RunningWorker,
-    SpawnLauncher,
-    WorkerExit,
-    WorkerLauncher,
-    python_command,
+    execute_template,
     worker_environment,
 )
+from yarrow.container.launch.worker_launcher import RunningWorker, SpawnLauncher, WorkerExit, WorkerLauncher
 from yarrow.container.protocol.errors import TemplateLostError, WorkerStartError
 from yarrow.container.protocol.worker_protocol import (
     ForkWorker,
@@ -137,13 +135,17 @@ class _TemplateProcess:
 class TemplateLauncher:
     """`taskmanager.worker.start: fork`: workers are forked from a template that is always kept warm."""
 
-    def __init__(self, settings: LaunchSettings, raw_output: int) -> None:
+    def __init__(
+        self, settings: LaunchSettings, raw_output: int, executed: ExecutedTemplate | None = None
+    ) -> None:
         """Starts templates.
 
         `raw_output` is the descriptor of the file for the template's own output; it stays the caller's.
+        The launcher takes over an `executed` one as its first.
         """
         self._settings = settings
         self._raw_output = raw_output
+        self._executed = executed
         self._template: _TemplateProcess | None = None
         self._closed = False
 
@@ -191,21 +193,12 @@ class TemplateLauncher:
         return self._template
 
     def _execute(self) -> _TemplateProcess:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            try:
-                process = subprocess.Popen(
-                    python_command(self._settings, "yarrow.container.launch.template", theirs.fileno()),
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._raw_output,
-                    stderr=self._raw_output,
-                    pass_fds=[theirs.fileno()],
-                    env=worker_environment(self._settings),
-                )
-            except OSError as error:
-                ours.close()
-                raise WorkerStartError(f"the template process could not be executed: {error}") from error
-        return _TemplateProcess(process, ours)
+        executed, self._executed = self._executed, None
+        try:
+            executed = executed or execute_template(self._settings, self._raw_output)
+        except OSError as error:
+            raise WorkerStartError(f"the template process could not be executed: {error}") from error
+        return _TemplateProcess(executed.process, executed.control)
 
     @staticmethod
     def _reap(template: _TemplateProcess) -> None:
@@ -214,7 +207,7 @@ class TemplateLauncher:
 
     def for_interpreter(self, executable: str) -> WorkerLauncher:
         """A launcher that executes workers: a second template for another interpreter would be too costly."""
-        return SpawnLauncher(replace(self._settings, executable=executable))
+        return SpawnLauncher(self._settings._replace(executable=executable))
 
     def environment(self) -> dict[str, str]:
         """The environment of the template."""
@@ -223,6 +216,9 @@ class TemplateLauncher:
     async def close(self) -> None:
         """Ends the template, and with it every worker; returns when the template is reaped."""
         self._closed = True
+        if self._executed is not None:
+            # The launcher has not been started.
+            self._template = self._execute()
         template, self._template = self._template, None
         if template is None:
             return

@@ -7,24 +7,16 @@ socket, and reports how the process ended.
 from __future__ import annotations
 
 import asyncio
-import math
-import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from yarrow.container.launch.worker_process import DEFAULT_ENTRY
+from yarrow.container.launch.process_start import LaunchSettings, python_command, worker_environment
 from yarrow.container.protocol.errors import WorkerStartError
 from yarrow.runtime.common.ids import WorkerID
-from yarrow.runtime.interpreters.interpreter import INTERPRETER_VARIABLE, environment_for
-
-#: Environment variables with thread counts, which libraries read when they are loaded.
-_THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 @dataclass(frozen=True)
@@ -102,51 +94,6 @@ class WorkerLauncher(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LaunchSettings:
-    """The process settings of all workers of a TaskExecutor."""
-
-    cpu_cores: float = 1.0
-    #: `module:function` of the workers' main.
-    entry: str = DEFAULT_ENTRY
-    executable: str = sys.executable
-    #: Added to the environment of template and workers.
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def worker_environment(settings: LaunchSettings) -> dict[str, str]:
-    """This process's environment with thread counts that follow the slot's cores.
-
-    A value that the user exported wins, because it was set on purpose.
-    """
-    threads = str(max(1, math.ceil(settings.cpu_cores)))
-    defaults = {name: threads for name in _THREAD_COUNTS}
-    defaults["ARROW_IO_THREADS"] = threads
-    defaults[INTERPRETER_VARIABLE] = settings.executable
-    defaults["MALLOC_ARENA_MAX"] = str(2 * int(threads))
-    # The arrays of batches are freed and allocated all the time. If their pages were returned and faulted in
-    # again, numpy kernels would lose two thirds of their rate.
-    defaults["MALLOC_TRIM_THRESHOLD_"] = str(64 << 20)
-    defaults["MALLOC_MMAP_THRESHOLD_"] = str(32 << 20)
-    return environment_for(settings.executable, {**defaults, **os.environ, **settings.environment})
-
-
-def python_command(settings: LaunchSettings, module: str, control_fd: int) -> list[str]:
-    """The command line of one of our processes; -P keeps the working directory out of the import path."""
-    return [
-        settings.executable,
-        "-P",
-        "-m",
-        module,
-        "--fd",
-        str(control_fd),
-        "--parent",
-        str(os.getpid()),
-        "--entry",
-        settings.entry,
-    ]
-
-
 class SpawnedWorker:
     """A worker process that this process executed; a thread waits for its end."""
 
@@ -214,7 +161,7 @@ class SpawnLauncher:
 
     def for_interpreter(self, executable: str) -> WorkerLauncher:
         """A launcher of the same kind."""
-        return SpawnLauncher(replace(self._settings, executable=executable))
+        return SpawnLauncher(self._settings._replace(executable=executable))
 
     def environment(self) -> dict[str, str]:
         """The environment of each worker."""

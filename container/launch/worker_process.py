@@ -24,27 +24,18 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn, cast
 
-WorkerMain = Callable[[socket.socket], int]
+from yarrow.container.launch.process_start import DEFAULT_ENTRY, set_process_name
 
-#: `module:function` of the blocking main of a worker.
-DEFAULT_ENTRY = "yarrow.container.worker.worker:run_worker"
+WorkerMain = Callable[[socket.socket], int]
 
 #: prctl(2): send this signal to the calling process when its parent has died.
 _PR_SET_PDEATHSIG = 1
-#: The kernel keeps 15 bytes of a process name.
-_NAME_BYTES = 15
 
 
 def load_entry(entry: str) -> WorkerMain:
     """The function that `module:function` names."""
     module, _, name = entry.partition(":")
     return cast(WorkerMain, getattr(importlib.import_module(module), name))
-
-
-def set_process_name(name: str) -> None:
-    """Names the process in `ps` and `top`; if the kernel refuses, the name stays."""
-    with contextlib.suppress(OSError), open("/proc/self/comm", "wb") as comm:
-        comm.write(name.encode()[:_NAME_BYTES])
 
 
 def die_with_parent(parent: int) -> None:

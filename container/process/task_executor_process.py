@@ -1,8 +1,8 @@
 """The work of every TaskExecutor process after its bootstrap: RPC, template, endpoint, end.
 
 Owner: the main thread, which runs the event loop. Must not import pyarrow, numpy, pandas or user code, nor
-log secrets. The executed modules bring the bootstrap and watch over the process: task_executor_main (a child
-with a pipe) and yarn_task_executor (a container).
+log secrets. Two modules bring the bootstrap and watch over the process: child_task_executor (a child with a
+pipe) and yarn_task_executor (a container).
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from yarrow.common.values.value_types import PortRange
+from yarrow.container.launch.process_start import ExecutedTemplate, LaunchSettings, worker_environment
 from yarrow.container.launch.template_client import TemplateLauncher
-from yarrow.container.launch.worker_launcher import (
-    LaunchSettings,
-    SpawnLauncher,
-    WorkerLauncher,
-    worker_environment,
-)
+from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLauncher
 from yarrow.container.process.leader_lookup import resource_manager_leader
 from yarrow.container.protocol.errors import RegistrationRefusedError
 from yarrow.container.supervisor.output_files import OutputFiles, OutputSink
@@ -85,8 +80,10 @@ class EarlyTemplate:
     A process that starts ahead of its use has imported everything by then.
     """
 
-    def __init__(self, worker_entry: str, jobs_hear_of_unfit: bool = False) -> None:
-        """Runs a TaskExecutor.
+    def __init__(
+        self, worker_entry: str, jobs_hear_of_unfit: bool = False, executed: ExecutedTemplate | None = None
+    ) -> None:
+        """Takes over the `executed` template; without one `start` executes it.
 
         With `jobs_hear_of_unfit`, jobs fail with the reason if workers cannot run in python.executable.
         Without it `launcher_for` raises, and the process ends.
@@ -94,10 +91,10 @@ class EarlyTemplate:
         self._jobs_hear = jobs_hear_of_unfit
         self._guess = LaunchSettings(cpu_cores=1.0, entry=worker_entry)
         # The template's output goes where this process's own errors go.
-        self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2)
+        self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2, executed)
 
     async def start(self) -> None:
-        """Executes the template."""
+        """Executes the template, if that has not happened yet."""
         if self._launcher is not None:
             await self._launcher.start()
 
@@ -113,8 +110,8 @@ class EarlyTemplate:
                 raise
             _log.error("workers cannot be started: %s", error)
             await self.close()
-            return UnfitLauncher(replace(self._guess, cpu_cores=cores_per_slot), str(error))
-        settings = replace(self._guess, cpu_cores=cores_per_slot, executable=executable)
+            return UnfitLauncher(self._guess._replace(cpu_cores=cores_per_slot), str(error))
+        settings = self._guess._replace(cpu_cores=cores_per_slot, executable=executable)
         fork = config.get(taskmanager.WORKER_START) is taskmanager.WorkerStart.FORK
         guessed = executable == self._guess.executable and (
             worker_environment(settings) == worker_environment(self._guess)

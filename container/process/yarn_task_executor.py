@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from yarrow.container.launch.worker_process import DEFAULT_ENTRY, set_process_name
+from yarrow.container.launch.process_start import DEFAULT_ENTRY, set_process_name
 from yarrow.container.process.container_life import ContainerLife
 from yarrow.container.process.task_executor_process import (
     EarlyTemplate,

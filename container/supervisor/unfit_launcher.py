@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import socket
 import sys
-from dataclasses import replace
 
-from yarrow.container.launch.worker_launcher import LaunchSettings, RunningWorker, SpawnLauncher
+from yarrow.container.launch.process_start import LaunchSettings
+from yarrow.container.launch.worker_launcher import RunningWorker, SpawnLauncher
 from yarrow.container.protocol.errors import UnfitInterpreterError
 from yarrow.runtime.common.ids import WorkerID
 
@@ -21,7 +21,7 @@ class UnfitLauncher(SpawnLauncher):
 
     def __init__(self, settings: LaunchSettings, reason: str) -> None:
         """`reason` names the setting, the attempt, and what to do."""
-        super().__init__(replace(settings, executable=sys.executable))
+        super().__init__(settings._replace(executable=sys.executable))
         self._reason = reason
 
     async def launch(

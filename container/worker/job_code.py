@@ -18,7 +18,8 @@ from yarrow.runtime.config.options import python
 from yarrow.runtime.data.key_classes import set_main_module
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.user_code import register_main_definitions
-from yarrow.runtime.interpreters.interpreter import INTERPRETER_VARIABLE, is_this_interpreter
+from yarrow.runtime.interpreters.environment import INTERPRETER_VARIABLE
+from yarrow.runtime.interpreters.interpreter import is_this_interpreter
 from yarrow.runtime.interpreters.job_interpreter import interpreter_of
 from yarrow.runtime.yarn import layout
 

@@ -17,19 +17,16 @@ from yarrow.runtime.config.options import python
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
 from yarrow.runtime.config.values.option import EngineOption
+from yarrow.runtime.interpreters.environment import INTERPRETER_VARIABLE, environment_for
 
 _PROBE = (
     "import sys; print('%d.%d' % sys.version_info[:2], flush=True);"
     " import yarrow.container.worker.worker; print(yarrow.__version__, flush=True)"
 )
-#: The environment variable with the workers' interpreter: sys.executable does not show a wrapper script.
-INTERPRETER_VARIABLE = "YARROW_PYTHON_EXECUTABLE"
 #: Seconds that an interpreter may take to start on a busy machine.
 _PROBE_LIMIT = 60.0
 #: Why the named program cannot be started.
 NO_SUCH_PROGRAM = "there is no such program, or it may not be executed"
-#: The variable that the loader reads first.
-_LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 def worker_interpreter(config: Settings) -> str:
@@ -124,23 +121,6 @@ def unfit(path: str, environment: Mapping[str, str]) -> str:
     if engine != yarrow.__version__:
         return f"it has Yarrow {engine}, and this is Yarrow {yarrow.__version__}; install the same there"
     return ""
-
-
-def environment_for(executable: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of a process of `executable`.
-
-    Otherwise it would load libraries of this process's own interpreter.
-    """
-    if executable == sys.executable or _LIBRARY_PATH not in environment:
-        return dict(environment)
-    own = os.path.realpath(sys.base_prefix) + os.sep
-    others = [
-        folder
-        for folder in environment[_LIBRARY_PATH].split(os.pathsep)
-        if folder and not (os.path.realpath(folder) + os.sep).startswith(own)
-    ]
-    kept = {name: value for name, value in environment.items() if name != _LIBRARY_PATH}
-    return {**kept, _LIBRARY_PATH: os.pathsep.join(others)} if others else kept
 
 
 def _refused(config: Settings, reason: str) -> ConfigError:

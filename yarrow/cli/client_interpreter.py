@@ -15,7 +15,7 @@ from pathlib import Path
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned, remove_inherited
 from yarrow.runtime.interpreters.client_interpreter import client_interpreter
-from yarrow.runtime.interpreters.interpreter import environment_for
+from yarrow.runtime.interpreters.environment import environment_for
 
 _FOLDER = "yarrow-interpreter-"
 #: Environment variable that marks the continuing process, with the folder of its unpacked interpreter.

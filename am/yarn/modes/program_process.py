@@ -25,7 +25,7 @@ from yarrow.am.yarn.modes.program_messages import (
     decode_end,
     encode_start,
 )
-from yarrow.runtime.interpreters.interpreter import environment_for
+from yarrow.runtime.interpreters.environment import environment_for
 
 #: Found by name: the master never imports modules that may run user code.
 _MODULE = "yarrow.cli.application_program"

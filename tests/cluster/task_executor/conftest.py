@@ -15,8 +15,9 @@ from tests.cluster.task_executor.fakes import FakeJobMaster, FakeResourceManager
 from tests.support.scripted_fault import ScriptedFault
 from tests.unit.container.supervisor.conftest import ROOT, eventually
 from yarrow.container.launch.in_process_workers import InProcessLauncher
+from yarrow.container.launch.process_start import LaunchSettings
 from yarrow.container.launch.template_client import TemplateLauncher
-from yarrow.container.launch.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher
+from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLauncher
 from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.task_executor.conftest import RESOURCE, cluster
 from tests.unit.container.supervisor.conftest import eventually, run
-from yarrow.container.launch.worker_process import DEFAULT_ENTRY
+from yarrow.container.launch.process_start import DEFAULT_ENTRY
 from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 
 pytestmark = pytest.mark.cluster

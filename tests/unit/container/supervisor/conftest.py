@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from yarrow.container.launch.process_start import LaunchSettings
 from yarrow.container.launch.template_client import TemplateLauncher
-from yarrow.container.launch.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher
+from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLauncher
 
 ROOT = Path(__file__).resolve().parents[4]
 #: Seconds within which what has to happen happens, on a busy machine.

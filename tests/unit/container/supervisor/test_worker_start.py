@@ -23,8 +23,9 @@ from tests.unit.container.supervisor.conftest import (
     run,
     within,
 )
+from yarrow.container.launch.process_start import worker_environment
 from yarrow.container.launch.template_client import TemplateLauncher
-from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit, worker_environment
+from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit
 from yarrow.container.protocol.errors import WorkerStartError
 from yarrow.container.protocol.frame_channel import FrameChannel
 from yarrow.container.protocol.worker_protocol import (

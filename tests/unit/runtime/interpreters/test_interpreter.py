@@ -10,10 +10,10 @@ import pytest
 
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.interpreters.environment import environment_for
 from yarrow.runtime.interpreters.interpreter import (
     archive_folder,
     archive_of_interpreter,
-    environment_for,
     unfit,
     worker_interpreter,
 )
