@@ -12,9 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from yarrow.common.serialization import BulkWriter, BulkWriterFactory
 from yarrow.datastream.connectors.base import CommitRejectedError
@@ -24,6 +22,9 @@ from yarrow.runtime.common.errors import FileSystemError, YarrowError
 from yarrow.runtime.common.paths import join
 from yarrow.runtime.fs.file_system import FileStatus, FileSystem
 from yarrow.runtime.fs.registry import file_system_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _COPY_CHUNK = 1 << 20
 _IN_PROGRESS = ".inprogress."

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from yarrow.datastream.connectors.base import Committer, SinkWriter, SinkWriterContext
 from yarrow.datastream.connectors.file_sink_files import (
@@ -29,6 +27,9 @@ from yarrow.datastream.connectors.transaction_names import TransactionNames
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.common.paths import join, scheme_of
 from yarrow.runtime.fs.registry import file_system_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class FileSinkWriter(SinkWriter[Any]):
