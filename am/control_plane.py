@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.dispatcher.dispatcher import Dispatcher
@@ -59,33 +60,30 @@ class WebEndpoint(Protocol):
 StartWebEndpoint = Callable[["ControlPlane"], Awaitable[WebEndpoint]]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlaneSettings:
+class ControlPlaneSettings(msgspec.Struct, frozen=True):
     """Settings of the control plane's components."""
 
     #: Folder of the blob store; made when needed, removed by whoever chose it.
     blob_directory: str
-    dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
-    resource_manager: ResourceManagerSettings = field(default_factory=ResourceManagerSettings)
+    dispatcher: DispatcherSettings = msgspec.field(default_factory=DispatcherSettings)
+    resource_manager: ResourceManagerSettings = msgspec.field(default_factory=ResourceManagerSettings)
     #: rest.await-leader-timeout: seconds that a request waits while nobody leads.
     leader_timeout: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlaneServices:
+class ControlPlaneServices(msgspec.Struct, frozen=True):
     """Clock, ids and stores that the control plane gets from its process."""
 
-    clock: Clock = field(default_factory=SystemClock)
-    timers: Timers = field(default_factory=LoopTimers)
-    ids: IdFactory = field(default_factory=RandomIdFactory)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    timers: Timers = msgspec.field(default_factory=LoopTimers)
+    ids: IdFactory = msgspec.field(default_factory=RandomIdFactory)
     #: Connected; the control plane closes it.
-    high_availability: HighAvailabilityServices = field(default_factory=NoHighAvailability)
+    high_availability: HighAvailabilityServices = msgspec.field(default_factory=NoHighAvailability)
     #: Folder for the dumps of failing JobMasters; None = they write none.
     log_directory: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Leadership:
+class _Leadership(msgspec.Struct, frozen=True):
     """The components that run while this process leads."""
 
     epoch: int

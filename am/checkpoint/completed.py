@@ -6,7 +6,8 @@ Owner: the JobMaster's loop. Pure decisions; dropped checkpoints are returned, a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.common.job_status import JobStatus
@@ -15,8 +16,7 @@ from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedCheckpoint:
+class CompletedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint or savepoint that can be restored."""
 
     checkpoint_id: int
@@ -37,8 +37,7 @@ class CompletedCheckpoint:
     trusted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True):
     """A checkpoint that is not kept any more, and the shared files to delete with it."""
 
     checkpoint: CompletedCheckpoint

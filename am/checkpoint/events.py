@@ -5,7 +5,7 @@ Owner: none (values). jobmaster.checkpoint_link carries actions out in order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, Dropped
 from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID
@@ -27,13 +27,11 @@ from yarrow.runtime.snapshot.handles import CheckpointMetadata
 # Events.
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(msgspec.Struct, frozen=True):
     """Time has passed, or tasks have changed their states."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
+class Requested(msgspec.Struct, frozen=True, kw_only=True):
     """A user or the job requests a checkpoint or savepoint."""
 
     request_id: str
@@ -49,16 +47,14 @@ class Requested:
     tries: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LocationReady:
+class LocationReady(msgspec.Struct, frozen=True):
     """The folder of a checkpoint is there."""
 
     checkpoint_id: int
     location: CheckpointLocation
 
 
-@dataclass(frozen=True, slots=True)
-class LocationFailed:
+class LocationFailed(msgspec.Struct, frozen=True):
     """The folder of a checkpoint could not be made."""
 
     checkpoint_id: int
@@ -67,8 +63,7 @@ class LocationFailed:
     counts: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataStored:
+class MetadataStored(msgspec.Struct, frozen=True):
     """A checkpoint's metadata is durable and whole."""
 
     checkpoint_id: int
@@ -77,8 +72,7 @@ class MetadataStored:
     size: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFailed:
+class MetadataFailed(msgspec.Struct, frozen=True):
     """A checkpoint's metadata, or the pointer to them, could not be written."""
 
     checkpoint_id: int
@@ -91,29 +85,25 @@ class MetadataFailed:
     in_doubt: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtSettled:
+class DoubtSettled(msgspec.Struct, frozen=True):
     """No master will find this checkpoint."""
 
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TasksFinished:
+class TasksFinished(msgspec.Struct, frozen=True):
     """These tasks ended by themselves. They will send no further acknowledgements."""
 
     attempts: frozenset[ExecutionAttemptID]
 
 
-@dataclass(frozen=True, slots=True)
-class TasksRestart:
+class TasksRestart(msgspec.Struct, frozen=True):
     """Tasks are cancelled and will restart: no pending checkpoint can complete."""
 
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobEndEvent:
+class JobEndEvent(msgspec.Struct, frozen=True):
     """The job does not run any more."""
 
     cause: str
@@ -138,8 +128,7 @@ Event = (
 # Actions.
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareLocation:
+class PrepareLocation(msgspec.Struct, frozen=True):
     """Make the folder; LocationReady or LocationFailed follows."""
 
     checkpoint_id: int
@@ -148,8 +137,7 @@ class PrepareLocation:
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerCoordinators:
+class TriggerCoordinators(msgspec.Struct, frozen=True):
     """Ask split enumerators for their states."""
 
     checkpoint_id: int
@@ -158,8 +146,7 @@ class TriggerCoordinators:
     coordinators: tuple[OperatorID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerTasks:
+class TriggerTasks(msgspec.Struct, frozen=True):
     """Tell tasks to send barriers."""
 
     checkpoint_id: int
@@ -168,8 +155,7 @@ class TriggerTasks:
     attempts: tuple[ExecutionAttemptID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreMetadata:
+class StoreMetadata(msgspec.Struct, frozen=True):
     """Write the metadata; MetadataStored or MetadataFailed follows."""
 
     checkpoint_id: int
@@ -177,15 +163,13 @@ class StoreMetadata:
     metadata: CheckpointMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class SettleDoubt:
+class SettleDoubt(msgspec.Struct, frozen=True):
     """Make sure that no master will find this checkpoint; DoubtSettled follows in the end."""
 
     checkpoint_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Notify:
+class Notify(msgspec.Struct, frozen=True):
     """Tell all tasks and enumerators whether a checkpoint was completed or aborted."""
 
     checkpoint_id: int
@@ -193,8 +177,7 @@ class Notify:
     latest_completed: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardLocation:
+class DiscardLocation(msgspec.Struct, frozen=True):
     """Delete the folder of an aborted checkpoint, and its shared files that no other checkpoint needs."""
 
     checkpoint_id: int
@@ -202,31 +185,27 @@ class DiscardLocation:
     shared: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Discard:
+class Discard(msgspec.Struct, frozen=True):
     """Delete a completed checkpoint that is not kept any more."""
 
     dropped: Dropped
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(msgspec.Struct, frozen=True):
     """The requested checkpoint is complete."""
 
     request: Requested
     checkpoint: CompletedCheckpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """The request was refused, or its checkpoint failed."""
 
     request: Requested
     cause: FailureCause
 
 
-@dataclass(frozen=True, slots=True)
-class FailJob:
+class FailJob(msgspec.Struct, frozen=True):
     """More checkpoints failed than are tolerated."""
 
     cause: FailureCause

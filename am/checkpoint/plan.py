@@ -6,8 +6,9 @@ Owner: the JobMaster's loop. Pure; computed from the ExecutionGraph for every ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
 from yarrow.common.job_status import JobStatus
@@ -17,8 +18,7 @@ from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointPlan:
+class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The participants of one checkpoint."""
 
     #: Tasks that get the trigger: sources, and tasks all of whose producers have ended.
@@ -28,7 +28,7 @@ class CheckpointPlan:
     #: Split enumerators, by the operator of their source.
     coordinators: tuple[OperatorID, ...] = ()
     #: Subtasks that ended before the checkpoint.
-    finished: dict[JobVertexID, tuple[int, ...]] = field(default_factory=dict)
+    finished: dict[JobVertexID, tuple[int, ...]] = msgspec.field(default_factory=dict)
 
 
 class Participants(Protocol):

@@ -6,8 +6,9 @@ state. It must not decide which checkpoints are kept (completed.py), nor touch t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
@@ -24,8 +25,7 @@ class UnknownOutcomeError(RecoveryStoreError):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointPointer:
+class CheckpointPointer(msgspec.Struct, frozen=True, kw_only=True):
     """A completed checkpoint, as the next master finds it."""
 
     checkpoint_id: int

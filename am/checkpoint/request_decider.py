@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from yarrow.am.checkpoint.events import Requested
 from yarrow.am.checkpoint.pending import CheckpointState, PendingCheckpoint
@@ -23,8 +24,7 @@ from yarrow.runtime.data.checkpoint_options import SnapshotKind
 _TRIES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """The decision to begin a checkpoint."""
 
     kind: SnapshotKind
@@ -73,7 +73,7 @@ class CheckpointRequestDecider:
         """Queues a request again, as the first one; False if it was repeated too often."""
         if request.tries >= _TRIES:
             return False
-        self._requests.appendleft(replace(request, tries=request.tries + 1))
+        self._requests.appendleft(msgspec.structs.replace(request, tries=request.tries + 1))
         return True
 
     def withdraw_requests(self) -> list[Requested]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StartingPoint:
+class StartingPoint(msgspec.Struct, frozen=True):
     """Everything that a JobMaster needs to take checkpoints and to restore them."""
 
     storage: SnapshotStorage
@@ -105,13 +104,13 @@ def starting_point(
     if recovering:
         # Before this master begins any checkpoint: all these belong to former masters.
         left = unpointed(earlier, store, {pointer.checkpoint_id for pointer in pointers})
-        start = replace(start, leftovers=tuple(left))
+        start = msgspec.structs.replace(start, leftovers=tuple(left))
     if pointers:
         return _recovered(job, settings, start, trust, pointers)
     if not settings.restore_path:
         return job, start
     adopted, restored = _restored(job, settings, storage, trust)
-    return adopted, replace(start, restored=restored)
+    return adopted, msgspec.structs.replace(start, restored=restored)
 
 
 def in_memory(job_id: JobID) -> StartingPoint:
@@ -215,7 +214,7 @@ def _recovered(
             older.append(_owned_as(kept, pointer))
     stored = restored.metadata.latest_savepoint_id
     latest = max(start.latest_savepoint_id, -1 if stored is msgspec.UNSET else stored)
-    start = replace(
+    start = msgspec.structs.replace(
         start, restored=_owned_as(restored, newest), older=tuple(older), latest_savepoint_id=latest
     )
     return adopted, start
@@ -227,7 +226,7 @@ def _unread(pointer: CheckpointPointer, newest: CompletedCheckpoint) -> Complete
     It is deleted with its folder in its turn, unless it was claimed: then too little is known of it.
     """
     metadata = msgspec.structs.replace(newest.metadata, checkpoint_id=pointer.checkpoint_id, operators=())
-    unread = replace(
+    unread = msgspec.structs.replace(
         newest, checkpoint_id=pointer.checkpoint_id, metadata=metadata, directory=pointer.path, shared=()
     )
     return _owned_as(unread, pointer)
@@ -243,7 +242,9 @@ def _pointing(settings: CheckpointSettings, pointer: CheckpointPointer) -> Check
 
 
 def _owned_as(checkpoint: CompletedCheckpoint, pointer: CheckpointPointer) -> CompletedCheckpoint:
-    return replace(checkpoint, pointer=pointer.path, owned=pointer.owned, claimed=pointer.claimed)
+    return msgspec.structs.replace(
+        checkpoint, pointer=pointer.path, owned=pointer.owned, claimed=pointer.claimed
+    )
 
 
 # Storage.

@@ -6,7 +6,8 @@ Owner: the Dispatcher's loop. Pure but for the injected clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
@@ -15,8 +16,7 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview, JobResult
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedJob:
+class FinishedJob(msgspec.Struct, frozen=True):
     """The data of an ended job."""
 
     overview: JobOverview

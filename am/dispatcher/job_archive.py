@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import msgspec
 
@@ -34,8 +33,7 @@ _log = logging.getLogger(__name__)
 _LIMIT = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class EndedJob:
+class EndedJob(msgspec.Struct, frozen=True):
     """The facts about an ended job, which change no more."""
 
     overview: JobOverview
@@ -58,8 +56,7 @@ class EndedJob:
 Answers = Callable[[EndedJob], Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class JobArchive:
+class JobArchive(msgspec.Struct, frozen=True):
     """The folder of archives (jobmanager.archive.fs.dir)."""
 
     #: A path of runtime/fs; made when needed.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import remove_checkpoints
@@ -27,8 +28,7 @@ from yarrow.runtime.rpc.endpoint import RpcEndpoint
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Leftover:
+class _Leftover(msgspec.Struct):
     """The leftovers of one job."""
 
     job_id: JobID

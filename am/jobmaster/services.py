@@ -5,8 +5,9 @@ Owner: the control plane of one leadership; a value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointRecovery
@@ -18,8 +19,7 @@ from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.service import RpcService
 
 
-@dataclass(frozen=True, slots=True)
-class JobMasterServices:
+class JobMasterServices(msgspec.Struct, frozen=True):
     """What a JobMaster gets from its surroundings."""
 
     rpc: RpcService
@@ -31,6 +31,6 @@ class JobMasterServices:
     #: Epoch of the leadership under which jobs run: their fencing tokens begin with it.
     epoch: int = 0
     #: The recovery records of jobs' checkpoints; they outlive JobMasters.
-    checkpoint_recovery: CheckpointRecovery = field(default_factory=InMemoryCheckpointRecovery)
+    checkpoint_recovery: CheckpointRecovery = msgspec.field(default_factory=InMemoryCheckpointRecovery)
     #: Folder for the last decisions about a job whose JobMaster fails; None = they are not written.
     log_directory: Path | None = None

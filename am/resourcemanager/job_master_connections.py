@@ -8,7 +8,8 @@ it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.am.resourcemanager.task_executor_connections import Spawn
 from yarrow.runtime.common.clock import Clock
@@ -23,8 +24,7 @@ from yarrow.runtime.rpc.service import RpcService
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _JobMaster:
+class _JobMaster(msgspec.Struct):
     registration: JobMasterRegistration
     gateway: JobMasterGateway
     #: Why its job waits for slots; to be sent.

@@ -16,9 +16,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
@@ -35,8 +36,7 @@ _log = logging.getLogger(__name__)
 _QUOTED = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class LocalProcessSettings:
+class LocalProcessSettings(msgspec.Struct, frozen=True):
     """The processes that the driver starts."""
 
     application_id: str
@@ -51,7 +51,7 @@ class LocalProcessSettings:
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     listen_tcp: bool = False
     #: Arguments of the process; the interpreter is first.
-    command: tuple[str, ...] = field(
+    command: tuple[str, ...] = msgspec.field(
         default_factory=lambda: (sys.executable, "-m", "yarrow.container.process.task_executor_main")
     )
     #: Seconds in which a child may end by itself before it is killed.
@@ -66,8 +66,7 @@ class OutputReader(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Started:
+class _Started(msgspec.Struct):
     """A process that waits for its bootstrap."""
 
     process: asyncio.subprocess.Process
@@ -76,8 +75,7 @@ class _Started:
     output: int | None = None
 
 
-@dataclass(slots=True)
-class _Child:
+class _Child(msgspec.Struct):
     process: asyncio.subprocess.Process
     working_directory: str
     error_file: Path

@@ -8,7 +8,8 @@ would fail again.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.runtime.common.ids import ResourceID
 
@@ -18,8 +19,7 @@ _AGAIN = 30.0
 _WINDOW = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class StartSettings:
+class StartSettings(msgspec.Struct, frozen=True):
     """Limits of starts; times are seconds."""
 
     #: resourcemanager.start-worker.max-failure-rate

@@ -6,7 +6,8 @@ Owner: the SlotManager. Pure bookkeeping; it knows requirements only, not which 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from yarrow.am.resourcemanager.slot_events import RequirementsDeclared
 from yarrow.am.resourcemanager.slots import Slot, fits
@@ -14,13 +15,12 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import ResourceProfile
 
 
-@dataclass(slots=True)
-class JobResources:
+class JobResources(msgspec.Struct):
     """The requirements and slots of one job."""
 
     declared: RequirementsDeclared
     #: Number of held or requested slots, by the profile of the requirement.
-    acquired: dict[ResourceProfile, int] = field(default_factory=dict)
+    acquired: dict[ResourceProfile, int] = msgspec.field(default_factory=dict)
 
     @property
     def job_id(self) -> JobID:

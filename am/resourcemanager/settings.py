@@ -5,14 +5,13 @@ Owner: none (frozen values). Times are seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 
 
-@dataclass(frozen=True, slots=True)
-class SlotManagerSettings:
+class SlotManagerSettings(msgspec.Struct, frozen=True):
     """Options of the SlotManager."""
 
     #: resourcemanager.taskmanager-timeout
@@ -25,7 +24,7 @@ class SlotManagerSettings:
     max_slots: int | None = None
     #: slotmanager.number-of-slots.min: kept even if no job needs them.
     min_slots: int = 0
-    starts: StartSettings = field(default_factory=StartSettings)
+    starts: StartSettings = msgspec.field(default_factory=StartSettings)
     #: False = TaskExecutors come by themselves (standalone): none is requested, none released.
     can_request: bool = True
     #: slotmanager.redundant-taskmanager-num: TaskExecutors kept free while a job runs, to replace lost ones
@@ -36,11 +35,10 @@ class SlotManagerSettings:
     requirement_check_delay: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceManagerSettings:
+class ResourceManagerSettings(msgspec.Struct, frozen=True):
     """Options of the ResourceManager."""
 
-    slots: SlotManagerSettings = field(default_factory=SlotManagerSettings)
-    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
+    slots: SlotManagerSettings = msgspec.field(default_factory=SlotManagerSettings)
+    heartbeat: HeartbeatSettings = msgspec.field(default_factory=HeartbeatSettings)
     #: Seconds between looks at idle TaskExecutors and failed starts.
     check_interval: float = 0.5

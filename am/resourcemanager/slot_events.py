@@ -5,7 +5,7 @@ Owner: none (frozen values).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from yarrow.runtime.common.ids import AllocationID, JobID, JobMasterID, ResourceID
 from yarrow.runtime.rpc.messages import (
@@ -17,47 +17,41 @@ from yarrow.runtime.rpc.messages import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExecutorRegistered:
+class TaskExecutorRegistered(msgspec.Struct, frozen=True):
     """A TaskExecutor registered, for the first time or again; its report is complete."""
 
     resource_id: ResourceID
     report: SlotReport
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExecutorGone:
+class TaskExecutorGone(msgspec.Struct, frozen=True):
     """A TaskExecutor ended, was silent too long or disconnected; or a requested one never came."""
 
     resource_id: ResourceID
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class SlotReportReceived:
+class SlotReportReceived(msgspec.Struct, frozen=True):
     """A later report of a registered TaskExecutor."""
 
     resource_id: ResourceID
     report: SlotReport
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRequestAcknowledged:
+class SlotRequestAcknowledged(msgspec.Struct, frozen=True):
     """The TaskExecutor gave the slot to the job."""
 
     request: SlotRequest
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRequestFailed:
+class SlotRequestFailed(msgspec.Struct, frozen=True):
     """The TaskExecutor refused, or did not answer: the content of its slot is unknown."""
 
     request: SlotRequest
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class SlotFreed:
+class SlotFreed(msgspec.Struct, frozen=True):
     """The TaskExecutor reports that an allocation ended."""
 
     resource_id: ResourceID
@@ -65,8 +59,7 @@ class SlotFreed:
     allocation_id: AllocationID
 
 
-@dataclass(frozen=True, slots=True)
-class RequirementsDeclared:
+class RequirementsDeclared(msgspec.Struct, frozen=True):
     """The complete requirements of a job from now on."""
 
     job_id: JobID
@@ -77,43 +70,37 @@ class RequirementsDeclared:
     interpreter: JobInterpreter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobGone:
+class JobGone(msgspec.Struct, frozen=True):
     """A job needs nothing any more."""
 
     job_id: JobID
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExecutorAllocated:
+class TaskExecutorAllocated(msgspec.Struct, frozen=True):
     """The driver got a requested process: a TaskExecutor of this name will register."""
 
     resource_id: ResourceID
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExecutorsLiving:
+class TaskExecutorsLiving(msgspec.Struct, frozen=True):
     """Still running processes of an earlier leadership of this process; they will register again."""
 
     resource_ids: tuple[ResourceID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExecutorRequestFailed:
+class TaskExecutorRequestFailed(msgspec.Struct, frozen=True):
     """The driver could not get a TaskExecutor."""
 
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExecutorsDelayed:
+class TaskExecutorsDelayed(msgspec.Struct, frozen=True):
     """The driver's reason for the delay of requested TaskExecutors; "" = none."""
 
     explanation: str
 
 
-@dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(msgspec.Struct, frozen=True):
     """Time has passed: returns the actions that are due."""
 
 
@@ -134,37 +121,32 @@ SlotManagerEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSlot:
+class RequestSlot(msgspec.Struct, frozen=True):
     """Send this request to its TaskExecutor; answer with SlotRequestAcknowledged or SlotRequestFailed."""
 
     request: SlotRequest
 
 
-@dataclass(frozen=True, slots=True)
-class AskForSlotReport:
+class AskForSlotReport(msgspec.Struct, frozen=True):
     """Ask the TaskExecutor now for the content of its slots; answer with SlotReportReceived."""
 
     resource_id: ResourceID
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTaskExecutor:
+class RequestTaskExecutor(msgspec.Struct, frozen=True):
     """Tell the driver to start a TaskExecutor; answer with TaskExecutorAllocated or TaskExecutorRequestFailed."""
 
     profile: ResourceProfile
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseTaskExecutor:
+class ReleaseTaskExecutor(msgspec.Struct, frozen=True):
     """End this TaskExecutor; the SlotManager has forgotten it."""
 
     resource_id: ResourceID
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyNotEnoughResources:
+class NotifyNotEnoughResources(msgspec.Struct, frozen=True):
     """Tell the job's master why it does not get its slots."""
 
     job_id: JobID

@@ -6,9 +6,10 @@ Owner: the SlotManager. Values and checks alone; the SlotManager decides who get
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+
+import msgspec
 
 from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
 from yarrow.runtime.common.state_machine import IllegalTransitionError
@@ -35,8 +36,7 @@ SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
 )
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(msgspec.Struct):
     """One slot of a registered TaskExecutor."""
 
     slot_id: SlotID
@@ -59,8 +59,7 @@ class Slot:
             self.state = state
 
 
-@dataclass(slots=True)
-class RegisteredTaskExecutor:
+class RegisteredTaskExecutor(msgspec.Struct):
     """A TaskExecutor with its slots."""
 
     resource_id: ResourceID

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
@@ -31,13 +32,12 @@ _log = logging.getLogger(__name__)
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
 
-@dataclass(slots=True)
-class TaskExecutorConnection:
+class TaskExecutorConnection(msgspec.Struct):
     """One registered TaskExecutor."""
 
     registration: TaskExecutorRegistration
     gateway: TaskExecutorGateway
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
     data_port: int = -1
     asking: bool = False
     #: Consecutive heartbeats without an answer.

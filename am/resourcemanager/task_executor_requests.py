@@ -9,7 +9,8 @@ ones that are not needed any more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.am.resourcemanager.requested_task_executors import RequestedTaskExecutors
 from yarrow.am.resourcemanager.resource_tracker import JobResources, ResourceTracker
@@ -22,8 +23,7 @@ from yarrow.runtime.rpc.messages import ResourceProfile
 _SURPLUS_PATIENCE = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(msgspec.Struct, frozen=True):
     """Slots of one profile that a job lacks and no free slot can serve."""
 
     job: JobResources

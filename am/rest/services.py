@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+import msgspec
+
 import yarrow.runtime.config.options.metrics as metric_options
 import yarrow.runtime.config.options.rest as rest_options
 import yarrow.runtime.config.options.web as web_options
@@ -45,8 +47,7 @@ FLINK_VERSION = "2.3.0"
 PROGRAM_TIMEOUT = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class RestServices:
+class RestServices(msgspec.Struct, frozen=True):
     """The cluster as the REST API reaches it."""
 
     dispatcher: DispatcherGateway
@@ -54,7 +55,7 @@ class RestServices:
     #: The gateway of the TaskExecutor at an address of its registration.
     connect_task_executor: Callable[[str], TaskExecutorGateway]
     #: The cluster's configuration; shown with its secrets hidden.
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = msgspec.field(default_factory=Settings)
     #: Stores a payload and returns its key; None = the Dispatcher does.
     store_blob: Callable[[bytes], Awaitable[str]] | None = None
     #: Folder of the control plane's log files; None = it has none.
@@ -73,9 +74,9 @@ class RestServices:
     #: When the application's delegation tokens end, in epoch milliseconds; 0 = it has none that end.
     tokens_end_ms: int = 0
     #: The requests of clients are noted here.
-    activity: ClientActivity = field(default_factory=ClientActivity)
-    clock: Clock = field(default_factory=SystemClock)
-    ids: IdFactory = field(default_factory=RandomIdFactory)
+    activity: ClientActivity = msgspec.field(default_factory=ClientActivity)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    ids: IdFactory = msgspec.field(default_factory=RandomIdFactory)
 
     async def put_blob(self, data: bytes) -> str:
         """Stores a payload under its SHA-256 and returns that key."""

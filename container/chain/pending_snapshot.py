@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import PendingKeyedSnapshot
@@ -44,8 +45,7 @@ class PendingChannelStates(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorPart:
+class OperatorPart(msgspec.Struct, frozen=True):
     """The frozen state of one operator."""
 
     operator_id: OperatorID
@@ -54,8 +54,7 @@ class OperatorPart:
     operator: PendingOperatorStates | None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskName:
+class TaskName(msgspec.Struct, frozen=True):
     """The name of a task in messages and at fault points."""
 
     job_id: JobID

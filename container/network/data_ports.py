@@ -8,7 +8,8 @@ which differ if ports are forwarded.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.common.errors import YarrowError
@@ -22,8 +23,7 @@ class NoFreeDataPortError(YarrowError):
     """Every port that a worker may listen on is in use."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataPorts:
+class DataPorts(msgspec.Struct, frozen=True):
     """Ports in order; a worker takes the first free one."""
 
     bound: PortRange

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, NamedTuple, Self
 
+import msgspec
+
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -54,8 +56,7 @@ class CollectMessage(NamedTuple):
     awaits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredState:
+class RestoredState(msgspec.Struct, frozen=True):
     """The restored state with which a subtask begins."""
 
     #: Its checkpoint; -1 = none.
@@ -126,8 +127,7 @@ class TaskEnvironment:
     bounded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorContext:
+class OperatorContext(msgspec.Struct, frozen=True):
     """The context that an operator gets at setup."""
 
     environment: TaskEnvironment

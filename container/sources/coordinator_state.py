@@ -6,8 +6,9 @@ without such a form are pickled. The form is versioned, because savepoints conta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from yarrow.container.sources.source_events import Message
 from yarrow.runtime.snapshot.errors import StateSerializationError
@@ -17,8 +18,7 @@ _VERSION: Final = 1
 _STATE_NAME: Final = "split enumerator"
 
 
-@dataclass(slots=True)
-class CoordinatorState:
+class CoordinatorState(msgspec.Struct):
     """The restored state; `readers` holds (subtask, next number, events) of each reader."""
 
     parallelism: int

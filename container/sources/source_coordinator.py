@@ -13,8 +13,9 @@ import pickle
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.protocol.errors import NotReadyForCheckpointError
@@ -56,8 +57,7 @@ class CoordinatorHost(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredCoordinator:
+class RestoredCoordinator(msgspec.Struct, frozen=True):
     """The state with which a coordinator begins; `state` None = its source begins anew."""
 
     checkpoint_id: int = -1

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.metrics.metric_registry import OperatorMetricGroup
 from yarrow.datastream.state import (
@@ -36,8 +38,7 @@ from yarrow.runtime.snapshot.handles import KeyedStateHandle, StateHandle
 from yarrow.runtime.snapshot.output import SnapshotOutput
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedBackendContext:
+class KeyedBackendContext(msgspec.Struct, frozen=True):
     """The settings and services from which a backend is made."""
 
     operator_name: str

@@ -8,9 +8,10 @@ in the canonical form.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, Timer, TimerSection
 from yarrow.container.state.errors import StateConflictError
@@ -20,8 +21,7 @@ from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenSection:
+class FrozenSection(msgspec.Struct, frozen=True):
     """The content of a section at a cut."""
 
     registration: StateRegistration

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
+
+import msgspec
 
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.frozen_shard import PIECE, FrozenShard
@@ -40,8 +41,7 @@ GATHERED = 2 * PIECE
 BLOCK = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenTable:
+class FrozenTable(msgspec.Struct, frozen=True):
     """A table at a cut."""
 
     table: HeapTable
@@ -51,8 +51,7 @@ class FrozenTable:
     window: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenState:
+class FrozenState(msgspec.Struct, frozen=True):
     """A state as it was at a cut: one table, or one for each window."""
 
     registration: StateRegistration

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -83,8 +82,7 @@ Report = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Registrant:
+class Registrant(msgspec.Struct, frozen=True):
     """The TaskExecutor as it registers with JobMasters."""
 
     resource_id: ResourceID
@@ -93,8 +91,7 @@ class Registrant:
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobOfSlots:
+class JobOfSlots(msgspec.Struct, frozen=True):
     """A job that has slots here."""
 
     job_id: JobID
@@ -104,8 +101,7 @@ class JobOfSlots:
     interpreter: OwnInterpreter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionServices:
+class ConnectionServices(msgspec.Struct, frozen=True):
     """What a JobConnection gets from its surroundings."""
 
     rpc: RpcService

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from yarrow.container.launch.worker_launcher import WorkerExit
 from yarrow.container.protocol.errors import (
@@ -69,8 +70,7 @@ class SlotObserver(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SlotTimeouts:
+class SlotTimeouts(msgspec.Struct, frozen=True):
     """Time limits in a slot."""
 
     #: From the offer of a slot to its acceptance.

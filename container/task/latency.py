@@ -8,7 +8,8 @@ does not grow from task to task. It measures queues and exchanges, not the time 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.container.metrics.histogram import WindowedHistogram
 from yarrow.container.metrics.metric_registry import MetricRegistry
@@ -19,8 +20,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import LatencyMarker
 
 
-@dataclass(frozen=True, slots=True)
-class LatencySettings:
+class LatencySettings(msgspec.Struct, frozen=True):
     """The options of latency tracking; an interval of 0 sends no markers."""
 
     interval_ms: int

@@ -7,8 +7,9 @@ takes input without output credit: barriers, timers, cancels and other mails wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
@@ -59,8 +60,7 @@ class TaskListener(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TaskHost:
+class TaskHost(msgspec.Struct, frozen=True):
     """The services that a task gets from its worker."""
 
     listener: TaskListener

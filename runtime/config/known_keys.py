@@ -11,16 +11,16 @@ import enum
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
+
+import msgspec
 
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_OF_NAME
 from yarrow.runtime.config.values.option import EngineOption
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFamily:
+class KeyFamily(msgspec.Struct, frozen=True):
     """Keys that begin with `prefix` and end as the user likes."""
 
     prefix: str

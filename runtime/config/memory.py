@@ -6,8 +6,9 @@ budget by the supervisor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from yarrow.common.values.quantities import MemorySize
 from yarrow.runtime.config.options import jobmanager, rocksdb, taskmanager
@@ -23,8 +24,7 @@ SKEIN_MEMORY: Final = MemorySize.of_mebi_bytes(256)
 MANAGED_FRACTION: Final = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBudget:
+class MemoryBudget(msgspec.Struct, frozen=True):
     """The parts of one TaskExecutor's memory: `supervisor + slots * slot` is `process`, save for rounding."""
 
     process: MemorySize

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from yarrow.runtime.config.checkpoint_rules import CHECKPOINT_RULES
 from yarrow.runtime.config.data_ports import data_port_problem
@@ -38,16 +39,14 @@ from yarrow.runtime.config.values.option import EngineOption
 _log = logging.getLogger("yarrow.config")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigWarning:
+class ConfigWarning(msgspec.Struct, frozen=True):
     """A key that is accepted and worth a word."""
 
     key: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(msgspec.Struct, frozen=True):
     """What is wrong with a configuration, and what is only worth a word."""
 
     problems: Sequence[ConfigError]

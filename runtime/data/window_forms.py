@@ -8,9 +8,10 @@ the bytes of a place makes native checkpoints unreadable.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
 
 from yarrow.common.serializer import TypeSerializer
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -34,8 +35,7 @@ class EndingWindow(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WindowForm(Generic[W]):
+class WindowForm(msgspec.Struct, Generic[W], frozen=True):
     """How windows of one type are stored, and what they are listed by."""
 
     #: The declared type of what a window is stored as.

@@ -9,12 +9,12 @@ Writing is create-once: nothing is ever appended to or overwritten, and `rename`
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
+
+class FileStatus(msgspec.Struct, frozen=True):
     """One entry of a listing; `path` is complete, in the form that the caller used."""
 
     path: str

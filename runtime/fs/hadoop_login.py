@@ -11,9 +11,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.config.options import security
@@ -38,8 +39,7 @@ class HadoopLoginError(FileSystemError):
     """Kerberos did not let this process in; the message names the setting that decides."""
 
 
-@dataclass(frozen=True, slots=True)
-class HadoopLogin:
+class HadoopLogin(msgspec.Struct, frozen=True):
     """How a process logs in: by a keytab where one is named, else by the user's ticket cache."""
 
     keytab: str = ""

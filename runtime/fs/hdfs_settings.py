@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
+
+import msgspec
 
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.config.options import cluster
@@ -31,8 +32,7 @@ _CLIENT_RETRY_SECONDS = 10.0
 _FILES = ("core-site.xml", "hdfs-site.xml")
 
 
-@dataclass(frozen=True, slots=True)
-class HdfsSettings:
+class HdfsSettings(msgspec.Struct, frozen=True):
     """Of one process."""
 
     #: Folders that settings name, in the order to look.
@@ -40,7 +40,7 @@ class HdfsSettings:
     #: Seconds for which a request is repeated that fails as it does while HDFS restarts; 0 = never.
     retry_seconds: float = _CLIENT_RETRY_SECONDS
     #: Where HDFS asks for Kerberos and no token was given.
-    login: HadoopLogin = HadoopLogin()  # noqa: RUF009 (immutable)
+    login: HadoopLogin = HadoopLogin()
 
     @classmethod
     def of(cls, config: Settings, *, is_client: bool = False) -> HdfsSettings:

@@ -10,8 +10,9 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock, SystemClock
@@ -70,15 +71,14 @@ def _wait(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
+class Retries(msgspec.Struct, frozen=True):
     """How long, and where the pauses come from."""
 
     #: From the first attempt to the last; 0 = one attempt.
     total_seconds: float
     #: The key to name in the error.
     key: str
-    clock: Clock = SystemClock()  # noqa: RUF009 (stateless)
+    clock: Clock = SystemClock()
     wait: Callable[[float], None] = _wait
 
     def run(self, attempt: Callable[[int], T], *paths: str) -> T:

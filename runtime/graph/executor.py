@@ -11,10 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol, cast, runtime_checkable
+
+import msgspec
 
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
@@ -37,8 +38,7 @@ _OWN_EXECUTORS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalFile:
+class LocalFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that workers need; the executor uploads it and sets its blob key in the JobGraph."""
 
     name: str

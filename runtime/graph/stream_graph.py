@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from yarrow.runtime.graph.job_graph import ResultPartitionType
 from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
 from yarrow.runtime.graph.transformations import ChainingStrategy
@@ -18,8 +20,7 @@ from yarrow.runtime.graph.transformations import ChainingStrategy
 DEFAULT_SLOT_SHARING_GROUP = "default"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreamEdge:
+class StreamEdge(msgspec.Struct, frozen=True, kw_only=True):
     """An edge between two operators; `side_output` is the tag of its records."""
 
     source: int
@@ -33,8 +34,7 @@ class StreamEdge:
     side_output: str | None = None
 
 
-@dataclass(eq=False, kw_only=True, slots=True)
-class StreamNode:
+class StreamNode(msgspec.Struct, eq=False, kw_only=True):
     """An operator. `name` has the prefix of its role ("Source: ", "Sink: ")."""
 
     id: int
@@ -57,8 +57,8 @@ class StreamNode:
     state_key_type: TypeSpec = None
     #: Names of the columns whose tuples are these keys; empty = they are made otherwise.
     state_key_columns: tuple[str, ...] = ()
-    in_edges: list[StreamEdge] = field(default_factory=list)
-    out_edges: list[StreamEdge] = field(default_factory=list)
+    in_edges: list[StreamEdge] = msgspec.field(default_factory=list)
+    out_edges: list[StreamEdge] = msgspec.field(default_factory=list)
 
 
 @dataclass(kw_only=True)

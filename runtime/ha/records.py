@@ -7,8 +7,9 @@ Records are pointers and marks of some hundred bytes: payloads go to storage. No
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from yarrow.runtime.common.errors import YarrowError
 
@@ -25,16 +26,14 @@ class UnknownWriteError(RecordsError):
     """Whether a write has taken place, or still will, is not known: the connection broke while it was under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(msgspec.Struct, frozen=True):
     """The record has this content; made with those above it."""
 
     path: str
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """The record and all below it are gone."""
 
     path: str

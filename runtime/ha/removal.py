@@ -6,7 +6,7 @@ nodes are removed: clients that remove none do not pay for it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.settings import zookeeper_settings
@@ -17,7 +17,7 @@ def remove_nodes(config: Settings) -> None:
     from yarrow.runtime.ha.zookeeper_client import ZooKeeperClient
 
     # The application's secret is its own: nodes that only its members may change are beyond us.
-    client = ZooKeeperClient(replace(zookeeper_settings(config), creator_only=False))
+    client = ZooKeeperClient(msgspec.structs.replace(zookeeper_settings(config), creator_only=False))
     client.start()
     try:
         client.delete_all()

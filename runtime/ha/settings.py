@@ -5,7 +5,7 @@ Owner: any thread; pure. Each error names the key, says what was found and what 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.paths import join, scheme_of
@@ -17,8 +17,7 @@ from yarrow.runtime.config.values.errors import ConfigError
 _SCHEMES = ("file", "hdfs", "webhdfs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKeeperSettings:
+class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How ZooKeeper is reached. Times are in seconds."""
 
     quorum: str

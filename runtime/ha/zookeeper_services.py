@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import replace
+
+import msgspec
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
@@ -115,7 +116,7 @@ def open_services(config: Settings, secret: bytes = b"", *, stores: bool = True)
 def find_leader(config: Settings, component: str, seconds: float) -> LeaderInformation | None:
     """Who leads a component; waits up to `seconds` for somebody. Blocking; errors as `open_services`."""
     # Who leads may be read by everybody: no secret is needed.
-    client = ZooKeeperClient(replace(zookeeper_settings(config), creator_only=False))
+    client = ZooKeeperClient(msgspec.structs.replace(zookeeper_settings(config), creator_only=False))
     client.start()
     try:
         found: list[LeaderInformation] = []

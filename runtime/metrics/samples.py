@@ -6,8 +6,9 @@ Owner: none (pure). Scopes and variables are Flink's logical scopes and its Prom
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from yarrow.runtime.metrics.job_metrics import job_metrics
 from yarrow.runtime.metrics.scopes import split_by_operator
@@ -24,8 +25,7 @@ _QUANTILES: Final = {"median": 0.5, "p75": 0.75, "p95": 0.95, "p98": 0.98, "p99"
 _HISTOGRAM_FIELDS: Final = ("count", "sum", "min", "max", "mean", "stddev", "p90", *_QUANTILES)
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """A histogram as Prometheus knows it: `quantiles` by the share that each is of."""
 
     count: float
@@ -49,8 +49,7 @@ def gather_histograms(values: Mapping[str, float]) -> tuple[dict[str, float], di
     return plain, summaries
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """One value or one histogram: `scope` is dotted (`taskmanager.job.task`), `variables` are its labels."""
 
     scope: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 _NOT_ALPHANUMERIC = re.compile(r"[^a-zA-Z0-9]")
 
@@ -20,8 +21,7 @@ def operator_scope(operator_name: str) -> str:
     return _NOT_ALPHANUMERIC.sub("_", operator_name)
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedMetrics:
+class ScopedMetrics(msgspec.Struct, frozen=True):
     """The metrics of one subtask, those of the task and those of each operator (by its own name)."""
 
     task: Mapping[str, float]

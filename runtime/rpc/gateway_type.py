@@ -1,13 +1,15 @@
 """GatewayType: a gateway Protocol with its codecs, from which typed clients and receivers are made.
 
-Owner: none (built once at import, immutable). Only here are methods known by name: callers hold a client that
-mypy sees as the Protocol. Arguments are sent as one msgpack array, which is decoded by the annotations.
+Owner: none (made at import, the codecs of a method at its first call by any thread; immutable). Only here are
+methods known by name: callers hold a client that mypy sees as the Protocol. Arguments are sent as one msgpack
+array, which is decoded by the annotations.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -30,22 +32,38 @@ _ERROR_DECODER = msgspec.msgpack.Decoder(WireError)
 
 
 class MethodSchema:
-    """One method: the encoding of its arguments and its result."""
+    """One method: the encoding of its arguments and its result.
+
+    Its codecs are made at the first call: a process serves or calls a part of the methods.
+    """
 
     def __init__(self, gateway: str, name: str, function: Callable[..., Any]) -> None:
-        hints = get_type_hints(function)
-        parameters = list(inspect.signature(function).parameters.values())[1:]
         self.gateway = gateway
         self.name = name
         #: True = it answers after an event; it has no deadline, and is cancelled with its caller.
         self.waits = may_wait(function)
-        self._signature = inspect.Signature(parameters)
-        self._count = len(parameters)
-        types = tuple(hints[parameter.name] for parameter in parameters)
-        self._arguments: msgspec.msgpack.Decoder[tuple[Any, ...]] = msgspec.msgpack.Decoder(
-            cast(type[tuple[Any, ...]], tuple.__class_getitem__(types))
-        )
-        self._result: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(hints["return"])
+        self._function = function
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return get_type_hints(self._function)
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.Signature(list(inspect.signature(self._function).parameters.values())[1:])
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self._signature.parameters)
+
+    @cached_property
+    def _arguments(self) -> msgspec.msgpack.Decoder[tuple[Any, ...]]:
+        types = tuple(self._hints[name] for name in self._signature.parameters)
+        return msgspec.msgpack.Decoder(cast(type[tuple[Any, ...]], tuple.__class_getitem__(types)))
+
+    @cached_property
+    def _result(self) -> msgspec.msgpack.Decoder[Any]:
+        return msgspec.msgpack.Decoder(self._hints["return"])
 
     @property
     def title(self) -> str:

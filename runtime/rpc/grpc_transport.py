@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -56,8 +55,7 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True):
     arguments: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcSettings:
+class GrpcSettings(msgspec.Struct, frozen=True):
     """Settings of the transport; seconds and bytes."""
 
     application_id: str
@@ -67,7 +65,7 @@ class GrpcSettings:
     #: 0 = a free port.
     port: int = 0
     #: Empty = no TLS: only for tests and processes of one host.
-    identity: PemIdentity = field(default_factory=PemIdentity)
+    identity: PemIdentity = msgspec.field(default_factory=PemIdentity)
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     #: Deadline of a call (akka.ask.timeout); methods marked `@waits` have none.
     ask_timeout: float = 10.0

@@ -6,16 +6,16 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from yarrow.runtime.common.clock import Clock
 
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatSettings:
+class HeartbeatSettings(msgspec.Struct, frozen=True):
     """heartbeat.interval and heartbeat.timeout, in seconds."""
 
     interval: float = 10.0
@@ -32,8 +32,7 @@ class HeartbeatSettings:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatRound(Generic[K]):
+class HeartbeatRound(msgspec.Struct, Generic[K], frozen=True):
     """The result of a tick: ask these, give up those (they are not monitored any more)."""
 
     ask: tuple[K, ...]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.errors import YarrowError
@@ -28,8 +29,7 @@ G = TypeVar("G")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationSettings:
+class RegistrationSettings(msgspec.Struct, frozen=True):
     """`cluster.registration.*`: seconds before the next attempt."""
 
     #: After attempts without an answer: doubled from the first to the last, and never longer than `error_delay`,
@@ -52,8 +52,7 @@ class RegistrationSettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration(Generic[G]):
+class Registration(msgspec.Struct, Generic[G], frozen=True, kw_only=True):
     """The call that registers an endpoint, and what the endpoint does about its outcome."""
 
     register: Callable[[G], Awaitable[RegistrationSuccess | RegistrationRejection]]

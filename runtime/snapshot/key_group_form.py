@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from yarrow.runtime.data.key_groups import KeyGroupRange
@@ -40,8 +40,7 @@ MAX_PART: Final = 50_000
 MAX_STATES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class StateForm:
+class StateForm(msgspec.Struct, frozen=True):
     """The written form of one state: its entries, and the serializers of their parts.
 
     Values of entries, by kind: VALUE, REDUCING and AGGREGATING a value; LIST a list; MAP a dict; TIMERS a

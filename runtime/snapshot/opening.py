@@ -7,7 +7,8 @@ missing snapshot: never completed, one folder too high, or no snapshot at all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.paths import join
@@ -25,8 +26,7 @@ from yarrow.runtime.snapshot.snapshot_reader import resolve
 from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedSnapshot:
+class OpenedSnapshot(msgspec.Struct, frozen=True):
     """A checkpoint or savepoint that can be restored."""
 
     metadata: CheckpointMetadata

@@ -13,8 +13,9 @@ import hmac
 import pickle
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row
@@ -43,8 +44,7 @@ _MAX_REASON: Final = 500
 _MAX_DEPTH: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class ResultStream:
+class ResultStream(msgspec.Struct, frozen=True):
     """The collect operator whose rows a seal covers: one operator of one job."""
 
     job_id: str

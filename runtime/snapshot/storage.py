@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
@@ -50,8 +51,7 @@ _SHARED_NAME: Final = re.compile("[0-9a-f]{32}")
 DEFAULT_MAX_STATE_SIZE: Final = 5 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierCheckpoint:
+class EarlierCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint that an earlier run of the same job has left."""
 
     checkpoint_id: int

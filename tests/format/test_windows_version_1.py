@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.counting_ids import CountingIdFactory
@@ -81,7 +82,7 @@ STATES = {
 
 def backend_context(folder: str, restored: Sequence[KeyedStateHandle] = ()) -> KeyedBackendContext:
     made = context(restored=restored, settings=MEMORY, operator_name="windows")
-    return replace(made, local_directory=folder, trusted=False)
+    return msgspec.structs.replace(made, local_directory=folder, trusted=False)
 
 
 def tables_of(backend: KeyedStateBackend, name: str) -> WindowTables[Any]:
@@ -139,7 +140,9 @@ def test_it_restores_window_by_window(kind: str, backend: str, tmp_path: Path) -
     handles = operator.subtasks[0].keyed
     assert [isinstance(handle, RocksDBSnapshot) for handle in handles] == [kind == "native"]
     reader = SnapshotReader(opened.directory)
-    made = replace(backend_context(str(tmp_path), handles), read=reader.of("operator 'windows'"))
+    made = msgspec.structs.replace(
+        backend_context(str(tmp_path), handles), read=reader.of("operator 'windows'")
+    )
     restored: KeyedStateBackend = (
         HeapKeyedStateBackend(made) if backend == "heap" else RocksDBKeyedStateBackend(made)
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
@@ -62,8 +63,7 @@ from yarrow.runtime.rpc.messages import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointServices:
+class CheckpointServices(msgspec.Struct, frozen=True):
     """What a CheckpointLink gets from its surroundings."""
 
     clock: Clock
@@ -302,7 +302,7 @@ class CheckpointLink:
             self._restarting = False
             self._coordinator.statistics.restored(latest)
         plan = self._restorer.plan(latest, executions)
-        return replace(plan, latest_savepoint_id=latest_savepoint_id)
+        return msgspec.structs.replace(plan, latest_savepoint_id=latest_savepoint_id)
 
     # Actions.
 

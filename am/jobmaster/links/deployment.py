@@ -6,7 +6,8 @@ Owner: none (pure).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.execution.restore import RestorePlan, TaskRestore
@@ -23,8 +24,7 @@ _NOTHING = RestorePlan()
 _ANEW = TaskRestore()
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedGraph:
+class EncodedGraph(msgspec.Struct, frozen=True):
     """The job's graph as it is sent: inline, or by blob key when it is large."""
 
     data: bytes

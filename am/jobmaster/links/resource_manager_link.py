@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.common.job_status import JobStatus
@@ -39,8 +40,7 @@ _log = logging.getLogger(__name__)
 _TARGET = "resourcemanager"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceManagerServices:
+class ResourceManagerServices(msgspec.Struct, frozen=True):
     """What a ResourceManagerLink gets from its surroundings."""
 
     rpc: RpcService

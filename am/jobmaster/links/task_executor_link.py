@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from yarrow.am.execution.blob_store import BlobStore
 from yarrow.runtime.common.errors import YarrowError
@@ -39,24 +40,20 @@ OnTriggerFailed = Callable[[TriggerCheckpoint, YarrowError], None]
 OnSubmitFailed = Callable[[tuple[ExecutionAttemptID, ...], YarrowError], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Cancel:
+class _Cancel(msgspec.Struct, frozen=True):
     attempts: tuple[ExecutionAttemptID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Free:
+class _Free(msgspec.Struct, frozen=True):
     allocation_id: AllocationID
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Disconnect:
+class _Disconnect(msgspec.Struct, frozen=True):
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Trigger:
+class _Trigger(msgspec.Struct, frozen=True):
     trigger: TriggerCheckpoint
     on_failed: OnTriggerFailed
 

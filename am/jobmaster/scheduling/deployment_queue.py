@@ -8,7 +8,6 @@ its slots are there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -23,8 +22,7 @@ from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.states import ExecutionState
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentUnit:
+class DeploymentUnit(msgspec.Struct, frozen=True):
     """Subtasks that are deployed together."""
 
     subtasks: tuple[Subtask, ...]

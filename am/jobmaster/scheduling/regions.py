@@ -7,8 +7,9 @@ runtime/graph/distribution.py says which subtasks a pointwise edge connects, for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from yarrow.am.jobmaster.scheduling.slot_pool import SharedSlot
 from yarrow.runtime.common.ids import JobVertexID
@@ -23,8 +24,7 @@ class Subtask(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class PipelinedRegion:
+class PipelinedRegion(msgspec.Struct, frozen=True):
     """Vertices connected by pipelined edges, and the vertices whose complete results they read."""
 
     vertices: tuple[JobVertexID, ...]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
@@ -77,8 +76,7 @@ class NoRestartBackoff:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class FixedDelaySettings:
+class FixedDelaySettings(msgspec.Struct, frozen=True):
     """Restarts a number of times, each after the same pause: restart-strategy.fixed-delay.*."""
 
     attempts: int = 1
@@ -110,8 +108,7 @@ class FixedDelayBackoff:
         return self._settings.delay
 
 
-@dataclass(frozen=True, slots=True)
-class FailureRateSettings:
+class FailureRateSettings(msgspec.Struct, frozen=True):
     """Restarts as long as failures are rare enough: restart-strategy.failure-rate.*."""
 
     max_failures: int = 1
@@ -149,8 +146,7 @@ class FailureRateBackoff:
         return self._settings.delay
 
 
-@dataclass(frozen=True, slots=True)
-class ExponentialDelaySettings:
+class ExponentialDelaySettings(msgspec.Struct, frozen=True):
     """Restarts after pauses that grow with each failure: restart-strategy.exponential-delay.*."""
 
     initial: float = 1.0

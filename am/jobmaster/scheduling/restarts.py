@@ -8,7 +8,6 @@ Overlapping sets become one. job_scheduler.py decides what follows from an end, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import msgspec
 from msgspec import structs
@@ -21,8 +20,7 @@ from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
 
 
-@dataclass(slots=True)
-class PendingRestart:
+class PendingRestart(msgspec.Struct):
     """One set of subtasks that restart together."""
 
     id: int
@@ -53,14 +51,16 @@ class Restarts:
 
     def snapshot(self) -> RestartsSnapshot:
         """The present state."""
-        return RestartsSnapshot(count=self._count, pending=tuple(map(replace, self._pending.values())))
+        return RestartsSnapshot(
+            count=self._count, pending=tuple(map(structs.replace, self._pending.values()))
+        )
 
     @classmethod
     def restored(cls, snapshot: RestartsSnapshot) -> Restarts:
         """The restarts of a snapshot."""
         restarts = cls()
         restarts._count = snapshot.count
-        for restart in map(replace, snapshot.pending):
+        for restart in map(structs.replace, snapshot.pending):
             restarts._pending[restart.id] = restart
             restarts._of.update(dict.fromkeys(restart.members, restart))
         return restarts

@@ -5,7 +5,7 @@ Owner: none (frozen values).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from yarrow.am.execution.execution_graph import Execution
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot
@@ -15,61 +15,53 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import FailureCause
 
 
-@dataclass(frozen=True, slots=True)
-class DeclareRequirements:
+class DeclareRequirements(msgspec.Struct, frozen=True):
     """Tell the ResourceManager how many slots the job needs in all."""
 
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class SlotsAccepted:
+class SlotsAccepted(msgspec.Struct, frozen=True):
     """Tell the TaskExecutor which of the offered slots the job takes."""
 
     allocations: tuple[AllocationID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Deploy:
+class Deploy(msgspec.Struct, frozen=True):
     """Start these executions; their workers and allocations are set."""
 
     executions: tuple[Execution, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTasksAction:
+class CancelTasksAction(msgspec.Struct, frozen=True):
     """Ask a TaskExecutor to cancel tasks."""
 
     resource_id: ResourceID
     attempts: tuple[ExecutionAttemptID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FreeSlot:
+class FreeSlot(msgspec.Struct, frozen=True):
     """Give a slot back to its TaskExecutor; whatever still runs there is killed."""
 
     slot: HeldSlot
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class ArmCancellationTimeout:
+class ArmCancellationTimeout(msgspec.Struct, frozen=True):
     """Arm CancellationTimedOut after task.cancellation.timeout; for a restart, RestartCancellationTimedOut."""
 
     #: The restart whose tasks are being cancelled; None = the whole job ends.
     restart_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArmRestart:
+class ArmRestart(msgspec.Struct, frozen=True):
     """Arm RestartDue with that id, after so many seconds."""
 
     restart_id: int
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class TasksRestarting:
+class TasksRestarting(msgspec.Struct, frozen=True):
     """Abort pending checkpoints: these attempts have failed or are being cancelled, and will restart."""
 
     attempts: frozenset[ExecutionAttemptID]
@@ -79,8 +71,7 @@ class TasksRestarting:
     cause: FailureCause | None
 
 
-@dataclass(frozen=True, slots=True)
-class ResetReaderAction:
+class ResetReaderAction(msgspec.Struct, frozen=True):
     """Tell a source's enumerator that a reader is about to restart."""
 
     #: Where the enumerator lives.
@@ -92,29 +83,25 @@ class ResetReaderAction:
     attempt_id: ExecutionAttemptID
 
 
-@dataclass(frozen=True, slots=True)
-class JobReplaced:
+class JobReplaced(msgspec.Struct, frozen=True):
     """Use these parallelisms from now on; comes before any deployment of the job's tasks."""
 
     job: JobGraph
 
 
-@dataclass(frozen=True, slots=True)
-class RescaleSlotsAnswered:
+class RescaleSlotsAnswered(msgspec.Struct, frozen=True):
     """Report the slots of a rescale: all are held or, with a failure, nothing waits for them any more."""
 
     failure: FailureCause | None
 
 
-@dataclass(frozen=True, slots=True)
-class RescaleEnded:
+class RescaleEnded(msgspec.Struct, frozen=True):
     """Report a rescale: all tasks run at the new parallelism or, with a failure, the job has gone back."""
 
     failure: FailureCause | None
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnded:
+class JobEnded(msgspec.Struct, frozen=True):
     """Report that the job is FINISHED, CANCELED or FAILED and holds no slot any more."""
 
     status: JobStatus

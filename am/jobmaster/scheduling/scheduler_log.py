@@ -8,7 +8,6 @@ program alive, and later changes do not reach them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -71,12 +70,11 @@ class _RawDump(msgspec.Struct, frozen=True, kw_only=True):
     events: list[msgspec.Raw]
 
 
-@dataclass(slots=True)
-class _Segment:
+class _Segment(msgspec.Struct):
     """A snapshot and the events after it."""
 
     snapshot: bytes
-    events: list[bytes] = field(default_factory=list)
+    events: list[bytes] = msgspec.field(default_factory=list)
     size: int = 0
 
 

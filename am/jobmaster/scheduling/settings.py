@@ -5,8 +5,9 @@ Owner: none (frozen values). Times are seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.jobmaster.scheduling.restart_strategies import NoRestartBackoff, RestartBackoffFactory
@@ -35,8 +36,7 @@ class SchedulerMode(StrEnum):
     LAZY_FROM_SOURCES = "lazy-from-sources"
 
 
-@dataclass(frozen=True, slots=True)
-class JobMasterSettings:
+class JobMasterSettings(msgspec.Struct, frozen=True):
     """How a JobMaster behaves."""
 
     scheduler_mode: SchedulerMode = SchedulerMode.EAGER
@@ -46,9 +46,9 @@ class JobMasterSettings:
     slot_idle_timeout: float = 50.0
     #: task.cancellation.timeout
     cancellation_timeout: float = 180.0
-    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
+    heartbeat: HeartbeatSettings = msgspec.field(default_factory=HeartbeatSettings)
     #: cluster.registration.*
-    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
+    registration: RegistrationSettings = msgspec.field(default_factory=RegistrationSettings)
     #: web.exception-history-size
     exception_history_size: int = 16
     #: jobmanager.execution.attempts-history-size
@@ -58,7 +58,7 @@ class JobMasterSettings:
     #: jobmanager.execution.failover-strategy
     failover_scope: FailoverScope = FailoverScope.REGION
     #: execution.checkpointing.*
-    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    checkpoints: CheckpointSettings = msgspec.field(default_factory=CheckpointSettings)
     #: Encoded graphs with more bytes are sent through the blob store.
     inline_graph_bytes: int = DEFAULT_MAX_MESSAGE_BYTES // 4
     #: Most rows of one collect operator that wait for the client; then the operator blocks.

@@ -8,7 +8,6 @@ its largest parallelism.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -28,8 +27,7 @@ class SharedSlot(NamedTuple):
     subtask: int
 
 
-@dataclass(slots=True)
-class HeldSlot:
+class HeldSlot(msgspec.Struct):
     """A slot that a TaskExecutor gave to the job."""
 
     allocation_id: AllocationID

@@ -6,11 +6,11 @@ Owner: none; pure. An id has 32 hexadecimal digits, as Flink's clients expect.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class WholeApplication:
+class WholeApplication(msgspec.Struct, frozen=True):
     """The single application of a cluster that lives for it."""
 
     id: str

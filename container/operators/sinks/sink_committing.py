@@ -8,8 +8,9 @@ barriers or the place of state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from yarrow.datastream.connectors.base import CommitRejectedError, Committer
 from yarrow.runtime.common import fault_points
@@ -49,8 +50,7 @@ class CommitFailedError(YarrowError):
         self.checkpoint_id = checkpoint_id
 
 
-@dataclass(frozen=True, slots=True)
-class RetrySettings:
+class RetrySettings(msgspec.Struct, frozen=True):
     """Limits and delays of commit retries."""
 
     retries: int

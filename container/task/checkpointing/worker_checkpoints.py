@@ -13,7 +13,6 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -47,28 +46,26 @@ _log = logging.getLogger(__name__)
 OpenSnapshotFile = Callable[[JobID, CheckpointLocation], SnapshotFile]
 
 
-@dataclass(slots=True)
-class _Checkpoint:
+class _Checkpoint(msgspec.Struct):
     """The state of one checkpoint of a job in this worker."""
 
     file: SnapshotFile
     #: Live tasks that have not delivered.
     missing: set[ExecutionAttemptID]
     #: Delivered and written parts; they are acknowledged when the file is closed.
-    written: list[tuple[PendingSubtaskSnapshot, AcknowledgeCheckpoint]] = field(default_factory=list)
+    written: list[tuple[PendingSubtaskSnapshot, AcknowledgeCheckpoint]] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     """The checkpoints of one job in this worker."""
 
-    live: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
-    checkpoints: dict[int, _Checkpoint] = field(default_factory=dict)
+    live: dict[ExecutionAttemptID, TaskName] = msgspec.field(default_factory=dict)
+    checkpoints: dict[int, _Checkpoint] = msgspec.field(default_factory=dict)
     #: Closed files by checkpoint, until it is complete or aborted; without files that other checkpoints may
     #: share.
-    stored: defaultdict[int, list[SnapshotFile]] = field(default_factory=lambda: defaultdict(list))
+    stored: defaultdict[int, list[SnapshotFile]] = msgspec.field(default_factory=lambda: defaultdict(list))
     #: Aborted checkpoints that are later than the latest complete one.
-    aborted: set[int] = field(default_factory=set)
+    aborted: set[int] = msgspec.field(default_factory=set)
     completed: int = -1
 
 

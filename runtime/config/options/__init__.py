@@ -8,9 +8,10 @@ fails at import.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
+
+import msgspec
 
 from yarrow.runtime.config.options import (
     blob,
@@ -39,8 +40,7 @@ from yarrow.runtime.config.values.option import EngineOption
 __all__ = ["ALL_OPTIONS", "OPTION_GROUPS", "OPTION_OF_NAME", "OptionGroup", "index_of_names", "options_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class OptionGroup:
+class OptionGroup(msgspec.Struct, frozen=True):
     """Options of one module under the title they have in docs/config.md."""
 
     title: str

@@ -7,8 +7,9 @@ modules of `yarrow.runtime.config.options`; a raw key anywhere else is a mistake
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+
+import msgspec
 
 from yarrow.common.values.quantities import Duration, MemorySize
 from yarrow.common.values.secret_keys import REDACTED, is_secret_key, names_secret
@@ -28,8 +29,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOption(Generic[T]):
+class EngineOption(msgspec.Struct, Generic[T], frozen=True):
     """One key. `T` contains None when the option has no default.
 
     `fallback_keys` are other keys read, without a word, when the key is not set; `deprecated_keys` are

@@ -7,8 +7,9 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from tests.support.counting_ids import CountingIdFactory
 from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
@@ -119,7 +120,9 @@ class ControlCluster:
         self.executors: list[FakeTaskExecutor] = []
         self.behaviour = FakeBehaviour()
         driver: ResourceManagerDriver = StandaloneDriver() if standalone else self.driver
-        slot_settings = replace(slots or SlotManagerSettings(), can_request=driver.can_request)
+        slot_settings = msgspec.structs.replace(
+            slots or SlotManagerSettings(), can_request=driver.can_request
+        )
         self.settings = ControlPlaneSettings(
             blob_directory=str(directory / "blobs"),
             dispatcher=DispatcherSettings(

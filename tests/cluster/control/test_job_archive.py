@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.cluster.control.control_cluster import control_cluster, eventually
@@ -85,7 +86,7 @@ def test_a_job_whose_master_had_no_time_for_it_is_archived_by_the_next(tmp_path:
     async def body() -> None:
         cluster = Masters(tmp_path)
         settings = replace(cluster.settings.dispatcher, archive=JobArchive(str(folder), all_answers))
-        cluster.settings = replace(cluster.settings, dispatcher=settings)
+        cluster.settings = msgspec.structs.replace(cluster.settings, dispatcher=settings)
         cluster.plane = cluster.new_plane(None)
         await cluster.plane.start()
         await cluster.lead()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -379,7 +380,7 @@ def test_how_a_job_ended_is_known_after_all_else_of_it_has_gone(tmp_path: Path) 
     async def body() -> None:
         cluster = Masters(tmp_path)
         dispatcher = replace(cluster.settings.dispatcher, keep_results=True)
-        cluster.settings = replace(cluster.settings, dispatcher=dispatcher)
+        cluster.settings = msgspec.structs.replace(cluster.settings, dispatcher=dispatcher)
         cluster.plane = cluster.new_plane(None)
         await cluster.plane.start()
         await cluster.lead()

@@ -235,7 +235,7 @@ def test_an_older_checkpoint_that_cannot_be_read_now_goes_in_its_turn(tmp_path: 
     kept = CompletedCheckpointStore(1, SharedStateRegistry())
     for each in (unread, start.restored):
         kept.restored(each)
-    (first, _) = kept.add(replace(start.restored, checkpoint_id=5))
+    (first, _) = kept.add(msgspec.structs.replace(start.restored, checkpoint_id=5))
     assert (first.checkpoint.checkpoint_id, first.shared) == (3, ())
     start.storage.discard(CheckpointLocation(directory=first.checkpoint.pointer))
     assert not Path(paths[3]).exists() and Path(paths[4]).exists()

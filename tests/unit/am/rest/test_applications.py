@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -44,7 +43,7 @@ def get(cluster: FakeCluster, path: str) -> Any:
 
 def on_yarn(cluster: FakeCluster, *, ends_with_job: bool = False) -> WholeApplication:
     whole = WholeApplication.on_yarn(YARN_ID, "words", STARTED - 5000, ends_with_job=ends_with_job)
-    cluster.services = replace(cluster.services, application=whole)
+    cluster.services = msgspec.structs.replace(cluster.services, application=whole)
     return whole
 
 

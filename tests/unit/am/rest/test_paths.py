@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -68,7 +67,7 @@ def test_an_application_on_yarn_shows_its_attempt_and_its_containers(cluster: Fa
     assert get(cluster, "/overview")["yarn-attempt"] == 0
     assert get(cluster, f"/taskmanagers/{TASK_EXECUTOR}")["containerId"] == ""
     containers = {TASK_EXECUTOR: "container_1_0001_02_000003"}
-    cluster.services = replace(
+    cluster.services = msgspec.structs.replace(
         cluster.services, container_of=containers.__getitem__, attempt=2, max_attempts=3
     )
     overview = get(cluster, "/overview")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.container.state.contexts import CHECKPOINT, context
@@ -30,7 +30,9 @@ def states(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[States]:
         "state.backend.rocksdb.memory.fixed-per-slot": "16 mb",
     }
     made = States(
-        replace(context(settings=settings, operator_name="my operator"), local_directory=str(tmp_path))
+        msgspec.structs.replace(
+            context(settings=settings, operator_name="my operator"), local_directory=str(tmp_path)
+        )
     )
     yield made
     made.backend.dispose()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET, structs
 
@@ -59,7 +59,9 @@ class Backends:
         context = self.worker.context(
             tuple(restored), settings={"state.backend.type": kind}, operator_name="totals", **changes
         )
-        backend = keyed_state_backend(replace(context, key_type=key_type, key_columns=columns))
+        backend = keyed_state_backend(
+            msgspec.structs.replace(context, key_type=key_type, key_columns=columns)
+        )
         self._made.append(backend)
         return backend
 

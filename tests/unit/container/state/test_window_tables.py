@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -397,7 +398,7 @@ def test_windows_of_another_type_or_order_are_refused_by_name(place: Place) -> N
     by_id = WindowForm.of_serializer(CountWindowSerializer(), lambda window: window.id)
     with pytest.raises(StateMigrationError, match=r"'sums': the snapshot holds TupleTypeInfo\(Long, Long\)"):
         place.tables(place.backend("rocksdb", [handle]), form=by_id)
-    wider = replace(TIME_WINDOWS, stored_type=Types.TUPLE([Types.LONG(), Types.BIG_INT()]))
+    wider = msgspec.structs.replace(TIME_WINDOWS, stored_type=Types.TUPLE([Types.LONG(), Types.BIG_INT()]))
     with pytest.raises(
         StateMigrationError, match=r"'sums', field 'windows'.*windows of TupleTypeInfo.*canonical"
     ):

@@ -6,8 +6,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.support.scripted_fault import ScriptedFault
@@ -305,7 +305,7 @@ def test_the_deadline_ends_a_call_but_not_its_effect() -> None:
 
 def test_a_peer_that_never_answers_is_given_up_after_the_connect_timeout() -> None:
     async def body(port: int) -> None:
-        wanted = replace(settings("client", ask_timeout=600.0), connect_timeout=0.5)
+        wanted = msgspec.structs.replace(settings("client", ask_timeout=600.0), connect_timeout=0.5)
         client = RpcService([GrpcTransport(wanted)])
         echo = client.connect(f"grpc://127.0.0.1:{port}/echo", ECHO)
         # By gRPC's own end of the connection, or by the deadline of the handshake.

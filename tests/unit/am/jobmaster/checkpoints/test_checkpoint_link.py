@@ -6,10 +6,10 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.counting_ids import CountingIdFactory
@@ -109,7 +109,7 @@ class Job:
     def restart(self, *leftovers: CheckpointLocation) -> None:
         """Another link, as of the next master."""
         _, start = starting_point(JOB, self.settings)
-        start = replace(start, recovery=self.store, leftovers=leftovers)
+        start = msgspec.structs.replace(start, recovery=self.store, leftovers=leftovers)
         services = CheckpointServices(self.scheduling.clock, self.timers, CountingIdFactory(), {})
         graph = self.scheduling.graph
         self.link = CheckpointLink(

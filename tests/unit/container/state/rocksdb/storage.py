@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tests.unit.container.state.contexts import context
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
@@ -90,8 +91,10 @@ class Worker:
         trusted = changes.pop("trusted", True)
         checkpoint_id = changes.pop("checkpoint_id", -1)
         made = context(restored=restored, settings=settings, **changes)
-        made = replace(made, local_directory=str(self.local), read=self.storage.read, trusted=trusted)
-        return replace(made, restored_checkpoint_id=checkpoint_id)
+        made = msgspec.structs.replace(
+            made, local_directory=str(self.local), read=self.storage.read, trusted=trusted
+        )
+        return msgspec.structs.replace(made, restored_checkpoint_id=checkpoint_id)
 
     def backend(
         self,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.container.state.contexts import context
@@ -53,7 +53,7 @@ def test_keyed_state(value: Any) -> None:
     backend.current_key = 1
     backend.value_state(seen).update(value)
     handles = backend.snapshot(1, OPTIONS).write(Inline())
-    untrusting = HeapKeyedStateBackend(replace(context(restored=handles), trusted=False))
+    untrusting = HeapKeyedStateBackend(msgspec.structs.replace(context(restored=handles), trusted=False))
     untrusting.current_key = 1
     if isinstance(value, Odd):
         with pytest.raises(UntrustedPickleError, match="state 'seen'"):
