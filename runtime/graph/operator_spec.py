@@ -87,6 +87,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     opens_outside: ClassVar[bool] = False
 
     @property
+    def is_bounded(self) -> bool:
+        """True for a source that ends by itself."""
+        return False
+
+    @property
     def emitted_schema(self) -> bytes | None:
         """The enforced Arrow schema (IPC bytes) of all emitted batches; None = it enforces none, or emits rows."""
         return None
@@ -115,6 +120,12 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
 
     source: bytes
     watermark_strategy: bytes | None = None
+    #: The boundedness of the source is BOUNDED.
+    bounded: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.bounded
 
 
 class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="source_function"):

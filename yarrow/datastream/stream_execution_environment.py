@@ -210,6 +210,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         spec = SourceOperator(
             source=self.graph_builder.pickle(source, name, "source"),
             watermark_strategy=self._pickled_strategy(strategy, name),
+            bounded=source.boundedness is Boundedness.BOUNDED,
         )
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
         if not source.replayable:
