@@ -1,7 +1,7 @@
 """StateMachine: the helper for all state machines: an enum, a transition table, and a checked `transition`.
 
-Owner: the endpoint that owns the entity. Must not do I/O besides logging. The diagrams in docs are generated
-from the tables (see `diagram`).
+Owner: the endpoint that owns the entity. Must not do I/O besides logging. docs/state-machines.md is made of
+the tables.
 """
 
 from __future__ import annotations
@@ -72,13 +72,3 @@ class StateMachine(Generic[S]):
         """Sets the state of a snapshot: no edge is followed, and `on_change` is not called."""
         self._state = state
         self.timestamps.setdefault(state, self._clock.epoch_ms())
-
-
-def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
-    """The table as a Mermaid state diagram, edges in the order of the enum."""
-    lines = ["stateDiagram-v2"]
-    for source, targets in transitions.items():
-        lines += [f"    {source.name} --> {t.name}" for t in type(source) if t in targets]
-        if not targets:
-            lines.append(f"    {source.name} --> [*]")
-    return "\n".join(lines)

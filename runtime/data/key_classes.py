@@ -118,23 +118,6 @@ class RowKey:
         return f"Row({', '.join(f'{n}={v!r}' for n, v in zip(self.names, self.values, strict=True))})"
 
 
-class RecordKey(NamedTuple):
-    """The form of a frozen dataclass key whose class is not at hand.
-
-    It serves inspection only, and is never in state.
-    """
-
-    class_name: str
-    fields: tuple[tuple[str, Any], ...]
-
-
-class EnumKey(NamedTuple):
-    """What an Enum key is read as where its class is not at hand (inspection only, never in state)."""
-
-    class_name: str
-    member: str
-
-
 class RecordPlan(NamedTuple):
     """How a frozen dataclass is a key: the stored name, the compared fields, and defaults for the others."""
 

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from yarrow.runtime.data.errors import KeyDecodeError, UnsupportedKeyError
 from yarrow.runtime.data.key_classes import (
-    EnumKey,
-    RecordKey,
     RowKey,
     declared_name,
     record_plan,
@@ -214,31 +212,9 @@ _ATOMS: Final[dict[type, Callable[[Any], bytes]]] = {
 }
 
 
-def decode_key(data: bytes) -> Any:
-    """The canonical key of an encoding.
-
-    Raises KeyDecodeError, also when bytes are left over or a class is gone.
-    """
-    key, end = decode_key_from(data, 0)
-    if end != len(data):
-        raise KeyDecodeError(f"a key encoding of {end} bytes is followed by {len(data) - end} more")
-    return key
-
-
 def decode_key_from(data: bytes, offset: int) -> tuple[Any, int]:
     """The key that begins at `offset`, and the offset after it. Raises KeyDecodeError."""
     return _Decoder(data, restore_record, restore_member).decode(offset)
-
-
-def inspect_key(data: bytes) -> Any:
-    """As decode_key, for tools without the job's classes: these come as RecordKey and EnumKey.
-
-    Raises KeyDecodeError.
-    """
-    key, end = _Decoder(data, lambda name, items: RecordKey(name, tuple(items)), EnumKey).decode(0)
-    if end != len(data):
-        raise KeyDecodeError(f"a key encoding of {end} bytes is followed by {len(data) - end} more")
-    return key
 
 
 class _Decoder:

@@ -24,7 +24,6 @@ from yarrow.runtime.data.key_encoding import (
 )
 from yarrow.runtime.data.keys import canonicalize, encode_key
 
-LOWER_BOUND_MAX_PARALLELISM: Final = 128
 UPPER_BOUND_MAX_PARALLELISM: Final = 32768
 
 MASK64: Final = (1 << 64) - 1
@@ -70,11 +69,6 @@ def hash_of_key(key: Any) -> int:
     if type(key) is int and MIN_INT64 <= key <= MAX_INT64:
         return mix64(key)
     return key_hash(encode_key(key))
-
-
-def key_group(encoded: bytes, max_parallelism: int) -> int:
-    """The key group, 0 to max_parallelism - 1, of a key encoding."""
-    return key_hash(encoded) % max_parallelism
 
 
 def key_group_of(key: Any, max_parallelism: int) -> int:
@@ -125,17 +119,6 @@ class KeyGroupRange(NamedTuple):
 
 
 EMPTY_KEY_GROUP_RANGE: Final = KeyGroupRange(0, -1)
-
-
-def compute_default_max_parallelism(parallelism: int) -> int:
-    """1.5 times the parallelism rounded up to a power of two, at least 128 and at most 32768.
-
-    Raises InvalidParallelismError for a parallelism outside 1 to 32768.
-    """
-    _check(parallelism, 1, UPPER_BOUND_MAX_PARALLELISM, "parallelism")
-    wanted = parallelism + parallelism // 2
-    rounded = 1 << (wanted - 1).bit_length() if wanted > 1 else 1
-    return min(max(rounded, LOWER_BOUND_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 
 def check_parallelism(parallelism: int, max_parallelism: int) -> None:

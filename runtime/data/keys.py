@@ -27,10 +27,8 @@ from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.data.key_classes import RecordPlan, RowKey, record_plan, refuse_local
 from yarrow.runtime.data.key_encoding import (
     NAN,
-    decode_key,
     decode_key_from,
     encode_key,
-    inspect_key,
     range_parts,
 )
 
@@ -38,10 +36,8 @@ __all__ = [
     "NAN",
     "RowKey",
     "canonicalize",
-    "decode_key",
     "decode_key_from",
     "encode_key",
-    "inspect_key",
     "user_key",
 ]
 

@@ -42,14 +42,6 @@ _NONE_HASH: Final = hash_of_key(None)
 _MAX_CODE: Final = 1 << 62
 
 
-def key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The key group of each value of a column.
-
-    Raises ColumnKeyError for a type or value that no row key equals.
-    """
-    return (key_hashes(column) % np.uint64(max_parallelism)).astype(np.int32)
-
-
 def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
     """The 64-bit hash of each value of a column. Raises ColumnKeyError."""
     if isinstance(column, pa.ChunkedArray):

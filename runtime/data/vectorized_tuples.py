@@ -51,11 +51,6 @@ def key_hashes_of_columns(columns: Sequence[pa.Array]) -> Hashes:
     return hashes
 
 
-def key_groups_of_columns(columns: Sequence[pa.Array], max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The key group of each row, the key being the tuple of these columns' values. Raises ColumnKeyError."""
-    return (key_hashes_of_columns(columns) % np.uint64(max_parallelism)).astype(np.int32)
-
-
 def _head(count: int) -> bytes:
     """What stands in front of the elements in the encoding of a tuple: version, tag, number of elements."""
     return encode_key((None,) * count)[:-count]

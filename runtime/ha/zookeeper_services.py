@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import msgspec
 
@@ -134,32 +134,3 @@ def find_leader(config: Settings, component: str, seconds: float) -> LeaderInfor
         return found[0] if found else None
     finally:
         client.stop()
-
-
-def epoch_and_leaders(client: ZooKeeperClient) -> tuple[int, dict[str, LeaderInformation]]:
-    """The present epoch, 0 before the first, and who is published: for people who look. Blocking."""
-
-    def look(timeout: float) -> tuple[int, dict[str, LeaderInformation]]:
-        return _read(client.get, client.children, timeout)
-
-    return client.repeated(look, "reading who leads")
-
-
-def _read(
-    get: Callable[[str, float], tuple[bytes, int]],
-    children: Callable[[str, float], list[str]],
-    timeout: float,
-) -> tuple[int, dict[str, LeaderInformation]]:
-    leaders: dict[str, LeaderInformation] = {}
-    epoch = 0
-    try:
-        for name in children(LEADER_FOLDER, timeout):
-            if name == "epoch":
-                epoch = int(get(leader_node(name), timeout)[0])
-            elif name != "candidates":
-                leader = decode_leader(get(leader_node(name), timeout)[0])
-                if leader is not None:
-                    leaders[name] = leader
-    except NoNodeError:
-        return epoch, leaders
-    return epoch, leaders

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.architecture.state_diagrams import document
+from tests.support.pages import state_machines_page
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS, CheckpointState
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
 from yarrow.common.job_status import JobStatus
@@ -109,6 +109,4 @@ def test_terminal_states_are_those_without_an_edge(
 
 def test_the_document_shows_the_tables() -> None:
     path = Path(__file__).parents[2] / "docs" / "state-machines.md"
-    assert path.read_text() == document(), (
-        "run: python -m tests.architecture.state_diagrams > docs/state-machines.md"
-    )
+    assert path.read_text() == state_machines_page.render(), "run: python -m tests.support.pages"

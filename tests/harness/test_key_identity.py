@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.stored_keys import key_groups
 from yarrow.common.types import Row
 from yarrow.container.chain.routing import KeyTargets
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from yarrow.datastream.state import ValueState
 from yarrow.runtime.data.key_groups import group_of_raw_key
-from yarrow.runtime.data.vectorized_keys import key_groups
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 

@@ -14,15 +14,14 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.stored_keys import EnumKey, RecordKey, decode_key, inspect_key, key_group
 from yarrow.common.types import Row, positional_row
-from yarrow.runtime.data.key_classes import EnumKey, RecordKey
 from yarrow.runtime.data.key_groups import (
-    compute_default_max_parallelism,
-    key_group,
     key_group_range_for_operator_index,
     key_hash,
 )
-from yarrow.runtime.data.keys import NAN, canonicalize, decode_key, encode_key, inspect_key
+from yarrow.runtime.data.keys import NAN, canonicalize, encode_key
+from yarrow.runtime.graph.job_graph_generator import derived_max_parallelism
 
 FOLDER: Final = Path(__file__).parent
 
@@ -103,7 +102,7 @@ def test_every_tag_has_a_vector() -> None:
 
 def test_default_max_parallelism_vectors() -> None:
     for parallelism, expected in _load("max_parallelism_v1.json"):
-        assert compute_default_max_parallelism(parallelism) == expected
+        assert derived_max_parallelism(parallelism) == expected
 
 
 def test_key_group_range_vectors() -> None:

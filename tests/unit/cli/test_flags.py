@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from yarrow.cli import client_interpreter, docs, run_command
+from tests.support.pages import flags_page
+from yarrow.cli import client_interpreter, run_command
 from yarrow.cli.main import app
 from yarrow.cli.parameters import flags
 from yarrow.cli.parameters.action import Given
@@ -27,12 +28,12 @@ TABLE = tuple(value for value in vars(flags).values() if isinstance(value, Flag)
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert page == docs.rendered(page), "docs/cli.md is out of date: run python -m yarrow.cli.docs"
+    assert page == flags_page.rendered(page), "docs/cli.md is out of date: run python -m tests.support.pages"
 
 
 def test_the_page_has_each_flag_that_help_has() -> None:
-    page = docs.rendered("")
-    for name in docs.actions():
+    page = flags_page.rendered("")
+    for name in flags_page.actions():
         shown = CliRunner().invoke(app, [name, "-h"]).output
         for line in shown.partition("Options:")[2].splitlines():
             written = line.strip().partition(" ")[0].rstrip(",")
@@ -54,7 +55,7 @@ def test_flags_of_yarn_are_the_fields_of_their_values() -> None:
 
 
 def test_what_was_not_given_sets_nothing() -> None:
-    of_run = docs.actions()["run"].flags
+    of_run = flags_page.actions()["run"].flags
     nothing = Given(of_run, {flag.name: flag.default for flag in of_run})
     assert nothing.settings() == {} and not YarnFlags(**nothing.of_yarn()).any
 
@@ -62,7 +63,7 @@ def test_what_was_not_given_sets_nothing() -> None:
 def test_what_was_given_sets_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "savepoint").mkdir()
     monkeypatch.chdir(tmp_path)
-    of_run = docs.actions()["run"].flags
+    of_run = flags_page.actions()["run"].flags
     given = Given(
         of_run,
         {flag.name: flag.default for flag in of_run}

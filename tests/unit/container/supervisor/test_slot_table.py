@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.support.pages.state_machines_page import diagram
 from yarrow.container.protocol.errors import SlotNotAvailableError, SlotNotFoundError
 from yarrow.container.supervisor.slot_table import (
     SLOT_TRANSITIONS,
@@ -15,7 +16,7 @@ from yarrow.container.supervisor.slot_table import (
 )
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobVertexID, ResourceID
-from yarrow.runtime.common.state_machine import IllegalTransitionError, StateMachine, diagram
+from yarrow.runtime.common.state_machine import IllegalTransitionError, StateMachine
 from yarrow.runtime.rpc.messages import ResourceProfile
 
 JOB, OTHER_JOB = JobID("1" * 32), JobID("2" * 32)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from yarrow.runtime.config import docs
+from tests.support.pages import config_page
 from yarrow.runtime.config.files import load_file, parse_legacy
 from yarrow.runtime.config.known_keys import KeyKind, kind_of
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_OF_NAME
@@ -25,31 +23,21 @@ def commented_settings() -> Settings:
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
-    assert page == docs.render(), "docs/config.md is out of date: run python -m yarrow.runtime.config.docs"
+    assert page == config_page.render(), "docs/config.md is out of date: run python -m tests.support.pages"
 
 
 def test_the_page_has_every_option_once() -> None:
-    page = docs.render()
+    page = config_page.render()
     for option in ALL_OPTIONS:
         assert page.count(f"\n| `{option.key}`") == 1
 
 
 def test_every_row_has_four_cells() -> None:
-    tables = docs.render().partition("## ")[2].partition("## Keys with a free ending")[0]
+    tables = config_page.render().partition("## ")[2].partition("## Keys with a free ending")[0]
     rows = [line for line in tables.splitlines() if line.startswith("| `")]
     assert len(rows) == len(ALL_OPTIONS)
     for row in rows:
         assert len(re.findall(r"(?<!\\)\|", row)) == 5, row
-
-
-def test_the_command_writes_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "config.md"
-    assert docs.main(["--check", str(target)]) == 1
-    assert docs.main([str(target)]) == 0
-    assert docs.main(["--check", str(target)]) == 0
-    target.write_text("stale", encoding="utf-8")
-    assert docs.main(["--check", str(target)]) == 1
-    assert "out of date" in capsys.readouterr().err
 
 
 def test_the_shipped_file_is_valid_and_leaves_the_embedded_cluster_its_choices() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.runtime.config import docs
+from tests.support.pages import config_page
 from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, kind_of, nearest_keys
 from yarrow.runtime.config.options import ALL_OPTIONS, checkpointing, high_availability, taskmanager
 from yarrow.runtime.config.settings import Settings
@@ -126,7 +126,7 @@ def test_what_has_no_effect_warns_and_is_marked(option: EngineOption[Any]) -> No
     value = option.type.example if option.default is None else option.type.render(option.default)
     (warning,) = check(Settings({option.key: value})).warnings
     assert warning.key == option.key and option.no_effect in warning.message
-    (row,) = [row for row in docs.render().splitlines() if row.startswith(f"| `{option.key}`")]
+    (row,) = [row for row in config_page.render().splitlines() if row.startswith(f"| `{option.key}`")]
     assert f"*No effect*: {option.no_effect}." in row
 
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.stored_keys import EnumKey, RecordKey, decode_key, inspect_key
 from tests.unit.runtime.data import key_examples
 from tests.unit.runtime.data.key_examples import Colour, Place, keys
 from yarrow.runtime.data.errors import KeyDecodeError
-from yarrow.runtime.data.key_classes import EnumKey, RecordKey, set_main_module
-from yarrow.runtime.data.keys import canonicalize, decode_key, decode_key_from, encode_key, inspect_key
+from yarrow.runtime.data.key_classes import set_main_module
+from yarrow.runtime.data.keys import canonicalize, decode_key_from, encode_key
 
 
 @given(st.binary(max_size=40))

@@ -9,15 +9,14 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.stored_keys import key_group
 from tests.unit.runtime.data.key_examples import keys
 from yarrow.runtime.data.errors import InvalidParallelismError
 from yarrow.runtime.data.key_groups import (
     EMPTY_KEY_GROUP_RANGE,
     KeyGroupRange,
-    compute_default_max_parallelism,
     group_of_raw_key,
     hash_of_key,
-    key_group,
     key_group_of,
     key_group_range_for_operator_index,
     key_hash,
@@ -25,30 +24,6 @@ from yarrow.runtime.data.key_groups import (
     operator_index_for_key_group,
 )
 from yarrow.runtime.data.keys import canonicalize, encode_key
-
-
-@pytest.mark.parametrize(
-    ("parallelism", "expected"),
-    [
-        (1, 128),
-        (85, 128),
-        (86, 256),
-        (170, 256),
-        (171, 256),
-        (172, 512),
-        (4096, 8192),
-        (20000, 32768),
-        (32768, 32768),
-    ],
-)
-def test_default_max_parallelism(parallelism: int, expected: int) -> None:
-    assert compute_default_max_parallelism(parallelism) == expected
-
-
-@pytest.mark.parametrize("parallelism", [0, -1, 32769])
-def test_a_parallelism_out_of_range_is_refused(parallelism: int) -> None:
-    with pytest.raises(InvalidParallelismError, match=str(parallelism)):
-        compute_default_max_parallelism(parallelism)
 
 
 @given(st.integers(1, 500), st.data())

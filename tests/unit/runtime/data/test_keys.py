@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given
 
+from tests.support.stored_keys import decode_key
 from tests.unit.runtime.data.key_examples import (
     BERLIN,
     Bits,
@@ -32,7 +33,7 @@ from tests.unit.runtime.data.key_examples import (
 from yarrow.common.types import Row, RowKind
 from yarrow.runtime.data.errors import KeyDecodeError, UnsupportedKeyError
 from yarrow.runtime.data.key_groups import key_group_of
-from yarrow.runtime.data.keys import NAN, RowKey, canonicalize, decode_key, encode_key, user_key
+from yarrow.runtime.data.keys import NAN, RowKey, canonicalize, encode_key, user_key
 
 nan = float("nan")
 UTC_NOON = dt.datetime(2024, 6, 1, 12, tzinfo=dt.UTC)

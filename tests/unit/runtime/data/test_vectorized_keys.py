@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.stored_keys import key_groups
 from yarrow.common.types import Row
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.data.vectorized_keys import distinct_keys, key_groups
+from yarrow.runtime.data.vectorized_keys import distinct_keys
 
 GROUPS = 1009
 

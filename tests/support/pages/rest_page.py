@@ -1,27 +1,22 @@
 """docs/rest.md, written from the application's OpenAPI document, so that page and code agree.
 
-Owner: a developer's command, `python -m yarrow.am.rest.server.docs [--check] [FILE]`. It starts no server and
-reaches no cluster. The text depends on the declarations alone, never on the machine or the time.
+Owner: none (pure). It starts no server and reaches no cluster. The text depends on the declarations alone, never on the
+machine or the time.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from yarrow.am.rest.server.app import create_app
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.rpc.gateways import DispatcherGateway, ResourceManagerGateway
 
-DEFAULT_TARGET: Final = Path("docs") / "rest.md"
-
 _INTRODUCTION: Final = """\
 # REST API
 
-`python -m yarrow.am.rest.server.docs` writes this page from the models of the server's answers.
+`python -m tests.support.pages` writes this page from the models of the server's answers.
 A running server shows the same at `/docs`, and as an OpenAPI document at `/openapi.json`.
 
 Paths and fields are those of Flink's REST API. If Flink 1.x and 2.x name a thing differently, both names
@@ -138,27 +133,3 @@ def _type(schema: Mapping[str, Any]) -> str:
     if schema.get("format") == "binary" or "contentMediaType" in schema:
         return "bytes"
     return str(kind)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the page; with --check only compares it, and returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m yarrow.am.rest.server.docs", description="Write docs/rest.md."
-    )
-    parser.add_argument("file", nargs="?", type=Path, default=DEFAULT_TARGET)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 when the file is out of date"
-    )
-    options = parser.parse_args(arguments)
-    page = render()
-    if not options.check:
-        options.file.write_text(page, encoding="utf-8")
-        return 0
-    if options.file.is_file() and options.file.read_text(encoding="utf-8") == page:
-        return 0
-    print(f"{options.file} is out of date: run python -m yarrow.am.rest.server.docs", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,27 +1,22 @@
 """docs/config.md: written from the options, so that it cannot say other than the code.
 
-Owner: a developer's command, `python -m yarrow.runtime.config.docs [--check] [FILE]`. It reads no
-configuration. The text depends on the declarations alone, never on the machine or the time.
+Owner: none (pure). It reads no configuration. The text depends on the declarations alone, never on the machine or the
+time.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Final
 
 from yarrow.runtime.config.known_keys import FAMILIES, family_of, flink_keys
 from yarrow.runtime.config.options import OPTION_GROUPS
 from yarrow.runtime.config.values.option import EngineOption
 
-DEFAULT_TARGET: Final = Path("docs") / "config.md"
-
 _INTRODUCTION: Final = """\
 # Configuration
 
-`python -m yarrow.runtime.config.docs` writes this page from the options.
+`python -m tests.support.pages` writes this page from the options.
 
 Yarrow reads `config.yaml` (nested YAML or dotted keys) or, without it, `flink-conf.yaml` (one `key: value` a
 line). The folder is the one that `YARROW_CONF_DIR` or `FLINK_CONF_DIR` names, else `conf`. Values given by
@@ -87,27 +82,3 @@ def is_flinks(key: str) -> bool:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the page; with --check only says whether the file is up to date, by the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m yarrow.runtime.config.docs", description="Write docs/config.md."
-    )
-    parser.add_argument("file", nargs="?", type=Path, default=DEFAULT_TARGET)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 when the file is out of date"
-    )
-    options = parser.parse_args(arguments)
-    page = render()
-    if options.check:
-        if options.file.is_file() and options.file.read_text(encoding="utf-8") == page:
-            return 0
-        print(f"{options.file} is out of date: run python -m yarrow.runtime.config.docs", file=sys.stderr)
-        return 1
-    options.file.write_text(page, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

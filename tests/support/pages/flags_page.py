@@ -1,22 +1,19 @@
 """The flags of all actions in docs/cli.md, written from the table, so that page and command agree.
 
-Owner: the main thread of `python -m yarrow.cli.docs`. The handwritten part above the heading stays.
+Owner: none (pure). The handwritten part above the heading stays.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from yarrow.cli.main import app
 from yarrow.cli.parameters.action import Action
 from yarrow.cli.parameters.flags import Flag
 
 HEADING = "## The flags of each action"
-DEFAULT_TARGET = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 _INTRODUCTION = (
-    "`python -m yarrow.cli.docs` writes this part from the table of flags. A flag that sets a key goes before the"
+    "`python -m tests.support.pages` writes this part from the table of flags. A flag that sets a key goes before the"
     " configuration\nfile. If a flag of YARN (`-y...` of `run`, and those of `session`) and `-D` set the same key, `-D`"
     " counts."
 )
@@ -66,13 +63,3 @@ def _row(flag: Flag) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def main() -> int:
-    """Writes the part of docs/cli.md."""
-    DEFAULT_TARGET.write_text(rendered(DEFAULT_TARGET.read_text(encoding="utf-8")), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,20 +1,25 @@
-"""docs/state-machines.md, made from the transition tables: `python -m tests.architecture.state_diagrams > docs/...`.
+"""docs/state-machines.md, made from the transition tables.
 
-Owner: none (pure). A test holds the document against the tables.
+Owner: none (pure).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeVar
 
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS
 from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
 from yarrow.container.task.task_life import TASK_TRANSITIONS
-from yarrow.runtime.common.state_machine import diagram
 from yarrow.runtime.graph.states import EXECUTION_TRANSITIONS, JOB_TRANSITIONS
 
+S = TypeVar("S", bound=Enum)
 
-def document() -> str:
-    """The whole Markdown text."""
+
+def render() -> str:
+    """The whole page."""
     sections = [
         ("A job", "The JobMaster makes every transition.", diagram(JOB_TRANSITIONS)),
         (
@@ -47,12 +52,18 @@ def document() -> str:
     lines = [
         "# State machines",
         "",
-        "`python -m tests.architecture.state_diagrams` writes this page from the transition tables. Do not edit it.",
+        "`python -m tests.support.pages` writes this page from the transition tables. Do not edit it.",
     ]
     for title, note, picture in sections:
         lines += ["", f"## {title}", "", note, "", "```mermaid", picture, "```"]
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
-    print(document(), end="")
+def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
+    """The table as a Mermaid state diagram, edges in the order of the enum."""
+    lines = ["stateDiagram-v2"]
+    for source, targets in transitions.items():
+        lines += [f"    {source.name} --> {t.name}" for t in type(source) if t in targets]
+        if not targets:
+            lines.append(f"    {source.name} --> [*]")
+    return "\n".join(lines)
