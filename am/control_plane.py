@@ -23,12 +23,13 @@ from yarrow.am.dispatcher.dispatcher import Dispatcher
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.execution.blob_store import BlobStore
-from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.am.jobmaster.services import JobMasterServices, log_printed
 from yarrow.am.leader_gateway import LeaderCaller, NoLeaderError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
 from yarrow.am.resourcemanager.lent_driver import LentDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings
+from yarrow.am.resourcemanager.spark_drivers import NO_SPARK_DRIVERS, SparkDriverLauncher
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
@@ -81,6 +82,10 @@ class ControlPlaneServices(msgspec.Struct, frozen=True):
     high_availability: HighAvailabilityServices = msgspec.field(default_factory=NoHighAvailability)
     #: Folder for the dumps of failing JobMasters; None = they write none.
     log_directory: Path | None = None
+    #: Starts the drivers of bounded jobs.
+    spark_drivers: SparkDriverLauncher = NO_SPARK_DRIVERS
+    #: Takes what user functions of bounded jobs print.
+    print_output: Callable[[str], None] = log_printed
 
 
 class _Leadership(msgspec.Struct, frozen=True):
@@ -275,6 +280,7 @@ class ControlPlane:
             services.timers,
             services.ids,
             epoch,
+            services.spark_drivers,
         )
         job_services = JobMasterServices(
             rpc=self.rpc,
@@ -286,6 +292,7 @@ class ControlPlane:
             epoch=epoch,
             checkpoint_recovery=recovery,
             log_directory=services.log_directory,
+            print_output=services.print_output,
         )
         store = JobGraphStore(records, self._ha.storage_directory, services.ids)
         dispatcher = Dispatcher(

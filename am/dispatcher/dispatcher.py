@@ -25,6 +25,7 @@ from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.execution.errors import UnknownCollectError
 from yarrow.am.jobmaster.job_master import JobMaster
+from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import (
@@ -37,7 +38,7 @@ from yarrow.runtime.common.errors import (
 from yarrow.runtime.common.ids import DispatcherID, JobID
 from yarrow.runtime.config.options import execution, rpc
 from yarrow.runtime.data.checkpoint_options import CheckpointType
-from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.job_graph import JobGraph, JobType
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
@@ -320,7 +321,7 @@ class Dispatcher(RpcEndpoint):
             return recovering.statistics
         return self._jobs.ended(job_id).checkpoints
 
-    def _live(self, job_id: JobID, otherwise: str) -> JobMaster:
+    def _live(self, job_id: JobID, otherwise: str) -> RunningJob:
         master = self._jobs.running.get(job_id)
         if job_id in self._jobs.recovering:
             problem = self._jobs.recovering[job_id].problem
@@ -364,15 +365,7 @@ class Dispatcher(RpcEndpoint):
     # Jobs.
 
     async def _run(self, graph: JobGraph, recovering: bool = False) -> None:
-        settings = self._settings.job_master(graph)
-        graph, start = await self.run_blocking(
-            starting_point,
-            graph,
-            settings.checkpoints,
-            recovering=recovering,
-            recovery=self._services.checkpoint_recovery,
-        )
-        master = JobMaster(graph, self._services, settings, start, self._ends.record, self._ends.begin)
+        master = await self._master_of(graph, recovering)
         self._check_leads(graph.job_id)
         self._jobs.running[graph.job_id] = master
         try:
@@ -385,6 +378,22 @@ class Dispatcher(RpcEndpoint):
         if graph.client_heartbeat_timeout > 0:
             self._clients.expect(graph.job_id, graph.client_heartbeat_timeout)
         _log.info("job %s (%s) started", graph.name, graph.job_id)
+
+    async def _master_of(self, graph: JobGraph, recovering: bool) -> RunningJob:
+        settings, ends = self._settings.job_master(graph), self._ends
+        if graph.job_type is JobType.BATCH:
+            # Loaded for bounded jobs alone.
+            from yarrow.am.jobmaster.batch.batch_job_master import BatchJobMaster
+
+            return BatchJobMaster(graph, self._services, settings, ends.record, ends.begin)
+        graph, start = await self.run_blocking(
+            starting_point,
+            graph,
+            settings.checkpoints,
+            recovering=recovering,
+            recovery=self._services.checkpoint_recovery,
+        )
+        return JobMaster(graph, self._services, settings, start, ends.record, ends.begin)
 
     async def _recover(self, graph: JobGraph) -> None:
         await self._run(graph, recovering=True)

@@ -17,7 +17,7 @@ from yarrow.am.dispatcher.jobs import Jobs, blobs_of
 from yarrow.am.dispatcher.records_retry import RecordsRetry
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
-from yarrow.am.jobmaster.job_master import JobMaster
+from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
@@ -52,7 +52,7 @@ class JobEnds:
         await self._archiver.close()
         self._leftovers.say_what_is_left()
 
-    async def record(self, master: JobMaster) -> None:
+    async def record(self, master: RunningJob) -> None:
         """Records the end of a job before anything of it is removed: from here on no leader runs the job again."""
         graph = master.graph
         result = StoredResult(
@@ -68,7 +68,7 @@ class JobEnds:
 
         await self._retry.persistently(mark, f"the end of job {graph.job.job_id}")
 
-    def begin(self, master: JobMaster) -> None:
+    def begin(self, master: RunningJob) -> None:
         """Begins the work after a job's recorded end."""
         self._endpoint.assert_main_thread()
         graph, queries = master.graph, master.queries
@@ -95,7 +95,7 @@ class JobEnds:
         self._jobs.finished.add(job)
         self._archiver.begin(job)
 
-    async def _clean_up(self, master: JobMaster) -> None:
+    async def _clean_up(self, master: RunningJob) -> None:
         job = master.graph.job
         try:
             left = master.graph.status if master.checkpoint_api.left_some else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.recovering_job import RecoveringJob
-from yarrow.am.jobmaster.job_master import JobMaster
+from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import DuplicateJobError, JobNotFoundError, YarrowError
 from yarrow.runtime.common.ids import JobID
@@ -22,13 +22,13 @@ class Jobs:
     """The jobs of one leadership."""
 
     def __init__(self, finished: FinishedJobs) -> None:
-        self.running: dict[JobID, JobMaster] = {}
+        self.running: dict[JobID, RunningJob] = {}
         #: Stored by an earlier leadership, without a JobMaster yet.
         self.recovering: dict[JobID, RecoveringJob] = {}
         #: Stored by an earlier leadership, and left to the next one: their data stay.
         self.kept: dict[JobID, RecoveringJob] = {}
         #: JobMasters of ended jobs, until they are stopped.
-        self.ending: set[JobMaster] = set()
+        self.ending: set[RunningJob] = set()
         #: Accepted jobs whose JobMaster is not started yet, with the blobs that they need.
         self.starting: dict[JobID, tuple[str, ...]] = {}
         self.finished = finished

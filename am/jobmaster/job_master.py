@@ -26,6 +26,7 @@ from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink,
 from yarrow.am.jobmaster.missing_slots import MissingSlots
 from yarrow.am.jobmaster.registered_task_executors import RegisteredTaskExecutors
 from yarrow.am.jobmaster.rescale_requests import RescaleRequests
+from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.scheduler_dumps import SchedulerDumps
 from yarrow.am.jobmaster.scheduler_timers import SchedulerTimers
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
@@ -73,7 +74,7 @@ from yarrow.runtime.rpc.messages import (
 )
 
 
-async def _nothing(master: JobMaster) -> None:
+async def _nothing(master: RunningJob) -> None:
     """Ignores the end of the job."""
 
 
@@ -95,8 +96,8 @@ class JobMaster(RpcEndpoint):
         services: JobMasterServices,
         settings: JobMasterSettings,
         starting_point: StartingPoint | None = None,
-        on_ending: Callable[[JobMaster], Awaitable[None]] = _nothing,
-        on_ended: Callable[[JobMaster], None] = lambda master: None,
+        on_ending: Callable[[RunningJob], Awaitable[None]] = _nothing,
+        on_ended: Callable[[RunningJob], None] = lambda master: None,
     ) -> None:
         """Runs one job.
 

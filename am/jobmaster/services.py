@@ -5,6 +5,8 @@ Owner: the control plane of one leadership; a value.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,14 @@ from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.service import RpcService
+
+_log = logging.getLogger(__name__)
+
+
+def log_printed(text: str) -> None:
+    """Writes printed text into the master's log."""
+    for line in text.splitlines():
+        _log.info("printed: %s", line)
 
 
 class JobMasterServices(msgspec.Struct, frozen=True):
@@ -34,3 +44,5 @@ class JobMasterServices(msgspec.Struct, frozen=True):
     checkpoint_recovery: CheckpointRecovery = msgspec.field(default_factory=InMemoryCheckpointRecovery)
     #: Folder for the last decisions about a job whose JobMaster fails; None = they are not written.
     log_directory: Path | None = None
+    #: Takes what user functions of bounded jobs print; any thread, may block.
+    print_output: Callable[[str], None] = log_printed

@@ -8,11 +8,9 @@ environment.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,9 +19,9 @@ from typing import Protocol
 
 import msgspec
 
+from yarrow.am.resourcemanager.child_process import ChildProcess
 from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
-from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.fs.client_folder import WORKING_DIRECTORY_PREFIX
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
 from yarrow.runtime.rpc.leader import LeaderInformation
@@ -31,9 +29,6 @@ from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
 from yarrow.runtime.rpc.messages import ResourceProfile
 
 _log = logging.getLogger(__name__)
-
-#: Bytes at the end of a dead child's .err file that its cause quotes.
-_QUOTED = 2000
 
 
 class LocalProcessSettings(msgspec.Struct, frozen=True):
@@ -69,18 +64,16 @@ class OutputReader(Protocol):
 class _Started(msgspec.Struct):
     """A process that waits for its bootstrap."""
 
-    process: asyncio.subprocess.Process
-    error_file: Path
+    process: ChildProcess
     #: Reading end of its standard output; None if that goes to the error file.
     output: int | None = None
 
 
 class _Child(msgspec.Struct):
-    process: asyncio.subprocess.Process
+    process: ChildProcess
     working_directory: str
-    error_file: Path
+    #: Tells the handler when it has ended.
     watcher: asyncio.Task[None] | None = None
-    released: bool = False
 
 
 class LocalProcessDriver:
@@ -113,7 +106,7 @@ class LocalProcessDriver:
 
     @property
     def living(self) -> tuple[ResourceID, ...]:
-        return tuple(name for name, child in self._children.items() if not child.released)
+        return tuple(name for name, child in self._children.items() if not child.process.is_released)
 
     @property
     def processes(self) -> dict[ResourceID, int]:
@@ -135,32 +128,19 @@ class LocalProcessDriver:
         working_directory = await asyncio.to_thread(self._make_directories)
         if started.output is not None and self._output is not None:
             self._output.attach(resource_id, started.output)
-        child = _Child(started.process, working_directory, started.error_file)
+        child = _Child(started.process, working_directory)
         self._children[resource_id] = child
         child.watcher = asyncio.get_running_loop().create_task(self._watch(resource_id, child))
-        assert started.process.stdin is not None
-        started.process.stdin.write(encode_bootstrap(self._bootstrap(resource_id, working_directory)))
-        # Its watcher reports a child that died before it read.
-        with contextlib.suppress(ConnectionError):
-            await started.process.stdin.drain()
+        await started.process.give(encode_bootstrap(self._bootstrap(resource_id, working_directory)))
         return resource_id
 
     async def _start(self) -> _Started:
         self._started += 1
         settings = self._settings
-        await asyncio.to_thread(os.makedirs, settings.log_directory, exist_ok=True)
         error_file = Path(settings.log_directory) / f"taskexecutor-{self._started}-{os.getpid()}.err"
         reading, writing = os.pipe() if self._output is not None else (None, None)
         try:
-            # A local file, opened once a process.
-            with open(error_file, "ab", opener=private_opener) as errors:  # noqa: ASYNC230
-                process = await asyncio.create_subprocess_exec(
-                    *settings.command,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=errors if writing is None else writing,
-                    stderr=errors,
-                    start_new_session=True,
-                )
+            process = await ChildProcess.start(settings.command, error_file, writing)
         except OSError as error:
             if reading is not None:
                 os.close(reading)
@@ -169,12 +149,11 @@ class LocalProcessDriver:
         finally:
             if writing is not None:
                 os.close(writing)
-        return _Started(process, error_file, reading)
+        return _Started(process, reading)
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
         child = self._children.get(resource_id)
         if child is not None:
-            child.released = True
             await self._end(child)
 
     def refusal(self, resource_id: ResourceID) -> str:
@@ -185,8 +164,6 @@ class LocalProcessDriver:
         """Returns at once: the operating system will tell no more."""
 
     async def terminate(self) -> None:
-        for child in self._children.values():
-            child.released = True
         waiting, self._warm = self._warm, []
         await asyncio.gather(
             *(self._end(child) for child in list(self._children.values())),
@@ -218,24 +195,15 @@ class LocalProcessDriver:
         )
 
     async def _end(self, child: _Child) -> None:
-        """Closes the pipe, which asks the child to end; kills its whole session if it does not."""
-        if child.process.stdin is not None:
-            child.process.stdin.close()
+        await child.process.end(self._settings.grace)
         assert child.watcher is not None
-        try:
-            await asyncio.wait_for(asyncio.shield(child.watcher), self._settings.grace)
-        except TimeoutError:
-            _kill_session(child.process.pid)
-            await child.watcher
+        await child.watcher
 
     async def _watch(self, resource_id: ResourceID, child: _Child) -> None:
-        status = await child.process.wait()
-        # The kill reaches everything that the child left in its session.
-        _kill_session(child.process.pid)
+        cause = await child.process.wait()
         self._children.pop(resource_id, None)
-        cause = await asyncio.to_thread(_describe_end, status, child)
         await asyncio.to_thread(shutil.rmtree, child.working_directory, ignore_errors=True)
-        if not child.released:
+        if not child.process.is_released:
             _log.warning("TaskExecutor %s ended: %s", resource_id, cause)
         if self._handler is not None:
             self._handler.on_task_executor_terminated(resource_id, cause)
@@ -245,24 +213,4 @@ async def _discard(started: _Started) -> None:
     """Ends a process that got no bootstrap."""
     if started.output is not None:
         os.close(started.output)
-    _kill_session(started.process.pid)
-    await started.process.wait()
-    # Lets the transport close its end of the pipe.
-    if started.process.stdin is not None:
-        started.process.stdin.close()
-
-
-def _kill_session(leader: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-def _describe_end(status: int, child: _Child) -> str:
-    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-    if child.released:
-        return f"released ({how})"
-    try:
-        tail = child.error_file.read_bytes()[-_QUOTED:].decode(errors="replace").strip()
-    except OSError:
-        tail = ""
-    return f"its process ended: {how}" + (f"; the end of {child.error_file.name}:\n{tail}" if tail else "")
+    await started.process.end(0)

@@ -35,6 +35,11 @@ from yarrow.am.resourcemanager.slot_events import (
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager
+from yarrow.am.resourcemanager.spark_drivers import (
+    NO_SPARK_DRIVERS,
+    SparkDriverLauncher,
+    SparkDrivers,
+)
 from yarrow.am.resourcemanager.task_executor_connections import (
     TaskExecutorConnection,
     TaskExecutorConnections,
@@ -65,6 +70,7 @@ from yarrow.runtime.rpc.messages import (
     SlotReport,
     SlotRequest,
     SlotStatus,
+    SparkDriverRequest,
     TaskExecutorInfo,
     TaskExecutorRegistration,
     TaskExecutorToResourceManagerHeartbeat,
@@ -90,6 +96,7 @@ class ResourceManager(RpcEndpoint):
         timers: Timers,
         ids: IdFactory,
         epoch: int = 0,
+        spark_drivers: SparkDriverLauncher = NO_SPARK_DRIVERS,
     ) -> None:
         """`epoch` is that of the leadership under which it works; its fencing token begins with it."""
         self.leader_id = ResourceManagerID(token_of_epoch(epoch, ids.hex_id()))
@@ -104,6 +111,7 @@ class ResourceManager(RpcEndpoint):
             service, self.leader_id, settings.heartbeat, clock, self.spawn, self
         )
         self._jobs = JobMasterConnections(service, settings.heartbeat, clock, self.spawn)
+        self._spark_drivers = SparkDrivers(spark_drivers, service, self.spawn)
         self._ticks: list[TimerHandle] = []
         #: Checks requirements slotmanager.requirement-check.delay after a job has declared some.
         self._requirement_check: TimerHandle | None = None
@@ -125,6 +133,7 @@ class ResourceManager(RpcEndpoint):
             if tick is not None:
                 tick.cancel()
         self._service.stop_serving(self.name)
+        await self._spark_drivers.close()
         await self._driver.terminate()
 
     @property
@@ -233,6 +242,15 @@ class ResourceManager(RpcEndpoint):
     def _success(self) -> RegistrationSuccess:
         interval = int(self._settings.heartbeat.interval * 1000)
         return RegistrationSuccess(leader_id=self.leader_id, heartbeat_interval_ms=interval)
+
+    # The gateway: SparkDrivers.
+
+    async def request_spark_driver(self, request: SparkDriverRequest) -> ResourceID:
+        return await self._spark_drivers.request(request)
+
+    async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> Acknowledge:
+        await self._spark_drivers.release(job_master_id, driver_id)
+        return Acknowledge()
 
     # The driver's events.
 

@@ -33,6 +33,13 @@ class ResultPartitionType(StrEnum):
     BLOCKING = "BLOCKING"
 
 
+class JobType(StrEnum):
+    """How a job runs: as a stream in TaskExecutors, or stage by stage on Spark (Flink's job types)."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+
+
 class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     """One operator of a chain."""
 
@@ -148,6 +155,7 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     vertices: tuple[JobVertex, ...]
     edges: tuple[JobEdge, ...]
     user_code: UserCode
+    job_type: JobType = JobType.STREAMING
     #: The job's own configuration (Flink keys), as strings.
     configuration: dict[str, str] = msgspec.field(default_factory=dict)
     #: Seconds of silence after which the job is cancelled without its client; 0 = it needs no client.

@@ -52,6 +52,7 @@ from yarrow.runtime.rpc.messages import (
     SlotOffer,
     SlotReport,
     SlotRequest,
+    SparkDriverRequest,
     TaskExecutionStateUpdate,
     TaskExecutorInfo,
     TaskExecutorRegistration,
@@ -205,6 +206,15 @@ class ResourceManagerGateway(Protocol):
     ) -> Acknowledge: ...
 
     async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]: ...
+
+    async def request_spark_driver(self, request: SparkDriverRequest) -> ResourceID:
+        """Starts a SparkDriver for a bounded job, and returns its id. Raises SparkDriverStartError."""
+        ...
+
+    @waits
+    async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> Acknowledge:
+        """Ends a SparkDriver; returns when nothing of it is left. No effect if it has ended already."""
+        ...
 
 
 class JobMasterGateway(Protocol):

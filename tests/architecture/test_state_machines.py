@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.pages import state_machines_page
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS, CheckpointState
+from yarrow.am.jobmaster.batch.batch_scheduler import BATCH_TRANSITIONS, BatchPhase
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
 from yarrow.common.job_status import JobStatus
 from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
@@ -34,6 +35,7 @@ ENDING: list[tuple[Any, Mapping[Any, frozenset[Any]]]] = [
 TABLES: list[tuple[type[Enum], Mapping[Any, frozenset[Any]]]] = [
     (JobStatus, JOB_TRANSITIONS),
     (ExecutionState, EXECUTION_TRANSITIONS),
+    (BatchPhase, BATCH_TRANSITIONS),
     (CheckpointState, CHECKPOINT_TRANSITIONS),
     (TaskStage, TASK_TRANSITIONS),
     (TaskExecutorSlotState, TASK_EXECUTOR_SLOT_TRANSITIONS),

@@ -12,7 +12,7 @@ from yarrow.common.values.quantities import Duration, MemorySize
 from yarrow.runtime.config.memory import process_size_for, task_executor_budget
 from yarrow.runtime.config.options import execution, resourcemanager, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.job_graph import JobGraph, JobType
 
 #: Default memory of a slot: an interpreter, pyarrow and room to work in.
 SLOT_MEMORY = MemorySize.of_mebi_bytes(512)
@@ -44,14 +44,18 @@ def slots_needed(job_graph: JobGraph) -> int:
 
 
 def shape_for_job(job_graph: JobGraph, config: Settings) -> ClusterShape:
-    """One TaskExecutor with all slots the job needs, or as many as taskmanager.numberOfTaskSlots requires."""
+    """One TaskExecutor with all slots the job needs, or as many as taskmanager.numberOfTaskSlots requires.
+
+    A bounded job needs none: it runs in its SparkDriver.
+    """
+    is_batch = job_graph.job_type is JobType.BATCH
     needed = slots_needed(job_graph)
     slots = needed
     if config.is_set(taskmanager.NUMBER_OF_TASK_SLOTS):
         slots = config.get(taskmanager.NUMBER_OF_TASK_SLOTS)
     return ClusterShape(
         slots_per_task_executor=slots,
-        task_executors=-(-needed // slots),
+        task_executors=0 if is_batch else -(-needed // slots),
         processes=not config.get(execution.IN_PROCESS),
         one_job=True,
     )

@@ -24,7 +24,7 @@ from yarrow.embedded.loop_thread import BlockingPool
 from yarrow.embedded.output_relay import ClientOutput, OutputRelay
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.config.options import cluster, rest, rpc
+from yarrow.runtime.config.options import cluster, execution, rest, rpc
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import ClientFolder, parent_folder, remove_abandoned
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
@@ -216,11 +216,17 @@ class LocalCluster:
         """The imports take longer than everything else, so they run in a thread, and other clusters go on."""
         from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
         from yarrow.am.control_plane_settings import control_plane_settings
+        from yarrow.am.resourcemanager.local_spark_drivers import LocalSparkDrivers
+        from yarrow.am.resourcemanager.spark_drivers import NoSparkDrivers, SparkDriverLauncher
         from yarrow.runtime.rpc.in_process import InProcessTransport
         from yarrow.runtime.rpc.service import RpcService, Transport
 
         local = InProcessTransport(self._network, max_message_bytes=settings.max_message_bytes)
         transports: list[Transport] = [local]
+        spark_drivers: SparkDriverLauncher = NoSparkDrivers(
+            f"with {execution.IN_PROCESS.key} there are no processes, and a bounded job needs one for Spark: remove"
+            " that option, or run the job in STREAMING mode"
+        )
         if self.shape.processes:
             from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
             from yarrow.runtime.rpc.roles import Role
@@ -228,6 +234,9 @@ class LocalCluster:
 
             authority = CertificateAuthority(self.application_id, SystemClock())
             self._issue = partial(authority.issue, role=Role.TASK_EXECUTOR)
+            spark_drivers = LocalSparkDrivers(
+                settings, partial(authority.issue, role=Role.SPARK_DRIVER), RandomIdFactory()
+            )
             grpc_settings = GrpcSettings(
                 application_id=self.application_id,
                 bind_host=_HOST,
@@ -253,5 +262,9 @@ class LocalCluster:
                 slots_per_task_executor=self.shape.slots_per_task_executor,
                 can_request=True,
             ),
-            ControlPlaneServices(log_directory=Path(settings.log_directory)),
+            ControlPlaneServices(
+                log_directory=Path(settings.log_directory),
+                spark_drivers=spark_drivers,
+                print_output=partial(self._output.write, "stdout"),
+            ),
         )

@@ -18,6 +18,7 @@ from yarrow.runtime.rpc.messages.batch import (
     SparkApplication,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
+    SparkDriverRequest,
 )
 from yarrow.runtime.rpc.messages.checkpoints import (
     AcknowledgeCheckpoint,
@@ -143,6 +144,7 @@ __all__ = [
     "SparkApplication",
     "SparkDriverHeartbeat",
     "SparkDriverRegistration",
+    "SparkDriverRequest",
     "TaskDeploymentDescriptor",
     "TaskExecutionStateUpdate",
     "TaskExecutorInfo",

@@ -10,9 +10,21 @@ from typing import Any
 
 import msgspec
 
-from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID, ResourceID
+from yarrow.runtime.common.ids import JobID, JobMasterID, JobVertexID, OperatorID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages.base import Message
+
+
+class SparkDriverRequest(Message, frozen=True, kw_only=True):
+    """BatchJobMaster -> ResourceManager: a SparkDriver is to start, and to register with the sender."""
+
+    job_id: JobID
+    job_master_id: JobMasterID
+    job_master_address: str
+    #: The job's own configuration, over that of the cluster.
+    configuration: dict[str, str]
+    #: Tasks that Spark runs at a time where no option names its master.
+    slots: int
 
 
 class SparkDriverRegistration(Message, frozen=True, kw_only=True):

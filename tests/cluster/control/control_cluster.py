@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tests.support.counting_ids import CountingIdFactory
+from tests.support.fake_spark_driver import FakeSparkDriver, FakeSparkDrivers
 from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
 from tests.support.manual_timers import ManualTimers
 from tests.support.scripted_fault import ScriptedFault
@@ -111,6 +112,8 @@ class ControlCluster:
         check_job: Callable[[JobGraph], None] = lambda graph: None,
         archive: JobArchive | None = None,
     ) -> None:
+        #: What functions of bounded jobs printed.
+        self.printed: list[str] = []
         self.fault = ScriptedFault()
         self.network = InProcessNetwork(self.fault)
         self.clock = ManualClock(1_000_000)
@@ -135,13 +138,19 @@ class ControlCluster:
         #: Where JobMasters that fail write their last decisions.
         self.logs = directory / "log"
         self.logs.mkdir(parents=True, exist_ok=True)
+        self.spark_drivers = FakeSparkDrivers(self.service)
         self.plane = self.new_plane(driver)
         self.leader = AnnouncedLeader()
 
     def new_plane(self, driver: ResourceManagerDriver) -> ControlPlane:
         """Another master of the same cluster."""
         services = ControlPlaneServices(
-            clock=self.clock, timers=self.timers, ids=self.ids, log_directory=self.logs
+            clock=self.clock,
+            timers=self.timers,
+            ids=self.ids,
+            log_directory=self.logs,
+            spark_drivers=self.spark_drivers,
+            print_output=self.printed.append,
         )
         return ControlPlane(self.service(), driver, self.settings, services)
 
@@ -170,6 +179,11 @@ class ControlCluster:
 
     async def submit(self, graph: JobGraph) -> JobID:
         return await self.dispatcher.submit_job(encode_job_graph(graph))
+
+    async def next_spark_driver(self, number: int = 1) -> FakeSparkDriver:
+        """The driver with that number, from 1, once it was asked for."""
+        await eventually(lambda: len(self.spark_drivers.drivers) >= number)
+        return self.spark_drivers.drivers[number - 1]
 
     async def result(self, job_id: JobID) -> JobResult:
         return await asyncio.wait_for(self.dispatcher.request_job_result(job_id), DEADLINE)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TypeVar
 
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS
+from yarrow.am.jobmaster.batch.batch_scheduler import BATCH_TRANSITIONS
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS
 from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
 from yarrow.container.task.task_life import TASK_TRANSITIONS
@@ -22,6 +23,11 @@ def render() -> str:
     """The whole page."""
     sections = [
         ("A job", "The JobMaster makes every transition.", diagram(JOB_TRANSITIONS)),
+        (
+            "A bounded job, as its BatchScheduler sees it",
+            "The phases divide the state RUNNING of the job. ENDING lasts until nothing of the SparkDriver is left.",
+            diagram(BATCH_TRANSITIONS),
+        ),
         (
             "An execution: one attempt of one subtask",
             "Workers report states, and the JobMaster decides.",

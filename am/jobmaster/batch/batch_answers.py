@@ -1,0 +1,67 @@
+"""What a bounded job answers to REST and clients: its details, and that it takes no checkpoints.
+
+Owner: the BatchJobMaster's loop. Nothing here changes the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
+from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.details import job_details, job_overview, job_result
+from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.data.checkpoint_options import CheckpointType
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview, JobResult, SavepointRequest
+
+
+class BatchAnswers:
+    """Answers questions about one bounded job."""
+
+    def __init__(self, graph: ExecutionGraph, waiting_for: Callable[[], str]) -> None:
+        """`waiting_for` says what the job waits for; "" = nothing."""
+        self._graph = graph
+        self._waiting_for = waiting_for
+
+    def details(self) -> ExecutionGraphDetails:
+        """All that REST shows of the job."""
+        return job_details(self._graph, self._waiting_for())
+
+    def overview(self) -> JobOverview:
+        """The job's line in a list."""
+        return msgspec.structs.replace(job_overview(self._graph), waiting_for=self._waiting_for())
+
+    def result(self) -> JobResult:
+        """The final result of the job; call it only when the job has ended."""
+        return job_result(self._graph)
+
+
+class NoCheckpoints:
+    """Refuses checkpoints and savepoints: a bounded job begins again instead."""
+
+    def __init__(self, graph: ExecutionGraph, statistics: CheckpointStatisticsTracker) -> None:
+        """`statistics` stay empty."""
+        self._graph = graph
+        self.statistics = statistics
+
+    @property
+    def left_some(self) -> bool:
+        """False: there are none."""
+        return False
+
+    async def trigger_checkpoint(self, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED) -> int:
+        """Raises CheckpointFailedError."""
+        raise self._refused()
+
+    async def trigger_savepoint(self, request: SavepointRequest) -> str:
+        """Raises CheckpointFailedError."""
+        raise self._refused()
+
+    def _refused(self) -> CheckpointFailedError:
+        job = self._graph.job
+        return CheckpointFailedError(
+            f"job {job.name!r} ({job.job_id}) runs in BATCH mode, which takes no checkpoints and savepoints: cancel it"
+            " instead, or run it in STREAMING mode"
+        )

@@ -1,0 +1,274 @@
+"""BatchJobMaster: runs one bounded job on Spark, from its start to its end, and takes messages of its SparkDriver.
+
+Owner: its endpoint loop. It carries out what the BatchScheduler decides, and hands rows on to the client. Must not
+look into user code or rows, nor know Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
+from yarrow.am.execution.errors import failure_of
+from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.batch.batch_answers import BatchAnswers, NoCheckpoints
+from yarrow.am.jobmaster.batch.batch_scheduler import (
+    BatchAction,
+    BatchEvent,
+    BatchJobCancelled,
+    BatchJobFailed,
+    BatchJobStarted,
+    BatchScheduler,
+    ConcludeJob,
+    Pause,
+    PausePassed,
+    ReleaseSparkDriver,
+    RequestSparkDriver,
+    RunFailed,
+    RunFinished,
+    SparkDriverEnded,
+    SparkDriverLost,
+    SparkSessionStarted,
+    StagesReported,
+    SubmitPlan,
+    SubtasksReported,
+)
+from yarrow.am.jobmaster.batch.printed_text import PrintedText
+from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
+from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
+from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
+from yarrow.am.jobmaster.links.named_timers import NamedTimers
+from yarrow.am.jobmaster.rescaling import RescaleRefusedError
+from yarrow.am.jobmaster.running_job import RunningJob
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.errors import JobSubmissionError
+from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.ha.services import token_of_epoch
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.errors import EndpointStoppedError
+from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    BatchCommittables,
+    BatchOutput,
+    BatchResult,
+    BatchStageProgress,
+    BatchSubtaskResult,
+    BlobPart,
+    CollectConfirmation,
+    CollectRows,
+    FailureCause,
+    RegistrationRejection,
+    RegistrationSuccess,
+    RescaleRequest,
+    SparkApplication,
+    SparkDriverRegistration,
+)
+
+#: Events that are kept for `scheduler_decisions`.
+_EVENTS_KEPT = 100
+
+
+class BatchJobMaster(RpcEndpoint):
+    """The JobMaster of one bounded job; implements BatchJobMasterGateway and RunningJob."""
+
+    def __init__(
+        self,
+        job: JobGraph,
+        services: JobMasterServices,
+        settings: JobMasterSettings,
+        on_ending: Callable[[RunningJob], Awaitable[None]],
+        on_ended: Callable[[RunningJob], None],
+    ) -> None:
+        """Runs one job.
+
+        `on_ending` is awaited when nothing of the job executes any more, `on_ended` is called once after that.
+        """
+        self.leader_id = JobMasterID(token_of_epoch(services.epoch, services.ids.hex_id()))
+        super().__init__(f"jobmanager_{job.job_id}", self.leader_id)
+        self._services = services
+        self._on_ending = on_ending
+        self._on_ended = on_ended
+        self._ended = asyncio.Event()
+        self._timers = NamedTimers(services.timers)
+        self.graph = ExecutionGraph(
+            job, services.clock, services.ids, settings.exception_history_size, settings.attempts_history_size
+        )
+        self._scheduler = BatchScheduler(self.graph, settings.restart_backoff(), services.clock)
+        self._events: deque[bytes] = deque(maxlen=_EVENTS_KEPT)
+        self._collects = CollectBuffers(self.graph, self.leader_id, settings.collect_buffer_rows)
+        self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
+        self._printed = PrintedText()
+        self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._driver_lost)
+        #: Answers questions about the job.
+        self.queries = BatchAnswers(self.graph, lambda: self._driver.waiting_for)
+        #: Refuses checkpoints.
+        self.checkpoint_api = NoCheckpoints(
+            self.graph, CheckpointStatisticsTracker(job, settings.checkpoints, services.clock)
+        )
+
+    # Life cycle.
+
+    async def on_start(self) -> None:
+        await self._encoded.prepare(self.graph.job)
+        if self.graph.machine.is_terminal:
+            raise EndpointStoppedError(f"{self.name} was stopped before it had started")
+        self._driver.start(self._services.rpc.serve(BATCH_JOB_MASTER, self))
+        self._decide(BatchJobStarted(self._now()))
+
+    async def on_stop(self) -> None:
+        self._timers.cancel_all()
+        self._driver.stop()
+        self._services.rpc.stop_serving(self.name)
+        await self._collects.close()
+
+    def on_background_failure(self, error: BaseException) -> None:
+        """Fails the job after a bug of the control plane, so that the job does not hang."""
+        super().on_background_failure(error)
+        cause = failure_of(type(error), f"internal error of the BatchJobMaster: {error!r}")
+        self._decide(BatchJobFailed(self._now(), cause))
+
+    def _now(self) -> float:
+        return self._services.clock.monotonic()
+
+    # Decisions.
+
+    def _decide(self, event: BatchEvent) -> None:
+        self.assert_main_thread()
+        actions = self._scheduler.handle(event)
+        self._events.append(msgspec.json.encode({"event": event, "actions": actions}))
+        for action in actions:
+            self._carry_out(action)
+
+    def _carry_out(self, action: BatchAction) -> None:
+        match action:
+            case RequestSparkDriver(run):
+                self.spawn(self._driver.request(run), "request SparkDriver")
+            case SubmitPlan(run):
+                self.spawn(self._driver.submit(run, self._encoded.present), "submit plan")
+            case ReleaseSparkDriver(run):
+                self.spawn(self._release(run), "release SparkDriver")
+            case Pause(seconds):
+                self._timers.after("pause", seconds, lambda: self._decide(PausePassed(self._now())))
+            case ConcludeJob():
+                self.spawn(self._conclude(), "conclude")
+
+    async def _release(self, run: int) -> None:
+        await self._driver.release()
+        self._decide(SparkDriverEnded(self._now(), run))
+
+    async def _conclude(self) -> None:
+        self._timers.cancel_all()
+        self._driver.stop()
+        await self._collects.close()
+        await self._on_ending(self)
+        self._ended.set()
+        self._on_ended(self)
+
+    def _driver_lost(self, run: int, cause: FailureCause) -> None:
+        if cause.is_final:
+            self._decide(RunFailed(self._now(), run, cause))
+        else:
+            self._decide(SparkDriverLost(self._now(), run, cause))
+
+    # For the Dispatcher.
+
+    async def wait_until_ended(self) -> JobStatus:
+        """Returns when the job has ended."""
+        await self._ended.wait()
+        return self.graph.status
+
+    def cancel(self, reason: str = "") -> None:
+        """Starts cancelling. `reason` is set if no user has asked for it."""
+        self._decide(BatchJobCancelled(self._now(), reason))
+
+    def suspend(self, cause: str) -> None:
+        """Ends the job on this master alone, because another master begins it again. Call `stop` afterwards."""
+        self.assert_main_thread()
+        self._scheduler.suspend(cause)
+
+    async def rescale(self, request: RescaleRequest) -> None:
+        """Raises RescaleRefusedError: a bounded job keeps its parallelism."""
+        raise RescaleRefusedError(
+            f"job {self.graph.job.job_id} runs in BATCH mode and keeps its parallelism: cancel it, and run it with"
+            " another one"
+        )
+
+    def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:
+        """The last events with their actions, each as JSON, oldest first."""
+        return tuple(self._events)[-last:] if last > 0 else ()
+
+    def collect_buffer(self, collect_id: str) -> CollectBuffer:
+        """The buffer of that collect operator; it outlives the BatchJobMaster until the client has read it."""
+        return self._collects.of(collect_id)
+
+    # The gateway.
+
+    async def register_spark_driver(
+        self, registration: SparkDriverRegistration
+    ) -> RegistrationSuccess | RegistrationRejection:
+        return self._driver.register(registration)
+
+    async def report_spark_application(
+        self, driver_id: ResourceID, application: SparkApplication
+    ) -> Acknowledge:
+        run = self._driver.session_started(driver_id, application)
+        if run is not None:
+            self._decide(SparkSessionStarted(self._now(), run))
+        return Acknowledge()
+
+    async def report_stages(
+        self, job_id: JobID, run: int, stages: tuple[BatchStageProgress, ...]
+    ) -> Acknowledge:
+        self._decide(StagesReported(self._now(), run, stages))
+        return Acknowledge()
+
+    async def report_subtasks(
+        self, job_id: JobID, run: int, subtasks: tuple[BatchSubtaskResult, ...]
+    ) -> Acknowledge:
+        self._decide(SubtasksReported(self._now(), run, subtasks))
+        return Acknowledge()
+
+    async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
+        # A later run sends the same messages again, which the buffer knows by their sequence numbers.
+        return await self._collects.push(msgspec.structs.replace(rows, attempt_number=0))
+
+    async def push_output(self, output: BatchOutput) -> Acknowledge:
+        text = self._printed.new_text(output)
+        if text:
+            await self.run_blocking(self._services.print_output, text)
+        return Acknowledge()
+
+    async def store_committables(self, committables: BatchCommittables) -> Acknowledge:
+        raise JobSubmissionError(
+            f"operator {committables.operator_id} of job {self.graph.job.name!r} commits what it writes, which BATCH"
+            " mode does not do yet: run the job in STREAMING mode"
+        )
+
+    async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:
+        self._decide(RunFailed(self._now(), run, cause))
+        return Acknowledge()
+
+    async def finish_batch(self, result: BatchResult) -> Acknowledge:
+        self._decide(StagesReported(self._now(), result.run, result.stages))
+        self._decide(RunFinished(self._now(), result.run))
+        return Acknowledge()
+
+    async def confirm_cancelled(self, job_id: JobID, run: int) -> Acknowledge:
+        return Acknowledge()
+
+    async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
+        self._driver.disconnected(driver_id, cause)
+        return Acknowledge()
+
+    async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
+        data, size = await self.run_blocking(self._services.blobs.read, key, offset, length)
+        return BlobPart(data=data, total_size=size)

@@ -1,0 +1,205 @@
+"""SparkDriverLink: the SparkDriver of one bounded job: asked for, submitted to, watched, and ended.
+
+Owner: the BatchJobMaster's loop. Each run has a driver of its own; messages of former drivers are refused. Must not
+decide what the end of a driver means.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from yarrow.am.execution.errors import failure_of
+from yarrow.am.jobmaster.links.deployment import EncodedGraph
+from yarrow.am.jobmaster.links.named_timers import NamedTimers
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import JobMasterID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.rpc.batch_gateways import SparkDriverGateway
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER, SPARK_DRIVER
+from yarrow.runtime.rpc.gateways import ResourceManagerGateway
+from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
+from yarrow.runtime.rpc.leader import LeaderInformation
+from yarrow.runtime.rpc.messages import (
+    BatchSubmission,
+    FailureCause,
+    RegistrationRejection,
+    RegistrationSuccess,
+    SparkApplication,
+    SparkDriverRegistration,
+    SparkDriverRequest,
+)
+
+_log = logging.getLogger(__name__)
+
+#: Names of its timers.
+_START, _HEARTBEAT = "start of the SparkDriver", "heartbeat of the SparkDriver"
+
+
+class SparkDriverTimeoutError(YarrowError):
+    """The SparkDriver did not start its session in time, or is silent."""
+
+
+class SparkDriverLink:
+    """The present SparkDriver of a job."""
+
+    def __init__(
+        self,
+        owner: RpcEndpoint,
+        job: JobGraph,
+        job_master_id: JobMasterID,
+        services: JobMasterServices,
+        settings: JobMasterSettings,
+        on_lost: Callable[[int, FailureCause], None],
+    ) -> None:
+        """`on_lost` gets the run whose driver could not start, has died, or is silent; once a run."""
+        self._owner = owner
+        self._job = job
+        self._job_master_id = job_master_id
+        self._services = services
+        self._settings = settings
+        self._on_lost = on_lost
+        self._timers = NamedTimers(services.timers)
+        self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
+        self._resource_manager: ResourceManagerGateway | None = None
+        self._address = ""
+        self._run = -1
+        self._driver_id: ResourceID | None = None
+        self._gateway: SparkDriverGateway | None = None
+        #: The Spark application of the present driver; None until its session has started.
+        self.application: SparkApplication | None = None
+
+    def start(self, address: str) -> None:
+        """`address` is the BatchJobMaster's own, for drivers."""
+        self._address = address
+        self._services.resource_manager.start(self._leader_changed)
+        self._timers.every(_HEARTBEAT, self._settings.heartbeat.interval, self._beat)
+
+    def stop(self) -> None:
+        """Stops watching; the ResourceManager ends the driver with this leadership."""
+        self._timers.cancel_all()
+        self._services.resource_manager.stop(self._leader_changed)
+
+    @property
+    def waiting_for(self) -> str:
+        """What the driver still needs; "" once its session has started, or while there is none."""
+        if self._run < 0 or self.application is not None or not self._timers.is_set(_START):
+            return ""
+        return "a SparkDriver: its session starts" if self._gateway is not None else "a SparkDriver"
+
+    def _leader_changed(self, leader: LeaderInformation | None) -> None:
+        connect = self._services.rpc.connect
+        self._resource_manager = (
+            None if leader is None else connect(leader.address, RESOURCE_MANAGER, leader.leader_id)
+        )
+
+    async def request(self, run: int) -> None:
+        """Asks for the driver of a run."""
+        self._run, self._driver_id, self._gateway, self.application = run, None, None, None
+        seconds = self._settings.slot_request_timeout
+        self._timers.after(_START, seconds, lambda: self._timed_out(run, seconds))
+        try:
+            if self._resource_manager is None:
+                raise SparkDriverTimeoutError("no ResourceManager leads that could start a SparkDriver")
+            driver_id = await self._resource_manager.request_spark_driver(self._request())
+        except YarrowError as error:
+            self._lose(run, failure_of(type(error), str(error)))
+            return
+        if run == self._run and self._driver_id is None:
+            self._driver_id = driver_id
+
+    def _request(self) -> SparkDriverRequest:
+        return SparkDriverRequest(
+            job_id=self._job.job_id,
+            job_master_id=self._job_master_id,
+            job_master_address=self._address,
+            configuration=self._job.configuration,
+            slots=max(vertex.parallelism for vertex in self._job.vertices),
+        )
+
+    def register(self, registration: SparkDriverRegistration) -> RegistrationSuccess | RegistrationRejection:
+        """Takes the driver that was asked for; refuses every other one."""
+        # The driver may be faster than the ResourceManager's answer.
+        if self._driver_id is None and self._timers.is_set(_START):
+            self._driver_id = registration.driver_id
+        if registration.driver_id != self._driver_id or registration.job_id != self._job.job_id:
+            return RegistrationRejection(
+                reason=f"job {self._job.job_id} has not asked for SparkDriver {registration.driver_id}"
+            )
+        self._gateway = self._services.rpc.connect(registration.address, SPARK_DRIVER, self._job_master_id)
+        self._beats.monitor(registration.driver_id)
+        interval = int(self._settings.heartbeat.interval * 1000)
+        return RegistrationSuccess(leader_id=self._job_master_id, heartbeat_interval_ms=interval)
+
+    def session_started(self, driver_id: ResourceID, application: SparkApplication) -> int | None:
+        """Notes the session of the present driver, and returns its run; None for a former driver."""
+        if driver_id != self._driver_id or self._gateway is None:
+            return None
+        self._timers.cancel(_START)
+        self.application = application
+        self._beats.heard(driver_id)
+        return self._run
+
+    def disconnected(self, driver_id: ResourceID, cause: FailureCause) -> None:
+        """Notes the end of a driver, told by itself or by the ResourceManager."""
+        if driver_id == self._driver_id:
+            self._lose(self._run, cause)
+
+    async def submit(self, run: int, graph: EncodedGraph) -> None:
+        """Gives the graph to the driver of that run."""
+        gateway = self._gateway
+        if gateway is None or run != self._run:
+            return
+        submission = BatchSubmission(
+            job_id=self._job.job_id, run=run, job_graph=graph.data, job_graph_blob_key=graph.blob_key
+        )
+        try:
+            await gateway.submit_batch(submission)
+        except YarrowError as error:
+            self._lose(run, failure_of(type(error), f"the SparkDriver did not take the job: {error}"))
+
+    async def release(self) -> None:
+        """Ends the present driver; returns when nothing of it is left, or nobody can be asked."""
+        driver_id, resource_manager = self._driver_id, self._resource_manager
+        self._forget()
+        if driver_id is not None and resource_manager is not None:
+            try:
+                await resource_manager.release_spark_driver(self._job_master_id, driver_id)
+            except YarrowError as error:
+                _log.warning("SparkDriver %s was not ended: %s", driver_id, error)
+
+    def _forget(self) -> None:
+        self._timers.cancel(_START)
+        if self._driver_id is not None:
+            self._beats.unmonitor(self._driver_id)
+        self._gateway = None
+
+    def _timed_out(self, run: int, seconds: float) -> None:
+        text = f"no Spark session within {seconds:g} s (slot.request.timeout): {self.waiting_for or 'a SparkDriver'}"
+        self._lose(run, failure_of(SparkDriverTimeoutError, text))
+
+    def _lose(self, run: int, cause: FailureCause) -> None:
+        if run == self._run:
+            self._forget()
+            self._on_lost(run, cause)
+
+    def _beat(self) -> None:
+        round_ = self._beats.tick()
+        for driver_id in round_.silent:
+            seconds = self._settings.heartbeat.timeout
+            text = f"SparkDriver {driver_id} has been silent for {seconds:g} s (heartbeat.timeout)"
+            self.disconnected(driver_id, failure_of(SparkDriverTimeoutError, text))
+        for driver_id in round_.ask:
+            if self._gateway is not None:
+                self._owner.spawn(self._ask(driver_id, self._gateway), "heartbeat SparkDriver")
+
+    async def _ask(self, driver_id: ResourceID, gateway: SparkDriverGateway) -> None:
+        try:
+            await gateway.heartbeat_from_job_master()
+        except YarrowError as error:
+            _log.debug("SparkDriver %s does not answer: %s", driver_id, error)
+        else:
+            self._beats.heard(driver_id)

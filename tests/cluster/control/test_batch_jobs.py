@@ -1,0 +1,293 @@
+"""Bounded jobs on fake SparkDrivers: finish, fail, cancel, restart, collect, print; each end ends the driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
+from tests.support.fake_spark_driver import FakeSparkDriver
+from tests.support.job_graphs import Stage, linear_job
+from tests.unit.runtime.rpc.loops import run, settled
+from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.common.ids import JobID, ResourceID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
+from yarrow.runtime.graph.job_graph import JobGraph, JobType
+from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import (
+    BatchOutput,
+    BatchSubtaskResult,
+    CollectRows,
+    FailureCause,
+    RegistrationRejection,
+    SavepointRequest,
+)
+
+RESTARTING = JobMasterSettings(restart_backoff=lambda: FixedDelayBackoff(FixedDelaySettings(2, 1.0)))
+BROKEN = FailureCause(
+    exception_name="builtins.ValueError",
+    message="no number",
+    stacktrace="ValueError: no number",
+    operator_name="operator 1",
+)
+
+
+def bounded_job(*stages: Stage) -> JobGraph:
+    graph = linear_job(*(stages or (Stage(2), Stage(3))))
+    return msgspec.structs.replace(graph, job_type=JobType.BATCH)
+
+
+async def started(cluster: ControlCluster, graph: JobGraph | None = None) -> tuple[JobID, FakeSparkDriver]:
+    """A job whose driver has taken it."""
+    job_id = await cluster.submit(graph or bounded_job())
+    driver = await cluster.next_spark_driver()
+    await driver.begin()
+    await eventually(lambda: bool(driver.submissions))
+    return job_id, driver
+
+
+async def states(cluster: ControlCluster, job_id: JobID) -> set[ExecutionState]:
+    details = await cluster.dispatcher.request_job_details(job_id)
+    return {subtask.state for vertex in details.vertices for subtask in vertex.subtasks}
+
+
+def test_a_bounded_job_runs_in_its_driver_and_takes_no_slot(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            job_id = await cluster.submit(bounded_job())
+            driver = await cluster.next_spark_driver()
+            assert await states(cluster, job_id) == {ExecutionState.SCHEDULED}
+            details = await cluster.dispatcher.request_job_details(job_id)
+            assert details.waiting_for == "a SparkDriver"
+            await driver.begin()
+            await eventually(lambda: bool(driver.submissions))
+            assert driver.graph == bounded_job()
+            await driver.report(ExecutionState.RUNNING)
+            assert await states(cluster, job_id) == {ExecutionState.RUNNING}
+            vertex = driver.graph.vertices[1].id
+            done = BatchSubtaskResult(
+                vertex_id=vertex,
+                subtask=2,
+                attempt=0,
+                accumulators={"rows": 7},
+                metrics={"numRecordsIn": 7.0},
+            )
+            await driver.master.report_subtasks(job_id, 0, (done, done))
+            await driver.finish()
+            result = await cluster.result(job_id)
+            assert (result.status, result.accumulators) == (JobStatus.FINISHED, {"rows": 7})
+            assert await states(cluster, job_id) == {ExecutionState.FINISHED}
+            details = await cluster.dispatcher.request_job_details(job_id)
+            assert details.vertices[1].subtasks[2].metrics == {"numRecordsIn": 7.0}
+            assert cluster.spark_drivers.ended == [driver.driver_id]
+            assert cluster.driver.requests == 0, "no TaskExecutor was asked for"
+
+    run(body())
+
+
+def test_a_users_error_fails_the_job_at_the_first(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id, driver = await started(cluster)
+            await driver.report(ExecutionState.RUNNING)
+            await driver.master.fail_batch(job_id, 0, BROKEN)
+            result = await cluster.result(job_id)
+            assert (result.status, result.cause) == (JobStatus.FAILED, BROKEN)
+            details = await cluster.dispatcher.request_job_details(job_id)
+            assert details.exceptions[0].task_name == "vertex 1 (1/3)"
+            assert cluster.spark_drivers.ended == [driver.driver_id]
+
+    run(body())
+
+
+@pytest.mark.parametrize("phase", ["asked for", "registered", "running"])
+def test_a_cancelled_job_ends_its_driver(tmp_path: Path, phase: str) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            job_id = await cluster.submit(bounded_job())
+            driver = await cluster.next_spark_driver()
+            if phase == "registered":
+                await driver.register()
+            elif phase == "running":
+                await driver.begin()
+            await cluster.dispatcher.cancel_job(job_id)
+            assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+            assert await states(cluster, job_id) == {ExecutionState.CANCELED}
+            assert cluster.spark_drivers.ended == [driver.driver_id]
+
+    run(body())
+
+
+def test_a_lost_driver_is_replaced_as_the_restart_strategy_says(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id, first = await started(cluster)
+            await first.report(ExecutionState.RUNNING)
+            await cluster.spark_drivers.crash(first)
+            await cluster.until_status(job_id, JobStatus.RESTARTING)
+            await cluster.pass_time(2)
+            second = await cluster.next_spark_driver(2)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            assert second.run == 1
+            await second.finish()
+            result = await cluster.result(job_id)
+            assert result.status is JobStatus.FINISHED
+            details = await cluster.dispatcher.request_job_details(job_id)
+            assert details.restarts == 1
+            assert "SIGKILL" in details.exceptions[0].cause.message
+            assert {subtask.attempt_number for subtask in details.vertices[0].subtasks} == {1}
+
+    run(body())
+
+
+def test_drivers_that_are_lost_too_often_fail_the_job(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id = await cluster.submit(bounded_job())
+            for number in (1, 2, 3):
+                driver = await cluster.next_spark_driver(number)
+                await cluster.spark_drivers.crash(driver)
+                await settled()
+                await cluster.pass_time(2)
+            result = await cluster.result(job_id)
+            assert result.status is JobStatus.FAILED
+            assert result.cause is not None and "SIGKILL" in result.cause.message
+
+    run(body())
+
+
+def test_a_driver_that_cannot_start_is_told_with_its_cause(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            cluster.spark_drivers.failures = ["no memory for a SparkDriver"]
+            result = await cluster.result(await cluster.submit(bounded_job()))
+            assert result.status is JobStatus.FAILED
+            assert result.cause is not None and "no memory for a SparkDriver" in result.cause.message
+
+    run(body())
+
+
+def test_a_driver_whose_session_does_not_start_is_given_up(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            job_id = await cluster.submit(bounded_job())
+            driver = await cluster.next_spark_driver()
+            await driver.register()
+            await cluster.pass_time(310)
+            result = await cluster.result(job_id)
+            assert result.status is JobStatus.FAILED
+            assert result.cause is not None and "slot.request.timeout" in result.cause.message
+            assert cluster.spark_drivers.ended == [driver.driver_id]
+
+    run(body())
+
+
+def test_a_silent_driver_is_lost(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            job_id, driver = await started(cluster)
+            await cluster.pass_time(100)
+            assert (await cluster.dispatcher.request_job_status(job_id)) is JobStatus.RUNNING
+            driver.answers_heartbeats = False
+            await cluster.pass_time(100)
+            result = await cluster.result(job_id)
+            assert result.cause is not None and "heartbeat.timeout" in result.cause.message
+            assert cluster.spark_drivers.ended == [driver.driver_id]
+
+    run(body())
+
+
+def test_a_driver_that_nobody_asked_for_is_refused_and_a_former_one_changes_nothing(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id, first = await started(cluster)
+            stranger = FakeSparkDriver(ResourceID("stranger"), first.request, cluster.service())
+            await stranger.start()
+            assert isinstance(await stranger.register(), RegistrationRejection)
+            await stranger.stop()
+            await cluster.spark_drivers.crash(first)
+            await cluster.until_status(job_id, JobStatus.RESTARTING)
+            await cluster.pass_time(2)
+            second = await cluster.next_spark_driver(2)
+            # Late messages of the first one.
+            await first.master.fail_batch(job_id, 0, BROKEN)
+            await first.finish()
+            assert second.submissions == []
+            assert (await cluster.dispatcher.request_job_status(job_id)) is JobStatus.RUNNING
+
+    run(body())
+
+
+def test_rows_and_text_of_a_repeated_run_come_once(tmp_path: Path) -> None:
+    async def body() -> None:
+        graph = bounded_job(Stage(1), Stage(1, operator=CollectOperator(collect_id="rows")))
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id, first = await started(cluster, graph)
+
+            async def send(driver: FakeSparkDriver, payloads: list[bytes], text: str) -> None:
+                for sequence, payload in enumerate(payloads):
+                    last = payload == b"c"
+                    rows = CollectRows(
+                        job_id=job_id,
+                        collect_id="rows",
+                        subtask=0,
+                        attempt_number=driver.run,
+                        sequence=sequence,
+                        payload=payload,
+                        row_count=1,
+                        last=last,
+                    )
+                    await driver.master.push_collected(rows)
+                for line in text.splitlines(keepends=True):
+                    output = BatchOutput(
+                        job_id=job_id, run=driver.run, vertex_id=graph.vertices[1].id, subtask=0, text=line
+                    )
+                    await driver.master.push_output(output)
+
+            await send(first, [b"a", b"b"], "one\ntw")
+            await cluster.spark_drivers.crash(first)
+            await cluster.until_status(job_id, JobStatus.RESTARTING)
+            await cluster.pass_time(2)
+            second = await cluster.next_spark_driver(2)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            await send(second, [b"a", b"b", b"c"], "one\ntwo\nthree\n")
+            await second.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            found = await cluster.dispatcher.fetch_collected(job_id, "rows", 100)
+            assert [rows.payload for rows in found] == [b"a", b"b", b"c"]
+            assert "".join(cluster.printed) == "one\ntwo\nthree\n"
+
+    run(body())
+
+
+def test_what_a_bounded_job_does_not_do_is_refused_by_name(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            job_id, _ = await started(cluster)
+            with pytest.raises(CheckpointFailedError, match="runs in BATCH mode, which takes no checkpoints"):
+                await cluster.dispatcher.trigger_checkpoint(job_id)
+            with pytest.raises(CheckpointFailedError, match="run it in STREAMING mode"):
+                await cluster.dispatcher.trigger_savepoint(
+                    job_id, SavepointRequest(kind=SnapshotKind.SAVEPOINT, target_directory="/x")
+                )
+            decisions = await cluster.dispatcher.request_scheduler_decisions(job_id, 10)
+            assert b"BatchJobStarted" in decisions[0]
+
+    run(body())
+
+
+def test_a_leadership_that_ends_ends_its_drivers(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            _, driver = await started(cluster)
+        assert cluster.spark_drivers.ended == [driver.driver_id]
+
+    run(body())

@@ -1,0 +1,147 @@
+"""FakeSparkDriver: a SparkDriver without Spark, which does what a test says; its messages are the real ones.
+
+Owner: the loop of the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from yarrow.am.resourcemanager.spark_drivers import OnDriverEnded, SparkDriverStartError
+from yarrow.runtime.common.ids import JobID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, SPARK_DRIVER
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    BatchResult,
+    BatchStageProgress,
+    BatchSubmission,
+    RegistrationRejection,
+    RegistrationSuccess,
+    SparkApplication,
+    SparkDriverHeartbeat,
+    SparkDriverRegistration,
+    SparkDriverRequest,
+)
+from yarrow.runtime.rpc.service import RpcService
+
+APPLICATION = SparkApplication(
+    application_id="local-1", ui_address="", spark_master="local[2]", spark_version="4.1.0"
+)
+
+
+class FakeSparkDriver(RpcEndpoint):
+    """The driver of one run."""
+
+    def __init__(self, driver_id: ResourceID, request: SparkDriverRequest, service: RpcService) -> None:
+        super().__init__(f"sparkdriver_{driver_id}", request.job_master_id)
+        self.driver_id = driver_id
+        self.request = request
+        self._service = service
+        self.master: BatchJobMasterGateway = service.connect(
+            request.job_master_address, BATCH_JOB_MASTER, request.job_master_id
+        )
+        self.submissions: list[BatchSubmission] = []
+        self.answers_heartbeats = True
+
+    async def register(self) -> RegistrationSuccess | RegistrationRejection:
+        return await self.master.register_spark_driver(
+            SparkDriverRegistration(
+                driver_id=self.driver_id,
+                job_id=self.request.job_id,
+                address=self._service.serve(SPARK_DRIVER, self),
+                host="here",
+                pid=1,
+            )
+        )
+
+    async def begin(self) -> None:
+        """Registers and says that the session has started."""
+        assert isinstance(await self.register(), RegistrationSuccess)
+        await self.master.report_spark_application(self.driver_id, APPLICATION)
+
+    @property
+    def graph(self) -> JobGraph:
+        return decode_job_graph(self.submissions[-1].job_graph)
+
+    @property
+    def run(self) -> int:
+        return self.submissions[-1].run
+
+    def stages(self, state: ExecutionState) -> tuple[BatchStageProgress, ...]:
+        """All stages of the job in that state."""
+        return tuple(
+            BatchStageProgress(
+                vertex_id=vertex.id,
+                state=state,
+                tasks_total=vertex.parallelism,
+                tasks_running=0,
+                tasks_done=vertex.parallelism,
+            )
+            for vertex in self.graph.vertices
+        )
+
+    async def report(self, state: ExecutionState) -> None:
+        await self.master.report_stages(self.request.job_id, self.run, self.stages(state))
+
+    async def finish(self) -> None:
+        await self.master.finish_batch(
+            BatchResult(job_id=self.request.job_id, run=self.run, stages=self.stages(ExecutionState.FINISHED))
+        )
+
+    # SparkDriverGateway
+
+    async def submit_batch(self, submission: BatchSubmission) -> Acknowledge:
+        self.submissions.append(submission)
+        return Acknowledge()
+
+    async def cancel_batch(self, job_id: JobID, run: int) -> Acknowledge:
+        return Acknowledge()
+
+    async def heartbeat_from_job_master(self) -> SparkDriverHeartbeat:
+        if not self.answers_heartbeats:
+            raise ConnectionError("it hangs")
+        return SparkDriverHeartbeat(driver_id=self.driver_id, run=self.run if self.submissions else -1)
+
+    async def release(self, cause: str) -> Acknowledge:
+        return Acknowledge()
+
+
+@dataclass
+class FakeSparkDrivers:
+    """A SparkDriverLauncher of FakeSparkDrivers; a test makes them register."""
+
+    service: Callable[[], RpcService]
+    drivers: list[FakeSparkDriver] = field(default_factory=list)
+    ended: list[ResourceID] = field(default_factory=list)
+    #: What the next starts fail with.
+    failures: list[str] = field(default_factory=list)
+    _on_ended: dict[ResourceID, OnDriverEnded] = field(default_factory=dict)
+
+    async def start_spark_driver(self, request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
+        if self.failures:
+            raise SparkDriverStartError(self.failures.pop(0))
+        driver = FakeSparkDriver(ResourceID(f"driver-{len(self.drivers)}"), request, self.service())
+        await driver.start()
+        self.drivers.append(driver)
+        self._on_ended[driver.driver_id] = on_ended
+        return driver.driver_id
+
+    async def end_spark_driver(self, driver_id: ResourceID) -> None:
+        if driver_id in self._on_ended:
+            await self._end(driver_id, "released")
+
+    async def crash(self, driver: FakeSparkDriver, cause: str = "killed by SIGKILL") -> None:
+        """Its process ends without a word."""
+        await self._end(driver.driver_id, cause)
+
+    async def _end(self, driver_id: ResourceID, cause: str) -> None:
+        self.ended.append(driver_id)
+        for driver in self.drivers:
+            if driver.driver_id == driver_id:
+                await driver.stop()
+        self._on_ended.pop(driver_id)(driver_id, cause)
