@@ -447,6 +447,12 @@ class FakeResourceManager:
     ) -> m.Acknowledge:
         raise AssertionError("REST disconnects nothing")
 
+    async def request_spark_driver(self, request: m.SparkDriverRequest) -> ResourceID:
+        raise AssertionError("REST starts nothing")
+
+    async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> m.Acknowledge:
+        raise AssertionError("REST ends nothing")
+
 
 class FakeTaskExecutor:
     """Implements what REST asks of the TaskExecutorGateway; the rest is not for REST."""
