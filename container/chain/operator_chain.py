@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from yarrow.container.chain.batch_flow import BatchFlow, never
 from yarrow.container.chain.chain_compiler import ChainCompiler
 from yarrow.container.chain.chain_counts import ChainCounts
 from yarrow.container.chain.chain_loops import ChainLoops
@@ -25,7 +26,6 @@ from yarrow.container.operators.base import (
     TaskEnvironment,
     TimeResults,
 )
-from yarrow.container.operators.columnar_operator import BatchTarget
 from yarrow.container.operators.event_time import WatermarkMaker
 from yarrow.container.operators.registry import build_operator
 from yarrow.container.operators.sinks.collecting import CollectingOperator
@@ -36,9 +36,6 @@ from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
-
-if TYPE_CHECKING:
-    from yarrow.container.network.columnar_partition import ColumnarResultPartition
 
 
 class OperatorChain:
@@ -75,6 +72,13 @@ class OperatorChain:
         self.counts = ChainCounts(self.operators, self._compiler, self._partitions)
         #: Carries watermarks and idleness through the operators.
         self.time = ChainTime(vertex, self.operators, self._partitions, self._emit_results, self._settle)
+        #: Carries record batches through the operators.
+        self._batches = BatchFlow(
+            self.operators,
+            self._partitions,
+            lambda index: self._compiler.children(index, None),
+            lambda index, rows, timestamps: self.loops.run(("behind", index, None), rows, timestamps),
+        )
         self._closed = False
 
     # ------------------------------------------------------------------ life cycle
@@ -117,7 +121,7 @@ class OperatorChain:
         return any(operator.keeps_state_behind_end for operator in self.operators)
 
     def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
-        return lambda batch: self._hand_on(index, batch)
+        return lambda batch: self._batches.run_behind(index, batch)
 
     def finish(self) -> None:
         """Finishes the operators in order after the end of input; their last rows flow on."""
@@ -131,6 +135,7 @@ class OperatorChain:
         errors: list[BaseException] = []
         if not self._closed:
             self._closed = True
+            errors += self._batches.close()
             for operator in self.operators:
                 try:
                     operator.close()
@@ -275,16 +280,32 @@ class OperatorChain:
             if tag_id in self._compiler.side_outputs(0):
                 self.loops.run(("behind", 0, tag_id), [value], None)
 
-    def run_batch(self, input_index: int, batch: ArrowBatch) -> None:
-        """Runs a record batch for an input of the head."""
+    def run_batch(self, input_index: int, batch: ArrowBatch, is_over: Callable[[], bool] = never) -> None:
+        """Runs a record batch for an input of the head, as far as `flow_on` says."""
         self.counts.records_in += len(batch)
-        self._call_columnar(0, input_index, batch)
+        self._batches.begin(input_index, batch)
+        self.flow_on(is_over)
+
+    def run_source_batch(self, batch: ArrowBatch, is_over: Callable[[], bool] = never) -> None:
+        """Runs a record batch that the source at the head has read, as far as `flow_on` says."""
+        self._batches.begin_behind(0, batch)
+        self.flow_on(is_over)
+
+    @property
+    def flowing(self) -> bool:
+        """True while a record batch is on its way: no other input may be taken until `flow_on` has finished it."""
+        return bool(self._batches)
+
+    def flow_on(self, is_over: Callable[[], bool]) -> None:
+        """Goes on with the batch that is on its way, until `is_over` says between two batches that the slice is."""
+        self._batches.proceed(is_over)
         self.end_of_chunk()
 
-    def run_source_batch(self, batch: ArrowBatch) -> None:
-        """Runs a record batch that the source at the head has read."""
-        self._hand_on(0, batch)
-        self.end_of_chunk()
+    def flow_out(self) -> None:
+        """Finishes the batch that is on its way: its results belong before what comes now."""
+        if self._batches:
+            self._batches.proceed()
+            self.end_of_chunk()
 
     def _settle(self) -> None:
         """Makes bulk operators emit the rows that they hold back, before a control element; also within a chunk."""
@@ -307,42 +328,6 @@ class OperatorChain:
         """A context that names an operator in exceptions of calls outside generated code."""
         return Attribution(self.operators[index].name)
 
-    def _call_columnar(self, index: int, input_index: int, batch: ArrowBatch) -> None:
-        operator = self.operators[index]
-        if not operator.takes_batches:
-            raise TypeError(
-                f"operator '{operator.name}' takes no record batches, but the job leads some to it"
-            )
-        if index:
-            operator.records_in += len(batch)
-        target = cast(BatchTarget, operator)
-        if operator.converts_to_rows:
-            with self.attributed(index):
-                rows, timestamps = target.to_rows(batch)
-            self.loops.run(("behind", index, None), rows, timestamps)
-            return
-        with self.attributed(index):
-            produced = target.process_input(input_index, batch)
-        self._flow_on(index, produced)
-
-    def _flow_on(self, index: int, produced: Iterable[ArrowBatch]) -> int:
-        """Passes each batch on before the operator makes the next; returns the number of their rows."""
-        batches, rows = iter(produced), 0
-        while True:
-            with self.attributed(index):
-                batch = next(batches, None)
-            if batch is None:
-                return rows
-            rows += len(batch)
-            self._hand_on(index, batch)
-
-    def _hand_on(self, index: int, batch: ArrowBatch) -> None:
-        for partition in self._partitions:
-            if partition.edge.source_operator == index and partition.edge.side_output is None:
-                cast("ColumnarResultPartition", partition).emit_batch(batch)
-        for child in self._compiler.children(index, None):
-            self._call_columnar(child, 0, batch)
-
     # ------------------------------------------------------------------ time
 
     def seconds_until_upkeep(self) -> float | None:
@@ -364,10 +349,15 @@ class OperatorChain:
         return min(times) if times else None
 
     def fire_timers(self, now: int, deadline: float) -> int:
-        """Fires due timers, as many as fit into the slice; returns the number of results."""
+        """Fires due timers, as many as fit into the slice; returns the number of results.
+
+        Those of an operator that is at work on a record batch wait until it has made all results of that batch. So do
+        those of the operators before it.
+        """
         return sum(
             self._emit_results(i, operator.fire_timers(now, deadline))
             for i, operator in enumerate(self.operators)
+            if i >= self._batches.free_from
         )
 
     def end_keys(self) -> int:
@@ -386,7 +376,7 @@ class OperatorChain:
     def _flow_results(self, index: int, results: TimeResults) -> int:
         operator = self.operators[index]
         if operator.emits_batches:
-            return self._flow_on(index, cast(Iterable[ArrowBatch], results))
+            return self._batches.run_all(index, cast(Iterable[ArrowBatch], results))
         side_outputs = self._compiler.side_outputs(index) if operator.emits_tagged else None
         rows = cast(Iterable[tuple[Any, int | None]], results)
         emitted = EmittedResults(self.loops, (index, operator.name), rows, side_outputs)

@@ -16,8 +16,12 @@ from yarrow.runtime.data.elements import ArrowBatch
 class BatchTarget(Protocol):
     """Takes the record batches of one or several inputs; has `takes_batches`.
 
-    The chain passes each result on before it asks for the next, so a generator holds one batch at a time. The task
-    merges watermarks, barriers and ends of several inputs, as it does for row operators.
+    The chain passes each result on before it asks for the next, so a generator holds one batch at a time. Mails, a lack
+    of credit or a cancel may come between two batches of a generator, and it may never be asked for the next. Timers of
+    the operator, input, watermarks and cuts wait for its end. So it may keep what it likes in local variables, except
+    for dicts of tables (see ValueTable).
+
+    The task merges watermarks, barriers and ends of several inputs, as it does for row operators.
     """
 
     def process_input(self, index: int, batch: ArrowBatch) -> Iterable[ArrowBatch]:

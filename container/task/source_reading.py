@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from yarrow.container.chain.batch_flow import never
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.latency import LatencyTracker
@@ -68,6 +69,10 @@ class SourceReading:
         self._parts: Iterator[SourceRecords] | None = None
         #: The rest of the present part after a mail has cut it: (rows, timestamps).
         self._part: tuple[Sequence[Any], Sequence[int | None] | None] | None = None
+        #: Rows of a record batch on its way through the chain, and the seconds that it took so far.
+        self._measured = 0, 0.0
+        #: End of the present slice (perf_counter).
+        self._deadline = 0.0
         #: The source knows that it is not polled.
         self._told_to_wait = False
 
@@ -84,7 +89,7 @@ class SourceReading:
 
     @property
     def _has_rows(self) -> bool:
-        return self._parts is not None or bool(self._waiting)
+        return self._parts is not None or self._chain.flowing or bool(self._waiting)
 
     # ------------------------------------------------------------------ slices
 
@@ -112,7 +117,7 @@ class SourceReading:
             return False
         self.woken = False
         self.poll_at = None
-        deadline = now + slices.length
+        deadline = self._deadline = now + slices.length
         while True:
             if not self._has_rows:
                 found = self._poll()
@@ -152,14 +157,28 @@ class SourceReading:
         return found
 
     def _run_chunk(self) -> None:
-        slices, source = self._slices, self._source
+        slices, source, chain = self._slices, self._source, self._chain
         started, sizer = slices.seconds(), self._sizer
-        done = self._run_rows(sizer.rows if source.reads_ahead else _ALL)
-        sizer.measured(done, slices.seconds() - started)
+        if chain.flowing:
+            chain.flow_on(self._is_over)
+        else:
+            self._measured = 0, 0.0
+        rows, seconds = self._measured
+        if not chain.flowing:
+            rows += self._run_rows(sizer.rows if source.reads_ahead else _ALL, self._is_over)
+        self._measured = rows, seconds + slices.seconds() - started
+        if not chain.flowing:
+            sizer.measured(*self._measured)
         self.tell_source()
 
-    def _run_rows(self, max_rows: int) -> int:
-        """Runs the present chunk, or the next one, to its end or its cut; returns the number of processed rows."""
+    def _is_over(self) -> bool:
+        return self._slices.over(self._deadline)
+
+    def _run_rows(self, max_rows: int, is_over: Callable[[], bool]) -> int:
+        """Runs the present chunk, or the next one, to its end or its cut; returns the number of processed rows.
+
+        A record batch may still be on its way through the chain then.
+        """
         source, chain, chunk = self._source, self._chain, self._slices.chunk
         if self._parts is None:
             self._chunk, self._run = self._waiting.take(max_rows), 0
@@ -186,7 +205,7 @@ class SourceReading:
                 chain.run_source_rows(chunk.begin(rows), stamps)
                 left = chunk.end()
             else:
-                chain.run_source_batch(ArrowBatch(rows, stamps_column(stamps)))
+                chain.run_source_batch(ArrowBatch(rows, stamps_column(stamps)), is_over)
                 left = 0
             done = len(rows) - left
             self._run += done
@@ -194,6 +213,7 @@ class SourceReading:
             source.records_in += done
             if left:
                 self._part = (list(rows)[done:], None if stamps is None else stamps[done:])
+            if left or chain.flowing:
                 return self._run - before
 
     # ------------------------------------------------------------------ cuts
@@ -224,8 +244,9 @@ class SourceReading:
         )
 
     def _run_out(self) -> None:
+        self._chain.flow_out()
         while self._has_rows:
-            self._run_rows(_ALL)
+            self._run_rows(_ALL, never)
 
     def rest(self) -> list[SourceRecords]:
         """The records that were read and not run, as the source gave them, in order."""

@@ -70,6 +70,8 @@ class TaskInputs:
         self.records_in = 0
         #: The rest of the present batch: (input index, rows, timestamps, position, origin).
         self._batch: tuple[int, list[Any], list[int | None] | None, int, ChannelOrigin | None] | None = None
+        #: End of the present slice (perf_counter).
+        self._deadline = 0.0
         #: The restored records in flight, which come before all others.
         self.recovered = RecoveredRecords()
         #: Sizes reads of state in advance of chunks; see `read_ahead`.
@@ -99,13 +101,17 @@ class TaskInputs:
     @property
     def has_data(self) -> bool:
         """Whether there is input to process."""
-        return self._batch is not None or bool(self.recovered) or self._gate.has_data
+        at_hand = self._batch is not None or self._chain.flowing
+        return at_hand or bool(self.recovered) or self._gate.has_data
 
     def take(self, deadline: float) -> bool:
         """Processes input until `deadline` (perf_counter), a mail waits or none is left; True if there was any."""
         life, slices, worked = self._life, self._slices, False
+        self._deadline = deadline
         while life.stage is TaskStage.RUNNING and not self.watermarks.firing:
-            if self._batch is not None:
+            if self._chain.flowing:
+                self._chain.flow_on(self._is_over)
+            elif self._batch is not None:
                 self._run_chunk()
             elif self.recovered:
                 self._take_recovered()
@@ -162,7 +168,10 @@ class TaskInputs:
             self._run_chunk()
         else:
             self.records_in += len(batch)
-            self._chain.run_batch(input_index, batch)
+            self._chain.run_batch(input_index, batch, self._is_over)
+
+    def _is_over(self) -> bool:
+        return self._slices.over(self._deadline)
 
     def _run_chunk(self) -> None:
         assert self._batch is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +31,13 @@ from yarrow.datastream.connectors.base import (
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
-from yarrow.runtime.data.elements import CheckpointBarrier, EndOfData, RowBatch, Watermark, WatermarkStatus
+from yarrow.runtime.data.elements import (
+    CheckpointBarrier,
+    EndOfData,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
 from yarrow.testing.operator_harness import HarnessState, OperatorHarness
 
 
@@ -731,3 +737,45 @@ def test_what_went_to_a_side_output_is_not_carried_by_a_cut_before_the_first_row
         assert sum(len(entry[4]) for entry in snapshots.state(CARRIED)) == 256
         assert running.outputs(0) == list(range(300))
         assert running.outputs(1) == [0, 256]
+
+
+def row_by_row(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for at in range(len(batch)):
+        World.on_row(batch.column("n")[at].as_py())
+        yield batch.slice(at, 1)
+
+
+def test_a_checkpoint_of_a_source_comes_behind_all_that_a_record_batch_has_become() -> None:
+    World.end, World.poll_rows = 40, 20
+    snapshots = Snapshots()
+    with OperatorHarness(
+        lambda env: env.from_source(
+            ColumnPolled(heeds=False), WatermarkStrategy.no_watermarks(), "polled"
+        ).map_batches(row_by_row, COLUMNS),
+        inputs=0,
+        clock=World.clock,
+        state=HarnessState(snapshots=snapshots),
+    ) as running:
+        begin(running)
+        (task,) = running.tasks
+        made: list[int] = []
+        ran: list[int] = []
+
+        def on_row(row: int) -> None:
+            made.append(row)
+            if row == 5:
+                task.post(lambda: ran.append(len(made)))
+            if row == 10:
+                task.post(lambda: task.trigger_checkpoint(barrier()))
+
+        World.on_row = staticmethod(on_row)
+        running.run()
+        assert ran == [6], "the mail came between two batches"
+        elements = running.elements()
+        place = next(at for at, each in enumerate(elements) if isinstance(each, CheckpointBarrier))
+        rows = [
+            [row.n for each in part if isinstance(each, RowBatch) for row in each.rows]
+            for part in (elements[:place], elements[place:])
+        ]
+        (split,) = snapshots.state("source-splits")
+        assert rows == [[*range(split.next)], [*range(split.next, 40)]] and made == [*range(40)]

@@ -7,7 +7,7 @@ object of a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
             self._opened = False
             close_function(self.function)
 
-    def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
+    def process_batch(self, batch: ArrowBatch) -> Iterable[ArrowBatch]:
         if not len(batch):
             return ()
         result = self._call(self._adapter.from_arrow(batch.batch))
@@ -84,15 +84,12 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
 
     # ------------------------------------------------------------------ map_batches
 
-    def _mapped(self, batch: ArrowBatch, result: Any) -> Sequence[ArrowBatch]:
-        try:
-            batches = [self._checked(made) for made in self._adapter.to_arrow(result, batch.batch.schema)]
-        except UnknownContainerError as error:
-            raise BatchFunctionError(
-                f"operator '{self.name}': map_batches expected {error.expected}, got {error.got}; "
-                "return a batch of "
-                "columns, or an empty list for no rows"
-            ) from error
+    def _mapped(self, batch: ArrowBatch, result: Any) -> Iterable[ArrowBatch]:
+        made_of = self._made_of(result, batch.batch.schema)
+        if batch.timestamps is None and batch.kinds is None:
+            # Nothing of the batch stays with its rows, so that nobody counts them.
+            return (ArrowBatch(made) for made in made_of if made.num_rows)
+        batches = list(made_of)
         if sum(made.num_rows for made in batches) == len(batch):
             return _with_side_columns(batches, batch)
         if batch.kinds is not None and any(batch.kinds):
@@ -102,6 +99,18 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
                 "some of which are updates or deletions; the result must have a row for each of them"
             )
         return [ArrowBatch(made) for made in batches if made.num_rows]
+
+    def _made_of(self, result: Any, given: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The batches of what the function has returned, one by one if that is a generator."""
+        try:
+            for made in self._adapter.to_arrow(result, given):
+                yield self._checked(made)
+        except UnknownContainerError as error:
+            raise BatchFunctionError(
+                f"operator '{self.name}': map_batches expected {error.expected}, got {error.got}; "
+                "return a batch of "
+                "columns, or an empty list for no rows"
+            ) from error
 
     def _checked(self, made: pa.RecordBatch) -> pa.RecordBatch:
         schema = self._schema

@@ -126,6 +126,8 @@ class SubtaskCheckpointCoordinator:
         fault_points.reach("checkpoint.before-snapshot", **detail)
         source = self._chain.source
         try:
+            # What a batch at work has not brought forth yet belongs before the barrier.
+            self._chain.flow_out()
             if source is not None and not finished:
                 self._before_cut(drains=drain is not None)
             if drain is not None:
