@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID, WorkerID
-from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
@@ -25,6 +24,7 @@ from yarrow.runtime.rpc.messages import (
     NotifyCheckpoint,
     OperatorEvent,
     ResetSubtask,
+    TaskExecutionStateUpdate,
     TaskMetrics,
     TriggerCheckpoint,
     WorkerAddress,
@@ -155,22 +155,9 @@ class WorkerFailed(FromWorker, frozen=True, kw_only=True):
 
 
 class TaskStateChanged(FromWorker, frozen=True, kw_only=True):
-    """A task entered a state; `tasks_left` = live tasks in the worker after that."""
+    """A task entered a state; the JobMaster gets the update as it is."""
 
-    attempt_id: ExecutionAttemptID
-    state: ExecutionState
-    timestamp_ms: int
-    cause: FailureCause | None = None
-    accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
-    metrics: dict[str, float] = msgspec.field(default_factory=dict)
-    tasks_left: int = 0
-    #: Threads of user code that the ended task has left behind.
-    threads_left: tuple[str, ...] = ()
-    #: For the ended subtask 0 of a source: its split enumerator lives on here.
-    enumerator_lives: bool = False
-    #: For subtask 0 of a source that FINISHED together with its split enumerator: the reader attempts that
-    #: were done then; else None.
-    finished_readers: tuple[ExecutionAttemptID, ...] | None = None
+    update: TaskExecutionStateUpdate
 
 
 class MetricsReport(FromWorker, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import (
@@ -191,12 +191,16 @@ class DebugBackend(KeyedStateBackend):
         self._backend.dispose()
 
 
-class _WatchedValue(ValueState[Any]):
-    def __init__(self, handle: ValueState[Any], watch: _Watch, name: str) -> None:
+class _Watched(Generic[H]):
+    """A handle, and who watches its values."""
+
+    def __init__(self, handle: H, watch: _Watch, name: str) -> None:
         self._handle = handle
         self._watch = watch
         self._name = name
 
+
+class _WatchedValue(_Watched[ValueState[Any]], ValueState[Any]):
     def value(self) -> Any:
         value = self._handle.value()
         self._watch.got(self._name, value)
@@ -211,12 +215,7 @@ class _WatchedValue(ValueState[Any]):
         self._handle.clear()
 
 
-class _WatchedReducing(ReducingState[Any]):
-    def __init__(self, handle: ReducingState[Any], watch: _Watch, name: str) -> None:
-        self._handle = handle
-        self._watch = watch
-        self._name = name
-
+class _WatchedReducing(_Watched[ReducingState[Any]], ReducingState[Any]):
     def get(self) -> Any:
         value = self._handle.get()
         self._watch.got(self._name, value)
@@ -231,13 +230,8 @@ class _WatchedReducing(ReducingState[Any]):
         self._handle.clear()
 
 
-class _WatchedList(ListState[Any]):
+class _WatchedList(_Watched[ListState[Any]], ListState[Any]):
     """The list of get() is the program's; its elements are the state's."""
-
-    def __init__(self, handle: ListState[Any], watch: _Watch, name: str) -> None:
-        self._handle = handle
-        self._watch = watch
-        self._name = name
 
     def get(self) -> Iterable[Any]:
         values = list(self._handle.get())
@@ -260,12 +254,7 @@ class _WatchedList(ListState[Any]):
         self._handle.clear()
 
 
-class _WatchedMap(MapState[Any, Any]):
-    def __init__(self, handle: MapState[Any, Any], watch: _Watch, name: str) -> None:
-        self._handle = handle
-        self._watch = watch
-        self._name = name
-
+class _WatchedMap(_Watched[MapState[Any, Any]], MapState[Any, Any]):
     def get(self, key: Any) -> Any:
         value = self._handle.get(key)
         self._watch.got(self._name, value, _part(key))

@@ -39,12 +39,7 @@ from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.messages import (
-    FailureCause,
-    SlotOffer,
-    SlotRequest,
-    TaskExecutionStateUpdate,
-)
+from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, SlotRequest, TaskExecutionStateUpdate
 
 #: A slot in which so many workers died within so many seconds gets no other: it is freed.
 DEATHS_UNTIL_FREED = 3
@@ -282,11 +277,11 @@ class JobSlots:
         slot_worker = self.workers.get(worker.slot_index)
         if slot_worker is not None and slot_worker.handle is worker:
             self.reports.handle(self.slot_at(worker.slot_index), slot_worker, message)
-            if isinstance(message, TaskStateChanged) and message.threads_left:
-                self._end_polluted(worker, message)
+            if isinstance(message, TaskStateChanged) and message.update.threads_left:
+                self._end_polluted(worker, message.update)
 
     @staticmethod
-    def _end_polluted(worker: WorkerHandle, ended: TaskStateChanged) -> None:
+    def _end_polluted(worker: WorkerHandle, ended: TaskExecutionStateUpdate) -> None:
         """Ends a worker in which threads of a failed task live on.
 
         Such threads may write what the next attempt writes, and only the end of the process ends them. The

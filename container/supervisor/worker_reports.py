@@ -33,7 +33,6 @@ from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     AccumulatorReport,
     CollectRows,
-    TaskExecutionStateUpdate,
     TaskMetrics,
 )
 
@@ -80,21 +79,9 @@ class WorkerReports:
     ) -> None:
         match message:
             case TaskStateChanged():
-                if message.state.is_terminal:
-                    slot.tasks.pop(message.attempt_id, None)
-                job.report(
-                    TaskExecutionStateUpdate(
-                        attempt_id=message.attempt_id,
-                        state=message.state,
-                        timestamp_ms=message.timestamp_ms,
-                        cause=message.cause,
-                        accumulators=message.accumulators,
-                        metrics=message.metrics,
-                        threads_left=message.threads_left,
-                        enumerator_lives=message.enumerator_lives,
-                        finished_readers=message.finished_readers,
-                    )
-                )
+                if message.update.state.is_terminal:
+                    slot.tasks.pop(message.update.attempt_id, None)
+                job.report(message.update)
             case EmitOperatorEvent():
                 job.report(message.event)
             case CheckpointAcknowledged() | CoordinatorAcknowledged():

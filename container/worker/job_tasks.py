@@ -55,6 +55,7 @@ from yarrow.runtime.rpc.messages import (
     CollectRows,
     FailureCause,
     NotifyCheckpoint,
+    TaskExecutionStateUpdate,
     TaskMetrics,
     TriggerCheckpoint,
 )
@@ -342,23 +343,13 @@ class JobTasks:
             running.task.post(partial(_grant, running.task, operator, sequence, confirmed))
 
     def _push_collected(self, builder: TaskBuilder, message: CollectMessage) -> None:
+        descriptor = builder.descriptor
         rows = CollectRows(
             job_id=builder.graph.job_id,
-            collect_id=message.collect_id,
-            subtask=builder.descriptor.subtask,
-            sequence=message.sequence,
-            payload=message.payload,
-            row_count=message.row_count,
-            last=message.last,
-            continued=message.continued,
-            attempt_number=builder.descriptor.attempt_number,
-            attempt_id=builder.descriptor.attempt_id,
-            stream=message.stream,
-            first=message.first,
-            restored=message.restored,
-            confirmed=message.confirmed,
-            writers=message.writers,
-            awaits=message.awaits,
+            subtask=descriptor.subtask,
+            attempt_number=descriptor.attempt_number,
+            attempt_id=descriptor.attempt_id,
+            **message._asdict(),
         )
         self._send(EmitCollectRows(rows=rows))
 
@@ -378,7 +369,6 @@ class JobTasks:
         accumulators = accumulated(task.environment)
         with self._lock:
             running = self._running.pop(attempt, None)
-            left = len(self._running)
         self._network.release(attempt)
         self.checkpoints.task_ended(task.checkpoints.name)
         threads_left: tuple[str, ...] = task.threads_left
@@ -393,29 +383,25 @@ class JobTasks:
                 running.thread.stop()
         self._send(
             TaskStateChanged(
-                attempt_id=attempt,
-                state=state,
-                timestamp_ms=self._clock.epoch_ms(),
-                cause=cause,
-                accumulators=accumulators,
-                metrics=metrics,
-                tasks_left=left,
-                threads_left=threads_left,
-                enumerator_lives=enumerator_lives,
-                finished_readers=finished_readers,
+                update=TaskExecutionStateUpdate(
+                    attempt_id=attempt,
+                    state=state,
+                    timestamp_ms=self._clock.epoch_ms(),
+                    cause=cause,
+                    accumulators=accumulators,
+                    metrics=metrics,
+                    threads_left=threads_left,
+                    enumerator_lives=enumerator_lives,
+                    finished_readers=finished_readers,
+                )
             )
         )
 
     def _report(self, attempt: ExecutionAttemptID, state: ExecutionState, cause: FailureCause | None) -> None:
-        self._send(
-            TaskStateChanged(
-                attempt_id=attempt,
-                state=state,
-                timestamp_ms=self._clock.epoch_ms(),
-                cause=cause,
-                tasks_left=len(self._running),
-            )
+        update = TaskExecutionStateUpdate(
+            attempt_id=attempt, state=state, timestamp_ms=self._clock.epoch_ms(), cause=cause
         )
+        self._send(TaskStateChanged(update=update))
 
     def gates(self) -> list[InputGate]:
         """The inputs of the running tasks. Any thread."""

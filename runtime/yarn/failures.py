@@ -7,7 +7,7 @@ first, without the Java stack.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from yarrow.runtime.yarn.gateways import YarnError
@@ -31,8 +31,9 @@ def explain(action: str, text: str) -> YarnError:
     for pattern, sentence in _KNOWN:
         found = pattern.search(text)
         if found is not None:
-            kind = UnknownQueueError if sentence is _queue else YarnError
-            return kind(f"Cannot {action}: {sentence(found)}")
+            kind = UnknownQueueError if sentence is _QUEUE else YarnError
+            said = {"line": first_lines(found[0], 1), "lines": first_lines(found[0]), **found.groupdict()}
+            return kind(f"Cannot {action}: {sentence.format_map(said)}")
     return YarnError(f"Cannot {action}: {first_lines(text) or 'no reason was given'}")
 
 
@@ -62,98 +63,65 @@ def without_stack(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not _PYTHON_STACK.match(line)]
 
 
-def _queue(found: re.Match[str]) -> str:
-    return (
-        f"YARN has no queue {found['queue']!r} that takes applications:"
-        " yarn.application.queue must name a leaf queue in the RUNNING state."
-    )
-
-
-def _memory(found: re.Match[str]) -> str:
-    return (
-        f"{first_lines(found.group(0))}. A container may have at most what yarn.scheduler.maximum-allocation-mb and"
-        " yarn.scheduler.maximum-allocation-vcores of the ResourceManager say: lower jobmanager.memory.process.size,"
-        " taskmanager.memory.process.size, yarn.appmaster.vcores or yarn.containers.vcores."
-    )
-
-
-def _permission(found: re.Match[str]) -> str:
-    return (
-        f"HDFS refuses: {first_lines(found.group(0), 1)}. The user needs a home directory there that he may write"
-        " (applications' files go below it), and yarn.staging-directory must be writable too."
-    )
-
-
-def _space(found: re.Match[str]) -> str:
-    return (
-        f"HDFS has no room for the application's files: {first_lines(found.group(0), 1)}."
-        " Free space or raise the quota of the user's home directory and of yarn.staging-directory."
-    )
-
-
-def _safe_mode(found: re.Match[str]) -> str:
-    return (
-        "HDFS is in safe mode and takes no files:"
-        " wait until its NameNode has left it (`hdfs dfsadmin -safemode get`)."
-    )
-
-
-def _refused(found: re.Match[str]) -> str:
-    return (
-        f"nobody answers at {found['address']}: check that the service runs and that the address in the Hadoop"
-        " configuration (HADOOP_CONF_DIR: yarn.resourcemanager.address, fs.defaultFS) is right."
-    )
-
-
-def _kerberos(found: re.Match[str]) -> str:
-    return (
-        "the cluster wants Kerberos and there is no valid ticket: run `kinit`, or set"
-        " security.kerberos.login.keytab and security.kerberos.login.principal."
-    )
-
-
-def _label(found: re.Match[str]) -> str:
-    return (
-        f"{first_lines(found.group(0), 1)}. yarn.application.node-label and yarn.taskmanager.node-label must name"
-        " labels that the queue may use."
-    )
-
-
-def _admission(found: re.Match[str]) -> str:
-    return (
-        f"{first_lines(found.group(0), 1)}. The user may not submit to the queue of yarn.application.queue:"
-        " ask for the right to, or name another queue."
-    )
-
-
-def _master_gone(found: re.Match[str]) -> str:
-    return "Skein's ApplicationMaster does not answer (any more): it has ended, or is just ending."
-
-
-def _driver_silent(found: re.Match[str]) -> str:
-    return (
-        "Skein's driver, the Java process of this command, runs and does not answer: the machine is overloaded, or the"
-        " process hangs. Look at load and free memory, see by `yarn application -list` whether what was asked for has"
-        " happened all the same, and run the command again."
-    )
-
-
-_Sentence = Callable[[re.Match[str]], str]
-_KNOWN: Final[Sequence[tuple[re.Pattern[str], _Sentence]]] = tuple(
+# What `explain` says: `line` and `lines` are what the pattern has found, other names its groups.
+_QUEUE: Final = (
+    "YARN has no queue '{queue}' that takes applications:"
+    " yarn.application.queue must name a leaf queue in the RUNNING state."
+)
+_MEMORY: Final = (
+    "{lines}. A container may have at most what yarn.scheduler.maximum-allocation-mb and"
+    " yarn.scheduler.maximum-allocation-vcores of the ResourceManager say: lower jobmanager.memory.process.size,"
+    " taskmanager.memory.process.size, yarn.appmaster.vcores or yarn.containers.vcores."
+)
+_PERMISSION: Final = (
+    "HDFS refuses: {line}. The user needs a home directory there that he may write"
+    " (applications' files go below it), and yarn.staging-directory must be writable too."
+)
+_SPACE: Final = (
+    "HDFS has no room for the application's files: {line}."
+    " Free space or raise the quota of the user's home directory and of yarn.staging-directory."
+)
+_SAFE_MODE: Final = (
+    "HDFS is in safe mode and takes no files:"
+    " wait until its NameNode has left it (`hdfs dfsadmin -safemode get`)."
+)
+_REFUSED: Final = (
+    "nobody answers at {address}: check that the service runs and that the address in the Hadoop"
+    " configuration (HADOOP_CONF_DIR: yarn.resourcemanager.address, fs.defaultFS) is right."
+)
+_KERBEROS: Final = (
+    "the cluster wants Kerberos and there is no valid ticket: run `kinit`, or set"
+    " security.kerberos.login.keytab and security.kerberos.login.principal."
+)
+_LABEL: Final = (
+    "{line}. yarn.application.node-label and yarn.taskmanager.node-label must name"
+    " labels that the queue may use."
+)
+_ADMISSION: Final = (
+    "{line}. The user may not submit to the queue of yarn.application.queue:"
+    " ask for the right to, or name another queue."
+)
+_MASTER_GONE: Final = "Skein's ApplicationMaster does not answer (any more): it has ended, or is just ending."
+_DRIVER_SILENT: Final = (
+    "Skein's driver, the Java process of this command, runs and does not answer: the machine is overloaded, or the"
+    " process hangs. Look at load and free memory, see by `yarn application -list` whether what was asked for has"
+    " happened all the same, and run the command again."
+)
+_KNOWN: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
     (re.compile(pattern, re.DOTALL), sentence)
     for pattern, sentence in (
-        (r"submitted by user \S+ to (?:unknown|non-leaf) queue:? ?(?P<queue>[\w.\-]+)", _queue),
-        (r"[Qq]ueue (?:named )?'?(?P<queue>[\w.\-]+)'? (?:does not exist|doesn't exist|is STOPPED)", _queue),
-        (r"Invalid (?:label )?resource request[^\n]*label[^\n]*", _label),
-        (r"Invalid resource request[^\n]*", _memory),
-        (r"(?:DSQuota|NSQuota|QuotaExceeded|The (?:DiskSpace|NameSpace) quota)[^\n]*", _space),
-        (r"could only be (?:written|replicated) to[^\n]*", _space),
-        (r"SafeModeException|[Nn]ame node is in safe mode", _safe_mode),
-        (r"User \S+ (?:does not have permission|cannot submit)[^\n]*", _admission),
-        (r"Permission denied[^\n]*", _permission),
-        (r"Kerberos ticket not found|GSS initiate failed|Client cannot authenticate via", _kerberos),
-        (r"to (?P<address>[\w.\-]+(?:/[\d.]+)?:\d+) failed on connection exception", _refused),
-        (r"Unable to connect to driver", _driver_silent),
-        (r"Unable to connect to application", _master_gone),
+        (r"submitted by user \S+ to (?:unknown|non-leaf) queue:? ?(?P<queue>[\w.\-]+)", _QUEUE),
+        (r"[Qq]ueue (?:named )?'?(?P<queue>[\w.\-]+)'? (?:does not exist|doesn't exist|is STOPPED)", _QUEUE),
+        (r"Invalid (?:label )?resource request[^\n]*label[^\n]*", _LABEL),
+        (r"Invalid resource request[^\n]*", _MEMORY),
+        (r"(?:DSQuota|NSQuota|QuotaExceeded|The (?:DiskSpace|NameSpace) quota)[^\n]*", _SPACE),
+        (r"could only be (?:written|replicated) to[^\n]*", _SPACE),
+        (r"SafeModeException|[Nn]ame node is in safe mode", _SAFE_MODE),
+        (r"User \S+ (?:does not have permission|cannot submit)[^\n]*", _ADMISSION),
+        (r"Permission denied[^\n]*", _PERMISSION),
+        (r"Kerberos ticket not found|GSS initiate failed|Client cannot authenticate via", _KERBEROS),
+        (r"to (?P<address>[\w.\-]+(?:/[\d.]+)?:\d+) failed on connection exception", _REFUSED),
+        (r"Unable to connect to driver", _DRIVER_SILENT),
+        (r"Unable to connect to application", _MASTER_GONE),
     )
 )

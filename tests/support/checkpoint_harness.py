@@ -357,13 +357,13 @@ class CheckpointHarness(WorkerHarness):
 
     def _note(self, message: MessageFromWorker) -> None:
         match message:
-            case TaskStateChanged():
-                place = self._attempts.get(message.attempt_id)
-                if place is not None and message.attempt_id == self.attempt(place):
-                    self.states[place] = message.state
-                    self.ended_with_threads += message.threads_left
-                    if message.cause is not None:
-                        self.causes[place] = message.cause
+            case TaskStateChanged(update=update):
+                place = self._attempts.get(update.attempt_id)
+                if place is not None and update.attempt_id == self.attempt(place):
+                    self.states[place] = update.state
+                    self.ended_with_threads += update.threads_left
+                    if update.cause is not None:
+                        self.causes[place] = update.cause
             case CheckpointAcknowledged():
                 acknowledgement = message.acknowledgement
                 taken = self.checkpoints[acknowledgement.checkpoint_id]

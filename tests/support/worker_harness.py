@@ -220,13 +220,13 @@ class WorkerHarness:
             message = self.next_message(deadline)
             if (
                 isinstance(message, TaskStateChanged)
-                and message.state.is_terminal
-                and message.attempt_id in left
+                and message.update.state.is_terminal
+                and message.update.attempt_id in left
             ):
-                left.remove(message.attempt_id)
-                self.final_metrics[message.attempt_id] = message.metrics
-                if message.state is ExecutionState.FAILED and failure is None:
-                    failure = message.cause
+                left.remove(message.update.attempt_id)
+                self.final_metrics[message.update.attempt_id] = message.update.metrics
+                if message.update.state is ExecutionState.FAILED and failure is None:
+                    failure = message.update.cause
                     self.cancel()
         if failure is not None:
             raise JobFailedInHarness(failure)

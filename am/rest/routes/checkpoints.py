@@ -15,7 +15,6 @@ from yarrow.am.rest.models.checkpoints import (
     AnyCheckpoint,
     CheckpointConfigurationBody,
     CheckpointOperation,
-    CheckpointResult,
     CheckpointStatisticsBody,
     CheckpointTrigger,
     TaskCheckpointDetails,
@@ -29,7 +28,7 @@ from yarrow.am.rest.routes.cluster_access import (
     VertexIdPath,
     refusals,
 )
-from yarrow.am.rest.routes.operation_bodies import failure, running_job, status
+from yarrow.am.rest.routes.operation_bodies import running_job, state
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord
@@ -109,10 +108,4 @@ async def checkpoint_status(
 ) -> CheckpointOperation:
     """The state of a requested checkpoint."""
     outcome = access.operations.outcome(f"checkpoints of {job_id.lower()}", trigger_id)
-    if outcome is None:
-        return CheckpointOperation(status=status(False))
-    if outcome.failed:
-        return CheckpointOperation(
-            status=status(True), operation=CheckpointResult(failure_cause=failure(outcome))
-        )
-    return CheckpointOperation(status=status(True), operation=CheckpointResult(checkpoint_id=outcome.value))
+    return CheckpointOperation.model_validate(state(outcome, "checkpoint_id"))

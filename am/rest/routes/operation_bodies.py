@@ -5,22 +5,23 @@ Owner: the event loop of the REST server.
 
 from __future__ import annotations
 
+from typing import Any
+
 from yarrow.am.rest.errors import ConflictError
-from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus
 from yarrow.am.rest.operations import OperationOutcome
 from yarrow.am.rest.routes.cluster_access import ClusterAccess
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
 
 
-def status(completed: bool) -> OperationStatus:
-    """The state of the operation."""
-    return OperationStatus(id="COMPLETED" if completed else "IN_PROGRESS")
-
-
-def failure(outcome: OperationOutcome) -> FailureCauseBody:
-    """Why it failed."""
-    return FailureCauseBody(class_=outcome.error_class, stack_trace=outcome.error_text)
+def state(outcome: OperationOutcome | None, value: str = "") -> dict[str, Any]:
+    """The fields of the body of an operation; None runs. `value` is the field that holds the result; "" = none."""
+    if outcome is None:
+        return {"status": {"id": "IN_PROGRESS"}}
+    if outcome.failed:
+        failure = {"class_": outcome.error_class, "stack_trace": outcome.error_text}
+        return {"status": {"id": "COMPLETED"}, "operation": {"failure_cause": failure}}
+    return {"status": {"id": "COMPLETED"}, "operation": {value: outcome.value} if value else {}}
 
 
 async def running_job(access: ClusterAccess, job_id: str, what: str) -> JobID:

@@ -21,11 +21,10 @@ from yarrow.am.rest.models.rescaling import (
     RescalesOverview,
     RescalesSummary,
     RescalingOperation,
-    RescalingResult,
     VertexRequirements,
 )
 from yarrow.am.rest.routes.cluster_access import Access, JobIdPath, TriggerIdPath, refusals
-from yarrow.am.rest.routes.operation_bodies import failure, running_job, status
+from yarrow.am.rest.routes.operation_bodies import running_job, state
 from yarrow.am.rest.views.rescaling import rescale_counts, rescale_details_of, rescale_durations
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import resourcemanager
@@ -55,10 +54,7 @@ async def rescaling_status(
 ) -> RescalingOperation:
     """The state of a requested rescale."""
     outcome = access.operations.outcome(f"rescales of {job_id.lower()}", trigger_id)
-    if outcome is None:
-        return RescalingOperation(status=status(False))
-    cause = failure(outcome) if outcome.failed else None
-    return RescalingOperation(status=status(True), operation=RescalingResult(failure_cause=cause))
+    return RescalingOperation.model_validate(state(outcome))
 
 
 @router.get("/jobs/{jobid}/resource-requirements", responses=refusals(400, 404))

@@ -13,15 +13,13 @@ from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.base import TriggerBody
 from yarrow.am.rest.models.checkpoints import (
     DisposalOperation,
-    DisposalResult,
     SavepointDisposal,
     SavepointOperation,
-    SavepointResult,
     SavepointTrigger,
     StopWithSavepoint,
 )
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, TriggerIdPath, refusals
-from yarrow.am.rest.routes.operation_bodies import failure, running_job, status
+from yarrow.am.rest.routes.operation_bodies import running_job, state
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.paths import with_default_scheme
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
@@ -93,13 +91,7 @@ async def savepoint_status(
 ) -> SavepointOperation:
     """The state of a requested savepoint."""
     outcome = access.operations.outcome(f"savepoints of {job_id.lower()}", trigger_id)
-    if outcome is None:
-        return SavepointOperation(status=status(False))
-    if outcome.failed:
-        return SavepointOperation(
-            status=status(True), operation=SavepointResult(failure_cause=failure(outcome))
-        )
-    return SavepointOperation(status=status(True), operation=SavepointResult(location=outcome.value))
+    return SavepointOperation.model_validate(state(outcome, "location"))
 
 
 @router.post("/savepoint-disposal", responses=refusals(400, 403))
@@ -116,11 +108,4 @@ async def dispose_savepoint(access: Access, request: SavepointDisposal | None = 
 @router.get("/savepoint-disposal/{triggerid}", responses=refusals(400, 404))
 async def disposal_status(access: Access, trigger_id: TriggerIdPath) -> DisposalOperation:
     """The state of a savepoint's disposal."""
-    outcome = access.operations.outcome(_DISPOSALS, trigger_id)
-    if outcome is None:
-        return DisposalOperation(status=status(False))
-    if outcome.failed:
-        return DisposalOperation(
-            status=status(True), operation=DisposalResult(failure_cause=failure(outcome))
-        )
-    return DisposalOperation(status=status(True), operation=DisposalResult())
+    return DisposalOperation.model_validate(state(access.operations.outcome(_DISPOSALS, trigger_id)))

@@ -49,6 +49,7 @@ from yarrow.runtime.rpc.messages import (
     CheckpointMetrics,
     CollectRows,
     FailureCause,
+    TaskExecutionStateUpdate,
     TaskMetrics,
     TriggerCheckpoint,
     WorkerAddress,
@@ -204,7 +205,7 @@ class PlayedWorker:
 
     def _state(self, attempt: ExecutionAttemptID, state: ExecutionState) -> None:
         self._framed.send(
-            TaskStateChanged(attempt_id=attempt, state=state, timestamp_ms=1, tasks_left=len(self._tasks))
+            TaskStateChanged(update=TaskExecutionStateUpdate(attempt_id=attempt, state=state, timestamp_ms=1))
         )
 
 

@@ -333,8 +333,8 @@ class Noting(CheckpointHarness):
         self.done: dict[tuple[JobVertexID, int], tuple[ExecutionAttemptID, ...] | None] = {}
 
     def _note(self, message: MessageFromWorker) -> None:
-        if isinstance(message, TaskStateChanged) and message.state is ExecutionState.FINISHED:
-            self.done[self._attempts[message.attempt_id]] = message.finished_readers
+        if isinstance(message, TaskStateChanged) and message.update.state is ExecutionState.FINISHED:
+            self.done[self._attempts[message.update.attempt_id]] = message.update.finished_readers
         super()._note(message)
 
 

@@ -25,6 +25,7 @@ from yarrow.datastream import (
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import TaskExecutionStateUpdate
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +147,7 @@ def test_a_source_function_waits_for_a_slow_consumer_and_ends_when_cancelled(wor
     while not states or not states[-1].is_terminal:
         message = workers.next_message(perf_counter() + 60)
         if isinstance(message, TaskStateChanged):
-            states.append(message.state)
+            states.append(message.update.state)
     assert states == [ExecutionState.CANCELED]
     assert Calls.made == ["cancel"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("source ")]
@@ -208,11 +209,11 @@ def test_accumulators_and_metrics_are_in_the_last_report(workers: WorkerHarness)
     env.from_collection(list(range(300))).map(Counting()).name("counting").print()
     workers.output.clear()
     workers.deploy(env.get_job_graph("metrics"))
-    ended: list[TaskStateChanged] = []
+    ended: list[TaskExecutionStateUpdate] = []
     while not ended:
         message = workers.next_message(perf_counter() + 60)
-        if isinstance(message, TaskStateChanged) and message.state.is_terminal:
-            ended.append(message)
+        if isinstance(message, TaskStateChanged) and message.update.state.is_terminal:
+            ended.append(message.update)
     assert ended[0].state is ExecutionState.FINISHED
     assert ended[0].accumulators == {"rows": 300}
     assert len(workers.output) == 300
