@@ -11,19 +11,26 @@ import hashlib
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 from yarrow.container.protocol.errors import BlobTransferError
-from yarrow.runtime.rpc.gateways import JobMasterGateway
+from yarrow.runtime.rpc.messages import BlobPart
 
 #: Runs a blocking call in other threads.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class BlobReader(Protocol):
+    """The part of a master's gateway that hands out shipped payloads."""
+
+    async def read_blob(self, key: str, offset: int, length: int) -> BlobPart: ...
 
 
 class JobFiles:
     """Fetches blobs of one job, each once."""
 
     def __init__(
-        self, gateway: JobMasterGateway, directory: Path, part_bytes: int, run_blocking: RunBlocking
+        self, gateway: BlobReader, directory: Path, part_bytes: int, run_blocking: RunBlocking
     ) -> None:
         """The first file makes `directory`; `part_bytes` must fit a message."""
         self._gateway = gateway

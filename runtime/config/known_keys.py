@@ -45,6 +45,7 @@ FAMILIES: Final = (
     KeyFamily("flink.yarn.", "Passed to YARN clients under the rest of the key."),
     KeyFamily("containerized.taskmanager.env.", "Environment variables of TaskExecutors in containers."),
     KeyFamily("containerized.master.env.", "Environment variables of the master process in a container."),
+    KeyFamily("spark.", "Passed to Spark in batch mode, as `spark.executor.memory`."),
     KeyFamily("env.java.opts.", "Options of Flink's JVMs.", meaningful=False),
     KeyFamily("external-resource.", "Flink's external resources, such as GPUs.", meaningful=False),
     KeyFamily(

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from yarrow.runtime.config.options import (
+    batch,
     blob,
     checkpointing,
     cluster,
@@ -76,6 +77,7 @@ def index_of_names(options: tuple[EngineOption[Any], ...]) -> Mapping[str, Engin
 
 OPTION_GROUPS: Final = (
     OptionGroup("Execution of a job", execution),
+    OptionGroup("Batch mode on Spark", batch),
     OptionGroup("The job's graph", pipeline),
     OptionGroup("Python environment", python),
     OptionGroup("JobManager", jobmanager),

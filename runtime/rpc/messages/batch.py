@@ -1,7 +1,7 @@
 """Messages between a BatchJobMaster and the SparkDriver of its job: submission, progress, results.
 
-Owner: none (frozen values). A run is one execution of the whole plan: the master counts runs from 0, and each
-report of the driver says to which run it belongs. The plan travels as bytes, as the graph does.
+Owner: none (frozen values). A run is one execution of the whole plan. The master counts runs from 0, and each
+report of the driver names its run. The plan travels as bytes, as the graph does.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BatchSubmission(Message, frozen=True, kw_only=True):
     #: encode_job_graph(...), or empty with `job_graph_blob_key` set when larger than the inline limit.
     job_graph: bytes
     job_graph_blob_key: str = ""
-    #: The BatchPlan of runtime/graph/batch_plan.py as msgpack; empty = the driver plans the graph itself.
+    #: encode_batch_plan(...); empty = the driver plans the graph itself.
     plan: bytes = b""
 
 

@@ -20,6 +20,8 @@ OWN_KEYS = {
     "execution.batch.slice-time",
     "execution.checkpointing.allow-non-replayable-sources",
     "execution.checkpointing.jobmanager-storage.max-state-size",
+    "execution.batch.sort-memory",
+    "execution.batch.spark.start-timeout",
     "execution.exchange-mode",
     "execution.task-threads",
     "taskmanager.data.transport",

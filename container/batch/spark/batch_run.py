@@ -1,0 +1,309 @@
+"""BatchRun: one execution of a job's plan on the driver's Spark, from submission to its end.
+
+Owner: the driver's loop calls it; the Spark job runs in a thread of its own, and connections of tasks have theirs.
+The first failure counts: it ends the Spark job at once. Must not end the driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+
+from yarrow.container.batch.spark.driver_run import RunEnd
+from yarrow.container.batch.spark.run_results import RunResults
+from yarrow.container.batch.spark.session import SparkHost
+from yarrow.container.batch.spark.shared_job import SharedJob
+from yarrow.container.batch.spark.stage_frames import StageFrames
+from yarrow.container.batch.spark.stage_progress import StageProgress
+from yarrow.container.batch.spark.task_messages import (
+    AttemptEnded,
+    AttemptFailed,
+    AttemptProgress,
+    AttemptStarted,
+    ResultChunk,
+    ResultsStarted,
+)
+from yarrow.container.batch.spark.task_server import TaskServer
+from yarrow.container.batch.split_assignment import assign
+from yarrow.container.protocol.failure import failure_cause
+from yarrow.container.supervisor.job_files import JobFiles
+from yarrow.container.worker.job_code import install_user_code
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
+from yarrow.runtime.graph.batch_planner import plan as plan_of
+from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
+from yarrow.runtime.rpc.messages import BatchResult, BatchSubmission, FailureCause
+
+_log = logging.getLogger(__name__)
+_REPORT_SECONDS: Final = 1.0
+#: Seconds between two requests to end the Spark job: one may come before the job begins.
+_CANCEL_SECONDS: Final = 0.2
+#: Seconds that results which Spark has taken may still be on their way to this process.
+_RESULT_SECONDS: Final = 60.0
+_ENGINE_FAILED: Final = "Spark could not run the job; this is no failure of the program's functions"
+
+
+class TaskLostError(YarrowError):
+    """The Python process of a task has died, or was killed."""
+
+
+class SparkJobError(YarrowError):
+    """Spark has ended a job for a reason that no task has told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunServices:
+    """What a run uses of its driver."""
+
+    host: SparkHost
+    master: BatchJobMasterGateway
+    #: Configuration of the cluster.
+    configuration: dict[str, str]
+    result_key: bytes
+    clock: Clock
+    #: Bytes of a blob in one message.
+    part_bytes: int
+
+
+class BatchRun:
+    """One run. `execute` runs it and tells the master all but its end."""
+
+    def __init__(self, submission: BatchSubmission, services: RunServices, folder: Path) -> None:
+        """`folder` is made for the run, and removed at its end."""
+        self.submission = submission
+        self._services = services
+        self._folder = folder
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._failure: FailureCause | None = None
+        #: The text about a process that died; it counts if Spark gives up and no task has told more.
+        self._lost = ""
+        #: The Spark job has ended.
+        self._over = threading.Event()
+        self._plan: BatchPlan
+        self._graph: JobGraph
+        self._progress: StageProgress
+        self._results: RunResults
+        self._more_results = threading.Condition()
+
+    # ------------------------------------------------------------------ the driver's loop
+
+    async def execute(self) -> tuple[RunEnd, FailureCause | None]:
+        """Runs the plan to its end, however it ends."""
+        reports = None
+        try:
+            shared = await self._prepare()
+            reports = self._loop.create_task(self._report(), name=f"progress of run {self.submission.run}")
+            await asyncio.to_thread(self._run, shared)
+        except Exception as error:
+            self._fail(self._cause_of(error))
+        finally:
+            if reports is not None:
+                reports.cancel()
+                await asyncio.gather(reports, return_exceptions=True)
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        if self._cancelled:
+            return RunEnd.CANCELED, None
+        return (RunEnd.FAILED, self._failure) if self._failure else (RunEnd.FINISHED, None)
+
+    def cancel(self) -> None:
+        """Begins to end the run."""
+        self._cancelled = True
+        self._end_spark_job()
+
+    def java_ended(self, cause: FailureCause) -> None:
+        """Ends the run, because Spark is gone."""
+        self._fail(cause)
+
+    def result(self) -> BatchResult:
+        """The message about a run that has finished."""
+        return BatchResult(
+            job_id=self.submission.job_id,
+            run=self.submission.run,
+            stages=self._progress.all(ExecutionState.FINISHED),
+        )
+
+    async def _prepare(self) -> SharedJob:
+        submission, services = self.submission, self._services
+        self._folder.mkdir(mode=0o700, parents=True)
+        files = JobFiles(services.master, self._folder / "files", services.part_bytes, _in_thread)
+        encoded = submission.job_graph or await files.read(submission.job_graph_blob_key)
+        self._graph = graph = await asyncio.to_thread(decode_job_graph, encoded)
+        self._plan = decode_batch_plan(submission.plan) if submission.plan else plan_of(graph)
+        self._progress = StageProgress(self._plan)
+        self._results = RunResults(submission.run, graph, self._plan, services.master, self._wait_for)
+        paths = await files.fetch(file.blob_key for file in graph.user_code.files)
+        splits = await asyncio.to_thread(self._assign, paths)
+        tasks = self._folder / "tasks"
+        tasks.mkdir(mode=0o700)
+        return SharedJob(
+            run=submission.run,
+            job_graph=encoded,
+            plan=encode_batch_plan(self._plan),
+            configuration=services.configuration,
+            file_paths=paths,
+            splits=splits,
+            task_folder=str(tasks),
+            result_key=services.result_key,
+        )
+
+    def _assign(self, paths: dict[str, str]) -> dict[Any, list[list[bytes]]]:
+        """The splits of all sources; their enumerators run here."""
+        install_user_code(self._graph, paths, own_main=True)
+        return {
+            stage.vertex_id: assign(self._graph, stage.vertex_id, stage.parallelism)
+            for stage in self._plan.stages
+            if stage.is_source
+        }
+
+    async def _report(self) -> None:
+        while True:
+            with self._lock:
+                stages = self._progress.changed()
+            if stages:
+                await self._services.master.report_stages(self.submission.job_id, self.submission.run, stages)
+            await asyncio.sleep(_REPORT_SECONDS)
+
+    # ------------------------------------------------------------------ the run's thread
+
+    def _run(self, shared: SharedJob) -> None:
+        session = self._services.host.session
+        shared.write(self._folder)
+        server = TaskServer(self._folder, self)
+        server.start()
+        frames = StageFrames(session, self._plan, str(self._folder), self.submission.run)
+        try:
+            session.sparkContext.setJobGroup(self._group, self._graph.name, interruptOnCancel=True)
+            if self._cancelled or self._failure:
+                return
+            count = frames.execute()
+            self._await_results(count)
+            if not self._failure:
+                self._results.flush()
+        except Exception as error:
+            self._fail(self._cause_of(error))
+        finally:
+            self._over.set()
+            if not self._services.host.java.has_ended():
+                frames.release()
+            server.close()
+
+    @property
+    def _group(self) -> str:
+        return f"{self.submission.job_id}-{self.submission.run}"
+
+    def _await_results(self, count: int) -> None:
+        """Returns when the master has all results, or the run has failed."""
+        with self._more_results:
+            there = self._more_results.wait_for(
+                lambda: self._results.passed >= count or self._failure is not None, _RESULT_SECONDS
+            )
+        if not there:
+            raise SparkJobError(f"{self._results.passed} of {count} results have arrived: run the job again")
+
+    def _cause_of(self, error: Exception) -> FailureCause:
+        if self._services.host.java.has_ended():
+            return failure_cause(
+                SparkJobError("Java, which runs Spark, has ended: see the log of the SparkDriver")
+            )
+        if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
+            _log.error("Spark has ended the job", exc_info=error)
+            if self._lost:
+                return failure_cause(TaskLostError(self._lost))
+            return failure_cause(SparkJobError(f"{_ENGINE_FAILED}: {_in_short(error)}"))
+        return failure_cause(error, "the driver of batch mode")
+
+    def _fail(self, cause: FailureCause) -> None:
+        """Notes the first failure and ends the Spark job; any thread may call it."""
+        with self._lock:
+            if self._failure is not None or self._cancelled:
+                return
+            self._failure = cause
+        with self._more_results:
+            self._more_results.notify_all()
+        self._end_spark_job()
+
+    def _end_spark_job(self) -> None:
+        threading.Thread(target=self._cancel_until_over, name="cancel", daemon=True).start()
+
+    def _cancel_until_over(self) -> None:
+        host = self._services.host
+        while not self._over.is_set() and not host.java.has_ended():
+            try:
+                host.session.sparkContext.cancelJobGroup(self._group)
+            except Exception as error:  # Java may end meanwhile
+                _log.debug("the Spark job could not be cancelled: %r", error)
+            self._over.wait(_CANCEL_SECONDS)
+
+    def _wait_for(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Runs a call on the driver's loop from another thread; gives up with the run."""
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        while True:
+            try:
+                return future.result(_CANCEL_SECONDS)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if self._cancelled or self._failure is not None:
+                    future.cancel()
+                    raise SparkJobError("the run has ended") from None
+
+    # ------------------------------------------------------------------ AttemptListener: threads of connections
+
+    def attempt_started(self, started: AttemptStarted) -> None:
+        with self._lock:
+            self._progress.started(started, self._services.clock.epoch_ms())
+
+    def attempt_progressed(self, started: AttemptStarted, progress: AttemptProgress | AttemptEnded) -> None:
+        with self._lock:
+            self._progress.progressed(started, progress, self._services.clock.epoch_ms())
+
+    def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None:
+        with self._lock:
+            self._progress.failed(started)
+        self._fail(failed.cause)
+
+    def attempt_lost(self, started: AttemptStarted) -> None:
+        stage = self._plan.stages[started.stage]
+        with self._lock:
+            self._progress.failed(started)
+            self._lost = self._lost or (
+                f"the Python process {started.pid} of task '{stage.name}' (subtask {started.subtask + 1}/"
+                f"{stage.parallelism}) has died without a word: it was killed, has run out of memory, or its code has"
+                " ended the process; see the log of the SparkDriver"
+            )
+
+    def results_started(self, started: ResultsStarted) -> None:
+        self._results.begin()
+
+    def result_arrived(self, chunk: ResultChunk) -> None:
+        try:
+            self._results.take(chunk)
+        except Exception as error:
+            self._fail(failure_cause(error, "the results of the job"))
+            raise OSError("the run has ended") from error
+        with self._more_results:
+            self._more_results.notify_all()
+
+
+async def _in_thread(work: Any) -> None:
+    await asyncio.to_thread(work)
+
+
+def _in_short(error: Exception) -> str:
+    """What Spark says, without Java's traces."""
+    lines = [line.strip() for line in str(error).split("\n")]
+    said = [line for line in lines if line and not line.startswith(("at ", "\tat", "File ", "..."))]
+    return " | ".join(said[:6])[:600]

@@ -1,0 +1,246 @@
+"""The process of a SparkDriver: Java below it, Spark's Python processes below Java.
+
+It reads its bootstrap from standard input, and runs until it is released, killed or orphaned.
+
+Owner: its main thread, which starts Java and runs the event loop. One thread waits for the end of standard
+input, and one for the end of Java. However it ends, nothing of it is left: the kernel ends Java with this
+process, and Spark's Python processes see the end of their pipes. Must not put a secret into arguments,
+environment or logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from yarrow.container.batch.spark.requirements import SparkRequirementError, check_requirements
+from yarrow.container.batch.spark.settings import SparkFolders
+from yarrow.container.batch.spark.spark_driver import DriverEnd, SparkDriver
+from yarrow.container.launch.process_start import set_process_name
+from yarrow.container.protocol.errors import RegistrationRefusedError
+from yarrow.container.protocol.failure import failure_cause
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.private_files import PrivateFileHandler
+from yarrow.runtime.config.options import rpc
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.rpc.bootstrap import BootstrapError, SparkDriverBootstrap, read_spark_driver_bootstrap
+from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, SPARK_DRIVER
+from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
+from yarrow.runtime.rpc.messages import BatchSubmission, FailureCause, SparkApplication
+from yarrow.runtime.rpc.service import RpcService
+from yarrow.runtime.security.result_proof import result_key
+
+if TYPE_CHECKING:
+    from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
+    from yarrow.container.batch.spark.session import SparkHost
+
+#: Seconds between the parent's end and the forced end of this process.
+_ORPHAN_LIMIT: Final = 5.0
+_log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Runs the process; its exit status is 0 when it was released, 1 when it failed."""
+    set_process_name("yarrow-sparkdrv")
+    try:
+        bootstrap = read_spark_driver_bootstrap(sys.stdin.buffer)
+    except BootstrapError as error:
+        print(error, file=sys.stderr)
+        return 1
+    log_file = _configure_logging(bootstrap)
+    try:
+        end = asyncio.run(_DriverProcess(bootstrap, log_file).run())
+    except Exception as error:
+        _log.critical("the SparkDriver failed", exc_info=error)
+        print(f"the SparkDriver failed: {error}", file=sys.stderr)
+        return 1
+    _log.info("the SparkDriver ends: %s", end.cause)
+    return 0 if end.orderly else 1
+
+
+def _configure_logging(bootstrap: SparkDriverBootstrap) -> Path:
+    """Sends log records to the driver's log file, whose path is returned."""
+    path = Path(bootstrap.log_directory) / f"{bootstrap.log_name or bootstrap.driver_id}.log"
+    logging.basicConfig(
+        handlers=[PrivateFileHandler(path, encoding="utf-8")],
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)-5s %(name)s - %(message)s",
+    )
+    # Each call to Java would be a record.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    return path
+
+
+class _DriverProcess:
+    """The work of the process after its bootstrap."""
+
+    def __init__(self, bootstrap: SparkDriverBootstrap, log_file: Path) -> None:
+        self._bootstrap = bootstrap
+        self._log_file = log_file
+        self._config = Settings(bootstrap.configuration, "the bootstrap of the SparkDriver")
+        self._folders = SparkFolders(Path(bootstrap.working_directory))
+        self._clock = SystemClock()
+
+    async def run(self) -> DriverEnd:
+        """Runs until the driver has finished."""
+        use_hdfs_settings(HdfsSettings.of(self._config))
+        bootstrap = self._bootstrap
+        async with _rpc(bootstrap, self._config) as service:
+            master = service.connect(bootstrap.job_master_address, BATCH_JOB_MASTER, bootstrap.job_master_id)
+            timeout = self._config.get(rpc.HEARTBEAT_TIMEOUT).seconds
+            driver = SparkDriver(bootstrap, master, self._clock, timeout)
+            await driver.start()
+            _watch_parent(driver)
+            address = service.serve(SPARK_DRIVER, driver)
+            try:
+                return await self._serve(driver, address)
+            finally:
+                await driver.stop()
+                self._remove_files()
+
+    async def _serve(self, driver: SparkDriver, address: str) -> DriverEnd:
+        try:
+            java = await asyncio.to_thread(check_requirements, self._bootstrap.configuration)
+            # PySpark is there, and only a driver that can use it imports it.
+            from yarrow.container.batch.spark.session import SparkHost
+
+            host = SparkHost(java, self._config, self._bootstrap.slots, self._folders, self._spark_log)
+        except (SparkRequirementError, InvalidOptionValue) as error:
+            cause = msgspec.structs.replace(failure_cause(error), is_final=True)
+            return await self._refuse(driver, address, cause)
+        try:
+            host.start_java()
+            return await self._serve_with(driver, address, host)
+        finally:
+            await asyncio.to_thread(host.close)
+
+    async def _refuse(self, driver: SparkDriver, address: str, cause: FailureCause) -> DriverEnd:
+        await driver.register(address, os.getpid())
+        await driver.disconnect(cause)
+        return DriverEnd(cause.message, orderly=False)
+
+    async def _serve_with(self, driver: SparkDriver, address: str, host: SparkHost) -> DriverEnd:
+        from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
+
+        bootstrap = self._bootstrap
+        loop = asyncio.get_running_loop()
+        connecting = asyncio.ensure_future(asyncio.to_thread(host.connect))
+        try:
+            await driver.register(address, os.getpid())
+            application = await _first(connecting, driver.finished)
+        except RegistrationRefusedError as error:
+            return DriverEnd(str(error), orderly=False)
+        except YarrowError as error:
+            await driver.disconnect(failure_cause(error))
+            return DriverEnd(str(error), orderly=False)
+        if application is None:
+            return await driver.finished
+        _watch_java(host, loop, driver)
+        services = RunServices(
+            host=host,
+            master=driver.master,
+            configuration=bootstrap.configuration,
+            result_key=result_key(bootstrap.data_secret),
+            clock=self._clock,
+            part_bytes=bootstrap.max_message_bytes // 2,
+        )
+        make_run = partial(_make_run, BatchRun, services)
+        await driver.session_started(application, make_run, host.java.resident_memory)
+        return await driver.finished
+
+    @property
+    def _spark_log(self) -> Path:
+        """The log of Spark, beside the driver's own."""
+        return self._log_file.with_name(f"{self._log_file.stem}-spark.log")
+
+    def _remove_files(self) -> None:
+        for left in self._folders.working.iterdir():
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+@contextlib.asynccontextmanager
+async def _rpc(bootstrap: SparkDriverBootstrap, config: Settings) -> AsyncIterator[RpcService]:
+    """A started service on a free port."""
+    settings = GrpcSettings(
+        application_id=bootstrap.application_id,
+        bind_host=bootstrap.bind_host,
+        host=bootstrap.host,
+        port=0,
+        identity=bootstrap.identity,
+        max_message_bytes=bootstrap.max_message_bytes,
+        ask_timeout=config.get(rpc.ASK_TIMEOUT).seconds,
+        connect_timeout=config.get(rpc.CONNECT_TIMEOUT).seconds,
+    )
+    service = RpcService([GrpcTransport(settings)])
+    await service.start()
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
+def _make_run(
+    kind: type[BatchRun], services: RunServices, submission: BatchSubmission, folder: Path
+) -> BatchRun:
+    return kind(submission, services, folder)
+
+
+async def _first(
+    connecting: asyncio.Future[SparkApplication], finished: asyncio.Future[DriverEnd]
+) -> SparkApplication | None:
+    """The application; None if the driver is told to end before Spark has started. Raises SparkStartError."""
+    either: set[asyncio.Future[Any]] = {connecting, finished}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if connecting.done():
+        return connecting.result()
+    connecting.cancel()
+    return None
+
+
+def _watch_java(host: SparkHost, loop: asyncio.AbstractEventLoop, driver: SparkDriver) -> None:
+    """Tells the driver when Java ends."""
+
+    def watch() -> None:
+        status = host.java.wait()
+        with contextlib.suppress(RuntimeError):  # the loop has closed: the process is ending
+            loop.call_soon_threadsafe(driver.java_ended, status)
+
+    threading.Thread(target=watch, name="java watch", daemon=True).start()
+
+
+def _watch_parent(driver: SparkDriver) -> None:
+    """Ends the driver at the end of standard input: its parent is gone, or wants it to end."""
+    loop = asyncio.get_running_loop()
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(driver.finish, "the process that started it has ended")
+        # The kernel ends Java with this process, and Java's end is that of its Python processes.
+        threading.Event().wait(_ORPHAN_LIMIT)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

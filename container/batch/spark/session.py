@@ -1,0 +1,215 @@
+"""SparkHost: the JVM and the session of one driver.
+
+Owner: the driver's main thread starts Java; a thread of the driver connects and makes the session. Must not run
+jobs, nor put a secret into arguments, environment or settings of Spark: Spark makes its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.java_gateway import java_import
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from yarrow.container.batch.spark.java_process import JavaProcess
+from yarrow.container.batch.spark.requirements import JavaInstallation
+from yarrow.container.batch.spark.settings import (
+    LOOPBACK,
+    SparkFolders,
+    java_arguments,
+    log4j_properties,
+    spark_settings,
+)
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.options import batch
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.messages import SparkApplication
+
+#: Packages that PySpark names without their package.
+_IMPORTED: Final = (
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.api.java.*",
+    "org.apache.spark.api.python.*",
+    "org.apache.spark.ml.python.*",
+    "org.apache.spark.mllib.api.python.*",
+    "org.apache.spark.resource.*",
+    "org.apache.spark.sql.Encoders",
+    "org.apache.spark.sql.OnSuccessCall",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.*",
+    "org.apache.spark.sql.api.python.*",
+    "org.apache.spark.sql.hive.*",
+    "scala.Tuple2",
+)
+#: Seconds between two looks for the file in which Java names its port.
+_POLL: Final = 0.05
+_INT: Final = struct.Struct(">i")
+_LAST_LINES: Final = 5
+#: What of the driver's environment Java and Spark's Python processes get; secrets are not in it.
+_KEPT_VARIABLES: Final = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "PATH",
+    "PYTHONPATH",
+    "TZ",
+    "USER",
+    "LD_LIBRARY_PATH",
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
+    "KRB5_CONFIG",
+    "KRB5CCNAME",
+    "YARROW_DEBUG",
+)
+
+
+class SparkStartError(YarrowError):
+    """Spark has not started: Java ended or took too long."""
+
+
+class SparkHost:
+    """Java with a Spark session. `start_java`, then `connect`; `close` ends everything."""
+
+    def __init__(
+        self, java: JavaInstallation, config: Settings, slots: int, folders: SparkFolders, log_file: Path
+    ) -> None:
+        """`log_file` takes Spark's warnings; what Java prints goes beside it.
+
+        Raises InvalidOptionValue for settings that Spark must not get.
+        """
+        self._installation = java
+        self._config = config
+        self._folders = folders
+        self._log_file = log_file
+        self._output = log_file.with_suffix(".out")
+        self._settings = spark_settings(config, slots, folders)
+        self._java: JavaProcess | None = None
+        self._gateway: Any = None
+        self._session: SparkSession | None = None
+        self._closing = threading.Event()
+
+    @property
+    def java(self) -> JavaProcess:
+        """The process, once it was started."""
+        assert self._java is not None
+        return self._java
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, once connected."""
+        assert self._session is not None
+        return self._session
+
+    def start_java(self) -> None:
+        """Starts Java; call it from the main thread."""
+        self._folders.create()
+        (self._folders.working / "log4j2.properties").write_text(
+            log4j_properties(self._log_file), encoding="utf-8"
+        )
+        home = Path(pyspark.__file__).parent
+        arguments = java_arguments(self._config, home / "jars", self._log_file, self._folders)
+        environment = java_environment(os.environ, home, self._announcement)
+        self._java = JavaProcess(self._installation.executable, arguments, environment, self._output)
+
+    @property
+    def _announcement(self) -> Path:
+        """The file into which Java writes its port and the secret of its gateway."""
+        return self._folders.working / "gateway"
+
+    def connect(self) -> SparkApplication:
+        """Waits for Java and makes the session. Raises SparkStartError."""
+        port, secret = self._wait_for_port()
+        self._gateway = ClientServer(
+            java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
+            python_parameters=PythonParameters(port=0, eager_load=False),
+        )
+        self._gateway.proc = None
+        for name in _IMPORTED:
+            java_import(self._gateway.jvm, name)
+        conf = SparkConf(loadDefaults=False, _jvm=self._gateway.jvm)
+        conf.setAll(list(self._settings.items()))
+        try:
+            context = SparkContext(gateway=self._gateway, conf=conf)
+        except Exception as error:
+            raise SparkStartError(
+                f"Spark did not start: {_first_line(error)}; see {self._log_file}"
+            ) from error
+        # PySpark takes the interpreter of its functions from the environment otherwise.
+        context.pythonExec = sys.executable
+        self._session = SparkSession(context)
+        return SparkApplication(
+            application_id=str(context.applicationId),
+            ui_address=context.uiWebUrl or "",
+            spark_master=str(context.master),
+            spark_version=str(context.version),
+        )
+
+    def _wait_for_port(self) -> tuple[int, str]:
+        seconds = self._config.get(batch.SPARK_START_TIMEOUT).seconds
+        for _ in range(max(1, int(seconds / _POLL))):
+            if self._announcement.exists():
+                with self._announcement.open("rb") as stream:
+                    (port,) = _INT.unpack(stream.read(_INT.size))
+                    (length,) = _INT.unpack(stream.read(_INT.size))
+                    secret = stream.read(length).decode("utf-8")
+                self._announcement.unlink()
+                return port, secret
+            if self.java.has_ended():
+                raise SparkStartError(
+                    f"Java ended with the status {self.java.wait()} while Spark was starting: {self._last_output()}"
+                )
+            if self._closing.wait(_POLL):
+                raise SparkStartError("the start of Spark was given up")
+        raise SparkStartError(
+            f"Spark has not started within {seconds:g} s ({batch.SPARK_START_TIMEOUT.key}); see {self._log_file}"
+        )
+
+    def _last_output(self) -> str:
+        try:
+            lines = self._output.read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError:
+            lines = []
+        said = " | ".join(line.strip() for line in lines if line.strip() and "\tat " not in line)
+        return said[-1000:] or f"it printed nothing; see {self._log_file}"
+
+    def close(self) -> None:
+        """Ends Spark, Java and the Python processes below it; may be repeated."""
+        self._closing.set()
+        if self._java is None:
+            return
+        if self._session is not None and not self._java.has_ended():
+            with contextlib.suppress(Exception):  # Java may end meanwhile, and all of it ends below.
+                self._session.stop()
+        self._session = None
+        self._java.end()
+        if self._gateway is not None:
+            with contextlib.suppress(Exception):
+                self._gateway.shutdown()
+
+
+def java_environment(own: Mapping[str, str], spark_home: Path, announcement: Path) -> dict[str, str]:
+    """The environment of Java."""
+    kept = {name: own[name] for name in _KEPT_VARIABLES if name in own}
+    return {
+        **kept,
+        "SPARK_HOME": str(spark_home),
+        "SPARK_CONNECT_MODE": "0",
+        # Spark's web pages listen where this says.
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "PYTHONHASHSEED": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(announcement),
+    }
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:500]

@@ -1,0 +1,196 @@
+"""Settings of a driver's Spark: configuration -> keys of Spark and the command of its JVM. Pure.
+
+Owner: none. Programs cannot change what keeps a job private (loopback addresses, authentication, encryption), nor
+what the stages rely on. They can set every other `spark.*` key.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from yarrow.runtime.config.options import batch
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import InvalidOptionValue
+
+LOOPBACK: Final = "127.0.0.1"
+DAEMON_MODULE: Final = "yarrow.container.batch.spark.python_daemon"
+
+#: Keys of Spark that the engine sets: programs must leave them out.
+FIXED: Final[Mapping[str, str]] = {
+    # All of a local application's ports are reached from this host alone.
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.io.encryption.enabled": "true",
+    # Python's sockets have file permissions in place of a port.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": DAEMON_MODULE,
+    "spark.pyspark.python": sys.executable,
+    "spark.pyspark.driver.python": sys.executable,
+    # Partitions are those of the plan: nothing may join or split them.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
+
+#: Keys of Spark that the engine sets where the program does not.
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.app.name": "yarrow",
+    # A row is a chunk of records already: batches are bounded by bytes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
+    # Each stage is one opaque function: compiling code around it costs more than it saves.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.shuffle.compress": "true",
+    "spark.ui.showConsoleProgress": "false",
+    # The driver asks for the progress of the present run only.
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.eventLog.enabled": "false",
+    "spark.port.maxRetries": "64",
+    "spark.log.level": "WARN",
+}
+
+_OPENED: Final = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+_LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
+
+_LOG4J: Final = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss,SSS}} %-5p %c - %m%n%ex
+# A failed task is told by the run that it ends, with the user's own traceback.
+logger.scheduler.name = org.apache.spark.scheduler.TaskSetManager
+logger.scheduler.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.write.name = org.apache.spark.sql.execution.datasources.v2
+logger.write.level = off
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFolders:
+    """Folders of one driver, below its working directory."""
+
+    working: Path
+
+    @property
+    def local(self) -> Path:
+        """Shuffle files and spilled data."""
+        return self.working / "spark"
+
+    @property
+    def temporary(self) -> Path:
+        """Temporary files of Java."""
+        return self.working / "java"
+
+    @property
+    def attempts(self) -> Path:
+        """What tasks spill."""
+        return self.working / "tasks"
+
+    def create(self) -> None:
+        """Makes all of them, for this user alone."""
+        for folder in (self.local, self.temporary, self.attempts):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def spark_master(config: Settings, slots: int) -> str:
+    """`spark.master`, else one thread for each slot.
+
+    Raises InvalidOptionValue for a master that is not on this host.
+    """
+    master = config.get(batch.SPARK_MASTER)
+    if master is None:
+        return f"local[{slots}]"
+    if not _LOCAL.fullmatch(master):
+        raise InvalidOptionValue(
+            batch.SPARK_MASTER.key,
+            repr(master),
+            "tasks of batch mode run in the driver's JVM",
+            "local[n], n: tasks that run at a time",
+            "local[4]",
+        )
+    return master
+
+
+def spark_settings(config: Settings, slots: int, folders: SparkFolders) -> dict[str, str]:
+    """Every key that Spark gets.
+
+    Raises InvalidOptionValue for a key that only the engine may set.
+    """
+    own = {f"spark.{key}": value for key, value in config.below("spark.").items()}
+    for key, value in own.items():
+        if key in FIXED and value != FIXED[key]:
+            raise InvalidOptionValue(
+                key, repr(value), f"the engine sets it to {FIXED[key]!r}", "no value", "leave the key out"
+            )
+    memory = config.get(batch.SPARK_DRIVER_MEMORY)
+    return {
+        **_DEFAULTS,
+        **own,
+        **FIXED,
+        "spark.master": spark_master(config, slots),
+        "spark.driver.memory": f"{memory.bytes >> 20}m",
+        "spark.ui.enabled": str(config.get(batch.SPARK_UI_ENABLED)).lower(),
+        "spark.local.dir": str(folders.local),
+        "spark.sql.warehouse.dir": str(folders.temporary),
+    }
+
+
+def java_arguments(config: Settings, jars: Path, log_file: Path, folders: SparkFolders) -> list[str]:
+    """Arguments of the JVM that serves a driver; they hold no secret."""
+    memory = config.get(batch.SPARK_DRIVER_MEMORY)
+    extra = config.below("spark.").get("driver.extraJavaOptions", "")
+    return [
+        "-cp",
+        f"{jars}/*",
+        f"-Xmx{memory.bytes >> 20}m",
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "-XX:-UsePerfData",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-XX:ErrorFile={log_file.parent}/java_error_%p.log",
+        f"-Djava.io.tmpdir={folders.temporary}",
+        f"-Dlog4j2.configurationFile={folders.working / 'log4j2.properties'}",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "--add-modules=jdk.incubator.vector",
+        *(f"--add-opens={module}=ALL-UNNAMED" for module in _OPENED),
+        *extra.split(),
+        "org.apache.spark.deploy.SparkSubmit",
+        "--conf",
+        f"spark.driver.memory={memory.bytes >> 20}m",
+        "pyspark-shell",
+    ]
+
+
+def log4j_properties(log_file: Path) -> str:
+    """Log4j's configuration: warnings to the driver's log file."""
+    return _LOG4J.format(path=log_file)

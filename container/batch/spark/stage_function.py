@@ -1,0 +1,265 @@
+"""StageFunction: what Spark calls in its Python processes: a task of a stage, from rows to rows.
+
+Owner: the only thread of a Python process of Spark. Spark pickles these objects, which hold names alone: user code
+comes with the SharedJob, as it comes to a worker. A failure goes to the driver first, because Spark would put its
+own text around it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Generator, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
+from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result
+from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob, read_shared_job
+from yarrow.container.batch.spark.stage_rows import RowWriter, divide, first_partition
+from yarrow.container.batch.spark.task_messages import (
+    AttemptEnded,
+    AttemptFailed,
+    AttemptProgress,
+    AttemptStarted,
+    FromTask,
+    ResultChunk,
+    ResultsEnded,
+    ResultsStarted,
+)
+from yarrow.container.network.unix_sockets import connect_unix
+from yarrow.container.protocol.failure import failure_cause
+from yarrow.container.protocol.framing import encode_frame
+from yarrow.container.worker.job_code import install_user_code
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan
+from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
+
+#: Seconds between two reports of progress.
+_REPORT_SECONDS: Final = 1.0
+
+
+class TaskFailedError(Exception):
+    """Ends a task in Spark; its cause has gone to the driver."""
+
+
+class _LoadedJob(NamedTuple):
+    shared: SharedJob
+    graph: JobGraph
+    plan: BatchPlan
+    settings: Settings
+
+
+@cache
+def _graph_of(encoded: bytes, files: tuple[tuple[str, str], ...]) -> JobGraph:
+    """The graph, with its user code made loadable; once for all runs of a job."""
+    graph = decode_job_graph(encoded)
+    install_user_code(graph, dict(files), own_main=True)
+    return graph
+
+
+@cache
+def _load(folder: str) -> _LoadedJob:
+    """The run whose SharedJob lies in that folder."""
+    shared = read_shared_job(folder)
+    cluster = Settings(shared.configuration, "the cluster")
+    use_hdfs_settings(HdfsSettings.of(cluster))
+    graph = _graph_of(shared.job_graph, tuple(sorted(shared.file_paths.items())))
+    return _LoadedJob(
+        shared, graph, decode_batch_plan(shared.plan), cluster.overlay(graph.configuration, "the job")
+    )
+
+
+class _Reports:
+    """The connection to the driver."""
+
+    def __init__(self, folder: str) -> None:
+        self._socket: socket.socket = connect_unix(os.path.join(folder, SOCKET))
+        self._clock = SystemClock()
+        self._due = self._clock.monotonic() + _REPORT_SECONDS
+        self.records_in = 0
+        self.records_out = 0
+
+    def send(self, message: FromTask) -> None:
+        self._socket.sendall(encode_frame(message))
+
+    def progress(self) -> None:
+        """Reports the counts if the last report is old."""
+        now = self._clock.monotonic()
+        if now >= self._due:
+            self._due = now + _REPORT_SECONDS
+            self.send(AttemptProgress(records_in=self.records_in, records_out=self.records_out))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class StageFunction:
+    """The task of one stage, for Spark's mapInArrow."""
+
+    def __init__(self, folder: str, position: int) -> None:
+        """`folder` has the SharedJob; `position` is that of the stage in the plan."""
+        self._folder = folder
+        self._position = position
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs the attempt whose rows these are."""
+        arriving = filter(len, batches)
+        first = next(arriving)
+        reports = _Reports(self._folder)
+        try:
+            yield from self._attempt(first, arriving, reports)
+        finally:
+            reports.close()
+
+    def _attempt(
+        self, first: pa.RecordBatch, arriving: Iterator[pa.RecordBatch], reports: _Reports
+    ) -> Iterator[pa.RecordBatch]:
+        subtask = first_partition(first) if "partition" in first.schema.names else first.column(0)[0].as_py()
+        context = TaskContext.get()
+        assert context is not None
+        attempt = context.attemptNumber()
+        where = "the start of a task of batch mode"
+        try:
+            job = _load(self._folder)
+            stage = job.plan.stages[self._position]
+            where = f"task '{stage.name}' (subtask {subtask + 1}/{stage.parallelism})"
+            reports.send(
+                AttemptStarted(
+                    run=job.shared.run,
+                    stage=self._position,
+                    subtask=subtask,
+                    attempt=attempt,
+                    pid=os.getpid(),
+                )
+            )
+            attempts = _AttemptRows(job, self._position, subtask, attempt, reports)
+            yield from attempts.rows([] if stage.is_source else _chain(first, arriving))
+            reports.send(AttemptEnded(records_in=reports.records_in, records_out=reports.records_out))
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # also SystemExit of user code
+            with contextlib.suppress(OSError):
+                reports.send(AttemptFailed(cause=failure_cause(error, where)))
+            raise TaskFailedError(where) from None
+
+
+def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+class _AttemptRows:
+    """The rows that one attempt puts out."""
+
+    def __init__(self, job: _LoadedJob, position: int, subtask: int, attempt: int, reports: _Reports) -> None:
+        self._job = job
+        self._stage = stage = job.plan.stages[position]
+        self._writer = RowWriter(job.plan, position, subtask, attempt)
+        self._reports = reports
+        self._max_bytes = job.settings.get(execution.BATCH_MAX_SIZE).bytes
+        splits = job.shared.splits.get(stage.vertex_id)
+        self._attempt = BatchAttempt(
+            vertex_id=stage.vertex_id,
+            subtask=subtask,
+            attempt=attempt,
+            splits=tuple(splits[subtask]) if splits else (),
+            result_key=job.shared.result_key,
+        )
+        #: Results of earlier stages that wait to be passed on.
+        self._passing: list[pa.RecordBatch] = []
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs the task."""
+        job = self._job
+        folder = Path(job.shared.task_folder)
+        task = BatchTask(job.graph, job.plan, self._attempt, job.settings, SystemClock(), folder)
+        with contextlib.closing(_generator(task.run(self._chunks(batches)))) as chunks:
+            yield from self._batches(chunks)
+
+    def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+        """The input of the task."""
+        reports = self._reports
+        for batch in batches:
+            arrived = divide(batch)
+            if arrived.results is not None:
+                self._passing.append(self._writer.passed_on(arrived.results))
+            for chunk in arrived.chunks:
+                reports.records_in += chunk.rows
+                yield chunk
+            reports.progress()
+
+    def _batches(self, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
+        reports = self._reports
+        waiting = list(self._writer.markers())
+        size = 0
+        for chunk in chunks:
+            if waiting and size + len(chunk.payload) > self._max_bytes:
+                yield self._writer.batch(waiting)
+                waiting, size = [], 0
+                yield from self._passed_on()
+                reports.progress()
+            waiting.append(chunk)
+            size += len(chunk.payload)
+            if chunk.edge >= 0:
+                reports.records_out += chunk.rows
+            elif chunk.edge == FINISHED:
+                result = decode_task_result(chunk.payload)
+                reports.records_in, reports.records_out = result.records_in, result.records_out
+        if waiting:
+            yield self._writer.batch(waiting)
+        yield from self._passed_on()
+
+    def _passed_on(self) -> Iterator[pa.RecordBatch]:
+        passing, self._passing = self._passing, []
+        yield from passing
+
+
+def _generator(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
+    """Chunks as a generator, which can be closed."""
+    yield from chunks
+
+
+class ResultsFunction:
+    """The last task of a run: sends all results to the driver, in their order."""
+
+    def __init__(self, folder: str, run: int) -> None:
+        self._folder = folder
+        self._run = run
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Sends them as fast as the driver takes them; puts out their number."""
+        context = TaskContext.get()
+        assert context is not None
+        reports = _Reports(self._folder)
+        count = 0
+        try:
+            reports.send(ResultsStarted(run=self._run, attempt=context.attemptNumber()))
+            for batch in batches:
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    edge, target, producer, sequence, rows, payload, stage, attempt, _ = row
+                    reports.send(
+                        ResultChunk(
+                            stage=stage,
+                            attempt=attempt,
+                            edge=edge,
+                            target=target,
+                            producer=producer,
+                            sequence=sequence,
+                            rows=rows,
+                            payload=payload,
+                        )
+                    )
+                count += batch.num_rows
+            reports.send(ResultsEnded())
+        finally:
+            reports.close()
+        yield pa.record_batch([pa.array([count], pa.int64())], names=["results"])

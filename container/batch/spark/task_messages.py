@@ -1,0 +1,81 @@
+"""Messages from a stage's tasks to their driver: framed msgpack over a Unix socket of the driver's own folder.
+
+Owner: none (frozen values). What they say of an attempt counts once Spark has taken it: failures alone count at
+once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from yarrow.runtime.rpc.messages import FailureCause
+
+
+class FromTask(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of the messages of a task."""
+
+
+class AttemptStarted(FromTask, frozen=True, kw_only=True):
+    """First message of a connection: the attempt runs."""
+
+    run: int
+    #: Position in `BatchPlan.stages`.
+    stage: int
+    subtask: int
+    attempt: int
+    pid: int
+
+
+class AttemptProgress(FromTask, frozen=True, kw_only=True):
+    """Records so far, about once a second."""
+
+    records_in: int
+    records_out: int
+
+
+class AttemptFailed(FromTask, frozen=True, kw_only=True):
+    """The attempt has failed; Spark hears of it after the driver."""
+
+    cause: FailureCause
+
+
+class AttemptEnded(FromTask, frozen=True, kw_only=True):
+    """The attempt has put out everything. A connection that ends without it belongs to a process that died."""
+
+    records_in: int
+    records_out: int
+
+
+class ResultsStarted(FromTask, frozen=True, kw_only=True):
+    """First message of the connection that brings the run's results, in order."""
+
+    run: int
+    attempt: int
+
+
+class ResultChunk(FromTask, frozen=True, kw_only=True):
+    """A chunk that is no row of an exchange; see container/batch/chunk.py."""
+
+    stage: int
+    attempt: int
+    edge: int
+    target: int
+    producer: int
+    sequence: int
+    rows: int
+    payload: bytes
+
+
+class ResultsEnded(FromTask, frozen=True, kw_only=True):
+    """All results were sent."""
+
+
+FromTaskMessage = (
+    AttemptStarted
+    | AttemptProgress
+    | AttemptFailed
+    | AttemptEnded
+    | ResultsStarted
+    | ResultChunk
+    | ResultsEnded
+)

@@ -1,0 +1,39 @@
+"""Options of jobs in batch mode, which run on Spark.
+
+Owner: any thread; declarations only. Nothing here reads a value. Settings of Spark keep Spark's keys.
+Those that are declared here have a default or a check of ours. All other `spark.*` keys are passed on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from yarrow.common.values.quantities import Duration, MemorySize
+from yarrow.common.values.value_types import BOOLEAN, STRING, duration, memory_size
+from yarrow.runtime.config.values.option import option, optional
+
+SPARK_MASTER: Final = optional(
+    "spark.master",
+    STRING,
+    "Where Spark runs the tasks of a job in batch mode, as `local[4]`.",
+    unset="`local[n]`, n: the slots of the job's cluster on this host",
+)
+SPARK_DRIVER_MEMORY: Final = option(
+    "spark.driver.memory",
+    memory_size("1 gb", MemorySize.of_mebi_bytes(512)),
+    "1 gb",
+    "The heap of Spark's driver. With a local master it runs all tasks; their Python processes need memory"
+    " besides it.",
+)
+SPARK_UI_ENABLED: Final = option(
+    "spark.ui.enabled",
+    BOOLEAN,
+    "false",
+    "Whether Spark serves its own web pages while a job in batch mode runs, on the loopback address.",
+)
+SPARK_START_TIMEOUT: Final = option(
+    "execution.batch.spark.start-timeout",
+    duration("s", "2 min", Duration.of_seconds(1)),
+    "2 min",
+    "How long the start of Spark may take before the job fails.",
+)

@@ -1,0 +1,246 @@
+"""Stages of a plan on Spark, in one driver: what leaves them is what a plain loop over the same records gives."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.batch_runner import collecting_graph
+from tests.support.spark_driver import LIMIT, DriverUnderTest
+from tests.unit.runtime.graph.programs import environment
+from yarrow.common import WatermarkStrategy
+from yarrow.common.accumulators import IntCounter
+from yarrow.datastream import MapFunction, OutputTag, ProcessFunction, RuntimeContext
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.runtime.graph.job_graph import encode_job_graph
+from yarrow.runtime.rpc.messages import CollectRows
+
+pytestmark = pytest.mark.spark
+
+ODD = OutputTag("odd")
+NO_WATERMARKS: Any = WatermarkStrategy.no_watermarks()
+
+
+class Parted(ProcessFunction[int, int]):
+    """Sends odd numbers aside."""
+
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield (ODD, value) if value % 2 else value
+
+
+class Counted(MapFunction[int, int]):
+    """Counts what it sees."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = IntCounter()
+        runtime_context.add_accumulator("seen", self.seen)
+
+    def map(self, value: int) -> int:
+        self.seen.add(1)
+        return value
+
+
+def divide(value: int) -> float:
+    return 1 / (value - 700)
+
+
+def test_records_of_a_key_meet_in_one_partition(driver: DriverUnderTest) -> None:
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 20_000), NO_WATERMARKS, "numbers")
+    sums = (
+        numbers.map(lambda n: (n % 100, n))
+        .key_by(lambda pair: pair[0])
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+    )
+    outcome = driver.run(collecting_graph(env, sums))
+    expected: Counter[int] = Counter()
+    for number in range(1, 20_001):
+        expected[number % 100] += number
+    assert dict(outcome.collected()) == expected
+    assert len(outcome.collected()) == 100
+
+
+def test_a_stage_that_several_read_runs_once(driver: DriverUnderTest) -> None:
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(0, 999), NO_WATERMARKS, "numbers").map(Counted())
+    parted = numbers.rebalance().process(Parted())
+    odd = parted.get_side_output(ODD).rebalance().map(lambda n: -n)
+    even = parted.rebalance().map(lambda n: n * 10)
+    graph = collecting_graph(env, even.union(odd))
+    outcome = driver.run(graph)
+    assert sorted(outcome.collected()) == sorted(-n if n % 2 else n * 10 for n in range(1000))
+    seen = [result.accumulators["seen"] for result in outcome.subtasks if "seen" in result.accumulators]
+    assert sum(seen) == 1000
+    # Each subtask of each stage has told its result once.
+    subtasks = [(result.vertex_id, result.subtask) for result in outcome.subtasks]
+    wanted = [(vertex.id, subtask) for vertex in graph.vertices for subtask in range(vertex.parallelism)]
+    assert sorted(subtasks) == sorted(wanted)
+
+
+def test_partitions_without_records_run_too(driver: DriverUnderTest) -> None:
+    env = environment(2)
+    ones = env.from_collection([7, 7, 7]).key_by(lambda n: n).reduce(lambda a, b: a + b).set_parallelism(4)
+    graph = collecting_graph(env, ones)
+    outcome = driver.run(graph)
+    assert outcome.collected() == [21]
+    assert {stage.state.value for stage in outcome.stages.values()} == {"FINISHED"}
+    assert all(stage.tasks_done == stage.tasks_total for stage in outcome.stages.values())
+
+
+def test_what_is_printed_comes_once_in_order_of_subtasks(driver: DriverUnderTest) -> None:
+    env = environment(2)
+    stream = env.from_collection(range(2000)).rebalance()
+    # The stage prints and feeds another one: its text travels with that one's rows.
+    shown = stream.map(lambda n: n)
+    shown.print("out")
+    shown.rebalance().map(lambda n: -n).print("last")
+    outcome = driver.run(env.get_job_graph())
+    assert outcome.failure is None
+    text = "".join(output.text for output in outcome.printed)
+    for name, sign in (("out", 1), ("last", -1)):
+        lines = [line for line in text.splitlines() if line.startswith(name)]
+        assert [line[len(name) + 1] for line in lines] == ["1"] * 1000 + ["2"] * 1000
+        assert sorted(int(line.partition("> ")[2]) for line in lines) == sorted(sign * n for n in range(2000))
+
+
+def test_progress_and_counts(driver: DriverUnderTest) -> None:
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 5000), NO_WATERMARKS, "numbers")
+    outcome = driver.run(collecting_graph(env, numbers.rebalance().map(lambda n: n)))
+    assert outcome.finished is not None
+    source, mapped, *_ = outcome.finished.stages
+    assert (source.tasks_total, source.tasks_done, source.records_out) == (2, 2, 5000)
+    assert (mapped.records_in, mapped.state.value) == (5000, "FINISHED")
+    assert source.started_ms and source.ended_ms >= source.started_ms
+    assert all(states[-1] == "FINISHED" for states in outcome.states.values())
+    metrics = {(result.vertex_id, result.subtask): result.metrics for result in outcome.subtasks}
+    assert sum(metrics[source.vertex_id, subtask]["numRecordsOut"] for subtask in (0, 1)) == 5000
+
+
+def test_a_large_graph_and_files_come_from_the_blob_store(driver: DriverUnderTest) -> None:
+    env = environment(1)
+    graph = collecting_graph(env, env.from_collection([1, 2]).map(lambda n: n + 1))
+    key = hashlib.sha256(encode_job_graph(graph)).hexdigest()
+    assert driver.submit(graph, key)[1].result(LIMIT).collected() == [2, 3]
+
+
+def test_a_broken_function_fails_the_job_with_the_users_traceback(driver: DriverUnderTest) -> None:
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 1000), NO_WATERMARKS, "numbers")
+    outcome = driver.run(collecting_graph(env, numbers.rebalance().map(divide).name("divide")))
+    cause = outcome.failure
+    assert cause is not None
+    assert cause.exception_name == "builtins.ZeroDivisionError"
+    assert (cause.operator_name, cause.record) == ("divide", "700")
+    first, second = cause.stacktrace.splitlines()[:2]
+    assert first == "Traceback (most recent call last):"
+    assert __file__ in second and "in divide" in second
+    assert "pyspark" not in cause.stacktrace and "py4j" not in cause.stacktrace
+    assert outcome.finished is None
+    assert sum(stage.tasks_failed for stage in outcome.stages.values()) <= 2
+
+
+def test_a_process_that_dies_is_named(driver: DriverUnderTest) -> None:
+    def die(value: int) -> int:
+        import os
+
+        os._exit(3)
+
+    env = environment(1)
+    outcome = driver.run(collecting_graph(env, env.from_collection([1]).rebalance().map(die).name("die")))
+    assert outcome.failure is not None
+    assert outcome.failure.exception_name.endswith("TaskLostError")
+    assert "(subtask 1/1) has died without a word" in outcome.failure.message
+    # The driver takes the next job.
+    env = environment(1)
+    assert driver.run(collecting_graph(env, env.from_collection([1]))).collected() == [1]
+
+
+def test_an_enumerator_that_fails_is_the_cause(driver: DriverUnderTest) -> None:
+    class Broken(NumberSequenceSource):
+        def create_enumerator(self, context: Any, checkpoint: Any = None) -> Any:
+            raise LookupError("no such table")
+
+    env = environment(1)
+    numbers = env.from_source(Broken(1, 10), NO_WATERMARKS, "numbers")
+    outcome = driver.run(collecting_graph(env, numbers.map(lambda n: n)))
+    assert outcome.failure is not None
+    assert outcome.failure.message == "no such table"
+
+
+def test_a_cancelled_run_ends_and_the_next_one_begins(driver: DriverUnderTest, tmp_path: Path) -> None:
+    started = str(tmp_path / "started")
+
+    def wait(value: int) -> int:
+        import pathlib
+        import threading
+
+        pathlib.Path(started).touch()
+        threading.Event().wait()
+        return value
+
+    env = environment(2)
+    graph = collecting_graph(env, env.from_collection([1, 2]).rebalance().map(wait))
+    run, ended = driver.submit(graph)
+    _until_there(tmp_path / "started")
+    driver.cancel(graph, run)
+    outcome = ended.result(LIMIT)
+    assert outcome.cancelled
+    assert outcome.failure is None
+    env = environment(1)
+    assert driver.run(collecting_graph(env, env.from_collection([3]))).collected() == [3]
+
+
+def test_rows_wait_for_the_master(driver: DriverUnderTest) -> None:
+    """While the master takes no rows, the run does not end, and what waits is one message."""
+    env = environment(1, {"execution.batch.max-rows": "10"})
+    graph = collecting_graph(env, env.from_collection(range(5000)))
+    held: list[CollectRows] = []
+    release = threading.Event()
+
+    async def hold(rows: CollectRows) -> None:
+        held.append(rows)
+        await asyncio.to_thread(release.wait, LIMIT)
+
+    driver.master.on_rows = hold
+    try:
+        _, ended = driver.submit(graph)
+        _until(lambda: len(held) > 0)
+        # Answers of the driver, which comes to no end meanwhile.
+        driver.heartbeat()
+        assert driver.heartbeat().run >= 0
+        assert len(held) == 1 and not ended.done()
+        release.set()
+        assert ended.result(LIMIT).collected() == list(range(5000))
+    finally:
+        release.set()
+        driver.master.on_rows = None
+
+
+def test_nothing_of_a_run_is_left(driver: DriverUnderTest) -> None:
+    env = environment(1)
+    driver.run(collecting_graph(env, env.from_collection([1])))
+    runs = driver.folder / "work" / "runs"
+    assert list(runs.iterdir()) == []
+    assert driver.heartbeat().run == -1
+    assert driver.heartbeat().resident_memory > 0
+
+
+def _until_there(path: Path) -> None:
+    _until(path.exists)
+
+
+def _until(condition: Any) -> None:
+    waiting = threading.Event()
+    for _ in range(int(LIMIT * 20)):
+        if condition():
+            return
+        waiting.wait(0.05)
+    raise AssertionError("the test waited for nothing")
