@@ -37,7 +37,7 @@ class JobAnswers(Protocol):
         ...
 
 
-class JobCheckpoints(Protocol):
+class CheckpointRequests(Protocol):
     """Requests of users about the checkpoints of a job."""
 
     @property
@@ -69,7 +69,7 @@ class RunningJob(Protocol):
     graph: ExecutionGraph
 
     @property
-    def checkpoint_api(self) -> JobCheckpoints: ...
+    def checkpoint_api(self) -> CheckpointRequests: ...
 
     @property
     def queries(self) -> JobAnswers: ...

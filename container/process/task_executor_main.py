@@ -1,7 +1,7 @@
 """The executed module of a TaskExecutor process: executes the template first, then imports the rest beside it.
 
-Owner: its main thread. Must not import at the top what takes more than a few milliseconds, because the template
-with the workers' modules is what the first job waits for. See child_task_executor for the process itself.
+Owner: its main thread. Must not import at the top what takes more than a few milliseconds: the
+first job waits for the template with the workers' modules. See child_task_executor for the process itself.
 """
 
 from __future__ import annotations
