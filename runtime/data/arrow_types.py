@@ -99,6 +99,10 @@ def in_microseconds(kind: pa.DataType) -> pa.DataType:
         return pa.struct([field.with_type(in_microseconds(field.type)) for field in fields])
     if types.is_list(kind):
         return pa.list_(kind.value_field.with_type(in_microseconds(kind.value_type)))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(in_microseconds(kind.value_type)), kind.list_size)
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, in_microseconds(kind.value_type), kind.ordered)
     if types.is_large_list(kind):
         return pa.large_list(kind.value_field.with_type(in_microseconds(kind.value_type)))
     if types.is_map(kind):

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from yarrow.common.typeinfo import BasicTypeInfo, TypeInformation
 from yarrow.common.types import Row
+from yarrow.runtime.data.arrow_types import in_microseconds
 from yarrow.runtime.data.map_keys import map_key as in_dict
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.state_processor.errors import StateProcessorError
@@ -61,7 +62,7 @@ def values_of(column: Column, shape: Shape | None, declared: TypeInformation | N
             convert = int
         elif isinstance(declared, BasicTypeInfo) and declared.tag == "BIG_DEC":
             convert = Decimal
-        return [None if cell is None else convert(cell) for cell in column.to_pylist()]
+        return [None if cell is None else convert(cell) for cell in _python_cells(column, what)]
     if column.type != shape.type:
         try:
             column = column.cast(shape.type)
@@ -72,15 +73,30 @@ def values_of(column: Column, shape: Shape | None, declared: TypeInformation | N
     return shape.values(column)
 
 
-def keys_of(column: Column, shape: Shape | None = None) -> list[Any]:
+def _python_cells(column: Column, what: str) -> list[Any]:
+    """The cells as Python's own values, with pandas and without it. Raises StateProcessorError for finer times."""
+    kind = in_microseconds(column.type)
+    if kind != column.type:
+        try:
+            column = column.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise StateProcessorError(
+                f"{what}: Python's times have no nanoseconds, so values of {column.type} would lose some; round them "
+                f"to microseconds before (pyarrow.compute.round_temporal): {error}"
+            ) from error
+    cells: list[Any] = column.to_pylist()
+    return cells
+
+
+def keys_of(column: Column, what: str, shape: Shape | None = None) -> list[Any]:
     """Keys of a column, by the shape of the keys that were read, if the column still has its type.
 
-    Otherwise structs with fields f0, f1, ... are tuples, and other structs are Rows.
+    Otherwise structs with fields f0, f1, ... are tuples, and other structs are Rows. `what` is for errors.
     """
     if shape is not None and shape.reversible and column.type == shape.type:
         return shape.values(column)
     convert = _plain(column.type)
-    return [None if cell is None else _key(convert(cell)) for cell in column.to_pylist()]
+    return [None if cell is None else _key(convert(cell)) for cell in _python_cells(column, what)]
 
 
 def _key(value: Any) -> Any:
@@ -98,10 +114,10 @@ def access_times_of(column: Column, kind: StateKind, map_key: Shape | None) -> l
         return list_shape(stamp).values(column.cast(pa.list_(ACCESS_TYPE)).cast(pa.list_(pa.int64())))
     if kind is StateKind.MAP:
         key = map_key or Shape(column.type.key_type)
-        cells = column.to_pylist()
+        cells = _python_cells(column, "times of access")
         read = key.from_cell or (lambda cell: cell)
         return [None if cell is None else {in_dict(read(k)): _ms(v) for k, v in cell} for cell in cells]
-    return [_ms(cell) for cell in column.to_pylist()]
+    return [_ms(cell) for cell in _python_cells(column, "times of access")]
 
 
 def _ms(cell: Any) -> int | None:
@@ -112,8 +128,10 @@ def rows_of(table: pa.Table) -> list[Any]:
     """Rows of a table for functions: Rows with the columns' names, structs within them too."""
     names = table.column_names
     columns = [
-        [None if cell is None else convert(cell) for cell in column.to_pylist()]
-        for column, convert in ((column, _plain(column.type)) for column in table.columns)
+        [None if cell is None else convert(cell) for cell in _python_cells(column, f"column '{name}'")]
+        for name, column, convert in (
+            (name, column, _plain(column.type)) for name, column in zip(names, table.columns, strict=True)
+        )
     ]
     return [row_of(names, list(values)) for values in zip(*columns, strict=True)] if columns else []
 

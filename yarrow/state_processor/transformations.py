@@ -216,7 +216,7 @@ class _KeyedValues(StateBootstrapTransformation):
         self, table: pa.Table, key: str, value: str, operator: NewOperator
     ) -> Iterator[tuple[Any, Any, Any]]:
         what = f"operator '{operator.name}', state '{self.target.name}'"
-        keys = keys_of(column_of(table, key, what))
+        keys = keys_of(column_of(table, key, what), what)
         values = contents_of(column_of(table, value, what), self.target, what)
         accessed: list[Any] = [None] * len(keys)
         if self.access_time is not None:

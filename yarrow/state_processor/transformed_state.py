@@ -58,7 +58,7 @@ class TransformedState:
         changed = changed_table(self.function, pa.Table.from_batches(batches, shapes.schema), what)
         target = self._target(source.meta)
         contents = KeyedContents(target, operator.name)
-        keys = keys_of(column_of(changed, KEY, what), shapes.key)
+        keys = keys_of(column_of(changed, KEY, what), what, shapes.key)
         values = self._values(changed, shapes, target, what)
         accessed: list[Any] = [None] * len(keys)
         if target.ttl and ACCESS_TIME in changed.column_names:

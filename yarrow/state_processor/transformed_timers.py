@@ -53,7 +53,7 @@ class TransformedTimers:
     def _sections(self, table: pa.Table, source: TimersTable, operator: str) -> dict[str, set[Timer]]:
         """The timers of each section; one that comes twice is one."""
         what = f"operator '{operator}', timers"
-        keys = keys_of(column_of(table, KEY, what), source.key_shape)
+        keys = keys_of(column_of(table, KEY, what), what, source.key_shape)
         namespaces = unchanged_values(column_of(table, NAMESPACE, what), source.namespace_shape, what)
         timestamps = column_of(table, TIMESTAMP, what)
         if not pa.types.is_integer(timestamps.type) or timestamps.null_count:
