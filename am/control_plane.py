@@ -204,19 +204,21 @@ class ControlPlane:
     async def _may_clean_up(self, even_unfinished: bool) -> bool:
         leading = self._leading
         if leading is None:
-            _log.warning("this master does not lead: what is stored of the cluster is kept")
+            _log.warning("the data of the cluster in storage is kept: this master does not lead")
             return False
         try:
             unfinished = await leading.dispatcher.has_unfinished_jobs()
             # An empty write succeeds for the newest leadership alone, so that another leadership's data stay.
             await asyncio.to_thread(self._ha.records(leading.epoch).write)
         except YarrowError as error:
-            _log.warning("what is stored of the cluster is kept: %s", error)
+            _log.warning("the data of the cluster in storage is kept: %s", error)
             return False
         # A job that could not be taken over was reported as FAILED, but has not ended: its user may save its
         # state.
         if unfinished and (not even_unfinished or leading.dispatcher.keeps_jobs):
-            _log.warning("what is stored of the cluster is kept, for jobs have not ended for good")
+            _log.warning(
+                "the data of the cluster in storage is kept: some of its jobs have not reached a final status"
+            )
             return False
         return True
 
@@ -260,7 +262,9 @@ class ControlPlane:
                     await self._lead(epoch)
                     return
                 except LeadershipLostError as error:
-                    _log.warning("epoch %d cannot be taken up, it seems to be over: %s", epoch, error)
+                    _log.warning(
+                        "this master cannot lead under epoch %d, which seems to be over: %s", epoch, error
+                    )
                 except Exception as error:
                     failures[type(error)] += 1
                     _say_it_cannot_lead(error, failures[type(error)])
@@ -327,7 +331,7 @@ class ControlPlane:
                 await endpoint.stop()
             except Exception:
                 # Whatever went wrong: this master must be able to lead again.
-                _log.exception("the %s of epoch %d did not stop as it should", endpoint.name, leading.epoch)
+                _log.exception("the %s of epoch %d failed while it stopped", endpoint.name, leading.epoch)
         self.on_leadership(None)
 
     # Answers for others in this process.
@@ -343,7 +347,13 @@ class ControlPlane:
                 # Published with everything else when this process leads again.
                 return
             except RecordsError as error:
-                _log.warning("the address of REST is not published yet, tried again: %s", error)
+                _log.warning(
+                    (
+                        "the address of the REST server is not published yet, the control plane "
+                        "tries again: %s"
+                    ),
+                    error,
+                )
             await asyncio.sleep(_PAUSE)
 
     def _web_leader(self, leading: _Leadership) -> LeaderInformation:
@@ -375,7 +385,9 @@ class ControlPlane:
 
     def _present(self) -> _Leadership:
         if self._leading is None:
-            raise NoLeaderError("this master does not lead at present: another may")
+            raise NoLeaderError(
+                "this master does not lead at present: ask again, since another master may lead"
+            )
         return self._leading
 
     @property
@@ -417,7 +429,7 @@ def _say_it_cannot_lead(error: Exception, times: int) -> None:
         return
     is_sentence = isinstance(error, YarrowError | OSError)
     _log.error(
-        "this master was elected and cannot lead yet, tried again every %g s (%d times so far): %s",
+        ("this master was elected and cannot lead yet, it tries again every %g s (%d failures so far): %s"),
         _PAUSE,
         times,
         error if str(error) else repr(error),

@@ -98,10 +98,10 @@ class LeaderCaller:
     async def _other_than(self, refused: LeaderInformation | None, late: asyncio.Event) -> LeaderInformation:
         while self._leader is None or self._leader == refused:
             if late.is_set():
-                former = f"; the last one was at {refused.address}" if refused is not None else ""
+                former = f"; the last leader was at {refused.address}" if refused is not None else ""
                 raise NoLeaderError(
-                    f"no master leads the {self._component} at present{former}: none came within"
-                    f" {self._patience:g} s ({rest.AWAIT_LEADER_TIMEOUT.key})"
+                    f"no master leads the {self._component} at present{former}: no leader came within "
+                    f"{self._patience:g} s ({rest.AWAIT_LEADER_TIMEOUT.key})"
                 )
             self._changed.clear()
             waits = [asyncio.ensure_future(self._changed.wait()), asyncio.ensure_future(late.wait())]

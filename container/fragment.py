@@ -233,7 +233,7 @@ class Fragment:
         User functions are loaded, but neither opened nor called. Raises RuntimeError once the fragment runs.
         """
         if self._tasks:
-            raise RuntimeError("the fragment runs: its tasks have what was generated; ask before start()")
+            raise RuntimeError("the fragment runs already, and its code is generated: ask before start()")
         builder = self._builders[subtask]
         vertex, graph = builder.vertex, self.graph
         operators = [self.operator(subtask, index) for index in range(len(vertex.operators))]
@@ -464,7 +464,9 @@ def _no_enumerator(builder: TaskBuilder, operator_id: str, target: int, source: 
 
 
 def _no_collect(builder: TaskBuilder, message: CollectMessage) -> None:
-    raise AssertionError("a fragment is read by who runs it, not by execute_and_collect")
+    raise AssertionError(
+        "a fragment has no client: read its output from the fragment, not with execute_and_collect"
+    )
 
 
 def _without_sockets(io_thread: IoThread, directory: Path) -> NetworkEnvironment:

@@ -194,7 +194,7 @@ class CheckpointCoordinator:
         actions: list[Action] = []
         if request.kind.stops_job or request.cancel_job:
             self._decider.job_is_to_end()
-            actions = self._abort_all(restart_cause("a savepoint that ends the job was asked for"))
+            actions = self._abort_all(restart_cause("a client asked for a savepoint that ends the job"))
         self._decider.request(request)
         return actions
 

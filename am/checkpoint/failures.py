@@ -24,7 +24,7 @@ def expired_cause(
     """
     waiting = _missing(pending, job)
     if retried:
-        waiting += f"; storage is tried again, for it last said: {retried}"
+        waiting += f"; the JobMaster retries checkpoint storage, whose last error was: {retried}"
     return failure_of(
         CheckpointFailedError,
         f"checkpoint {pending.checkpoint_id} expired before completing: it took longer than {timeout:g} s"
@@ -41,7 +41,7 @@ def _missing(pending: PendingCheckpoint, job: JobGraph) -> str:
     if pending.missing_coordinators:
         return "; the split enumerators of its sources did not answer"
     if not names:
-        return f"; it was {pending.state.value}"
+        return f"; its state was {pending.state.value}"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"; not acknowledged by {', '.join(names[:_NAMED])}{more}"
 
@@ -55,9 +55,11 @@ def union_cause(operator: str) -> FailureCause:
     """A union list would lack the elements of subtasks that have ended."""
     return failure_of(
         CheckpointFailedError,
-        f"operator '{operator}' has a union list state, and some of its subtasks have ended, so that their elements are"
-        " lost to it: no checkpoint can hold the whole list. Let its subtasks end together, or keep a list state whose"
-        " elements are dealt out (get_list_state)",
+        (
+            f"operator {operator!r} has a union list state, and some of its subtasks have ended. No "
+            "checkpoint can hold the elements of the ended subtasks. Let all subtasks of the operator end "
+            "together, or use get_list_state, which deals the elements out"
+        ),
     )
 
 

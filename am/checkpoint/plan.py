@@ -68,7 +68,7 @@ class GraphParticipants:
         if graph.status is not JobStatus.RUNNING:
             return f"the job is {graph.status.value}"
         if graph.is_ending:
-            return "all its tasks are at their end"
+            return "all tasks of the job are ending"
         running = finished = 0
         for vertex in graph.vertices.values():
             counts = vertex.counts

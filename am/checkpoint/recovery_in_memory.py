@@ -127,7 +127,7 @@ class InMemoryRecoveryStore:
         with records.lock:
             if records.epoch > self._epoch:
                 raise RecoveryStoreError(
-                    f"job {self._job_id} is led under epoch {records.epoch} now: this master, of epoch {self._epoch},"
-                    " may write nothing of it any more"
+                    f"job {self._job_id} has a leader of epoch {records.epoch}: this master, of epoch "
+                    f"{self._epoch}, may not write checkpoints of the job any more"
                 )
             yield records

@@ -162,9 +162,14 @@ class RecordedRecoveryStore:
         try:
             yield
         except UnknownWriteError as error:
-            raise UnknownOutcomeError(f"checkpoints of job {self._job_id}: {error}") from error
+            raise UnknownOutcomeError(
+                "the outcome of an access to the checkpoint pointers of job "
+                f"{self._job_id} is unknown: {error}"
+            ) from error
         except RecordsError as error:
-            raise RecoveryStoreError(f"checkpoints of job {self._job_id}: {error}") from error
+            raise RecoveryStoreError(
+                f"the checkpoint pointers of job {self._job_id} cannot be read or written: {error}"
+            ) from error
 
 
 def _as_pointer(checkpoint_id: int, record: _Pointer) -> CheckpointPointer:

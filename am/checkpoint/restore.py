@@ -180,7 +180,10 @@ def _earlier(storage: SnapshotStorage, settings: CheckpointSettings) -> Sequence
     except (OSError, YarrowError) as error:
         if settings.interval is None:
             return ()
-        raise RestoreError(f"the job's checkpoints cannot go on behind earlier ones: {error}") from error
+        raise RestoreError(
+            "the checkpoints of earlier runs cannot be read from "
+            f"execution.checkpointing.dir: {error}. Check that the folder can be read."
+        ) from error
 
 
 def _found(earlier: Sequence[EarlierCheckpoint]) -> tuple[CheckpointPointer, ...]:
@@ -328,8 +331,8 @@ def _restored(
         path = checked_path(path, execution.SAVEPOINT_PATH.key)
     if settings.claim_mode is execution.ClaimMode.LEGACY:
         raise RestoreError(
-            f"{execution.CLAIM_MODE.key}: LEGACY is refused: nobody would own {path}. Use NO_CLAIM, which leaves it to"
-            " you, or CLAIM, which lets the job delete it when it needs it no more."
+            f"{execution.CLAIM_MODE.key}: LEGACY is refused: nobody would own {path}. Use NO_CLAIM, which "
+            "leaves the files to you, or CLAIM, with which the job may delete the files."
         )
     try:
         opened = storage.open(path)

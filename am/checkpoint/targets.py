@@ -23,8 +23,8 @@ def savepoint_target(requested: str | None, configured: str) -> str:
     if configured:
         return _one_form(configured)
     raise InvalidSavepointPathError(
-        "the request names no directory for the savepoint, and execution.checkpointing.savepoint-dir is not set:"
-        " name one, or set the key."
+        "the request names no directory for the savepoint, and execution.checkpointing.savepoint-dir "
+        "is not set: name a directory, or set the key."
     )
 
 
@@ -37,7 +37,9 @@ def _one_form(path: str) -> str:
 def checked_path(path: str, what: str) -> str:
     """Returns the path if it may be used. Raises InvalidSavepointPathError, which names the fault."""
     if any(ord(character) < 32 for character in path):
-        raise InvalidSavepointPathError(f"{what}: {path!r} holds a control character")
+        raise InvalidSavepointPathError(
+            f"{what}: {path!r} holds a control character: name a path without control characters"
+        )
     scheme = scheme_of(path)
     if scheme not in SCHEMES:
         raise InvalidSavepointPathError(
@@ -49,5 +51,7 @@ def checked_path(path: str, what: str) -> str:
             f"{what}: {path!r} is relative, and the JobManager's folder is not yours: name an absolute path"
         )
     if ".." in path.split("/"):
-        raise InvalidSavepointPathError(f"{what}: {path!r} leads upwards by '..': name the place itself")
+        raise InvalidSavepointPathError(
+            f"{what}: {path!r} leads upwards by '..': write the path without '..'"
+        )
     return path

@@ -114,7 +114,7 @@ class Dispatcher(RpcEndpoint):
                 await master.stop()
             except Exception:
                 # The others must stop nevertheless.
-                _log.exception("%s did not stop as it should", master.name)
+                _log.exception("%s failed while it stopped", master.name)
         await self._ends.close()
 
     @property
@@ -225,7 +225,9 @@ class Dispatcher(RpcEndpoint):
         try:
             await self.run_blocking(self._store.remove_mark_of_nothing, job_id)
         except RecordsError as error:
-            _log.warning("the mark of job %s, which has ended, is left to the next leader: %s", job_id, error)
+            _log.warning(
+                "the record of the ended job %s is not removed, the next leader removes it: %s", job_id, error
+            )
 
     def _check_cancellable(self, job_id: JobID) -> None:
         if job_id in self._jobs.recovering or job_id in self._jobs.kept:
@@ -233,7 +235,9 @@ class Dispatcher(RpcEndpoint):
         master = self._jobs.running.get(job_id)
         status = master.graph.status if master is not None else self._jobs.ended(job_id).overview.status
         if master is None or status.is_globally_terminal_state():
-            raise JobAlreadyEndedError(f"job {job_id} cannot be cancelled: it is {status.value} already")
+            raise JobAlreadyEndedError(
+                f"job {job_id} cannot be cancelled: its status is {status.value} already"
+            )
 
     async def report_job_client_heartbeat(self, job_id: JobID) -> Acknowledge:
         await self.request_job_status(job_id)  # refuses unknown ids
@@ -251,8 +255,8 @@ class Dispatcher(RpcEndpoint):
     async def _cancel_abandoned(self, job_id: JobID, seconds: float) -> None:
         """Cancels a job that was to end with its client, which is gone."""
         reason = (
-            f"it was to end with its client (-sae, {execution.SHUTDOWN_ON_ATTACHED_EXIT.key}), which has been silent"
-            f" for {seconds:g} s ({rpc.CLIENT_HEARTBEAT_TIMEOUT.key})"
+            f"the job was to end with its client (-sae, {execution.SHUTDOWN_ON_ATTACHED_EXIT.key}), which "
+            f"has been silent for {seconds:g} s ({rpc.CLIENT_HEARTBEAT_TIMEOUT.key})"
         )
         _log.warning("job %s is cancelled: %s", job_id, reason)
         try:
@@ -260,7 +264,12 @@ class Dispatcher(RpcEndpoint):
         except (JobAlreadyEndedError, JobNotFoundError, LeadershipLostError):
             return
         except RecordsError as error:
-            _log.warning("job %s cannot be cancelled yet: %s; next try in %.1f s", job_id, error, LAST_PAUSE)
+            _log.warning(
+                "job %s cannot be cancelled yet: %s; the Dispatcher tries again in %.1f s",
+                job_id,
+                error,
+                LAST_PAUSE,
+            )
             self._clients.expect(job_id, LAST_PAUSE)
 
     async def request_overview(self) -> ClusterOverview:
@@ -307,8 +316,8 @@ class Dispatcher(RpcEndpoint):
             return ()
         status = self._jobs.ended(job_id).overview.status
         raise JobAlreadyEndedError(
-            f"job {job_id} shows no decisions of its scheduler: it is {status.value} already, and they are kept while"
-            " it runs"
+            f"job {job_id} shows no decisions of its scheduler, which are kept while the job runs: its "
+            f"status is {status.value} already"
         )
 
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
@@ -331,7 +340,7 @@ class Dispatcher(RpcEndpoint):
             )
         if master is None:
             status = self._jobs.ended(job_id).overview.status
-            raise JobAlreadyEndedError(f"job {job_id} {otherwise}: it is {status.value} already")
+            raise JobAlreadyEndedError(f"job {job_id} {otherwise}: its status is {status.value} already")
         return master
 
     # The gateway: results and files.
@@ -346,8 +355,9 @@ class Dispatcher(RpcEndpoint):
         buffer = self._jobs.ended(job_id).collects.get(collect_id)
         if buffer is None:
             raise UnknownCollectError(
-                f"job {job_id} has no collect operator {collect_id!r}, or it ended under another master, with which the"
-                " rows are gone that had not been fetched: read them while the job runs, or use a sink"
+                f"job {job_id} has no collect operator {collect_id!r}, or the job ended under another "
+                "master, and the rows not yet fetched are lost. Fetch rows while the job runs, or write "
+                "to a sink"
             )
         return await buffer.fetch(max_rows, position)
 
@@ -401,8 +411,8 @@ class Dispatcher(RpcEndpoint):
     def _check_leads(self, job_id: JobID) -> None:
         if self._stopping:
             raise LeadershipLostError(
-                f"job {job_id} is not started here: this Dispatcher leads no more. It is stored: the next leader may"
-                " run it"
+                f"job {job_id} is not started here: this Dispatcher does not lead any more. The job is "
+                "stored, and the next leader may run it"
             )
 
     @property

@@ -124,7 +124,7 @@ class JobArchiver:
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=_LIMIT)
         for work, job_id in tuple(self._running.items()):
-            _log.warning("job %s was not archived within %g s: this master ends", job_id, _LIMIT)
+            _log.warning("job %s was not archived within %g s, and this master ends", job_id, _LIMIT)
             work.cancel()
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)

@@ -95,8 +95,9 @@ class JobGraphStore:
             write_whole(path, graph, self._ids.hex_id()[-8:])
         except PermissionError as error:
             raise JobStorageRefusedError(
-                f"job {job_id} is not stored: this process may not write to {self._directory}"
-                f" ({STORAGE_DIR.key}): {error}. Let its user write there, or name another folder"
+                f"job {job_id} is not stored: this process may not write to {self._directory} ("
+                f"{STORAGE_DIR.key}): {error}. Let the user of the process write there, or name another "
+                "folder"
             ) from error
         return path
 
@@ -114,12 +115,12 @@ class JobGraphStore:
                     graph = stream.read()
             except FileNotFoundError as error:
                 raise StoredJobError(
-                    f"job {stored.name!r} ({job_id}) is stored at {stored.path}, and there is no such file"
+                    f"job {stored.name!r} ({job_id}) cannot be read: its file {stored.path} does not exist"
                 ) from error
         if len(graph) != stored.size or hashlib.sha256(graph).hexdigest() != stored.sha256:
             raise StoredJobError(
-                f"job {stored.name!r} ({job_id}): {stored.path or 'its record'} holds {len(graph)} bytes that are not"
-                f" the {stored.size} that were stored"
+                f"job {stored.name!r} ({job_id}): {stored.path or 'its record'} holds {len(graph)} bytes, "
+                f"which differ from the {stored.size} bytes that were stored"
             )
         return graph
 
@@ -131,7 +132,7 @@ class JobGraphStore:
         try:
             stored = msgspec.msgpack.decode(data, type=StoredJob)
         except msgspec.DecodeError as error:
-            raise StoredJobError(f"the record of job {job_id} does not decode: {error}") from error
+            raise StoredJobError(f"the record of job {job_id} cannot be decoded: {error}") from error
         if stored.version != RECORD_VERSION:
             raise StoredJobError(
                 f"the record of job {job_id} has version {stored.version}, this master reads {RECORD_VERSION}: run the"

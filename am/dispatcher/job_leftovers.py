@@ -86,8 +86,10 @@ class JobLeftovers:
         for leftover in self._left.values():
             if leftover.failure:
                 _log.warning(
-                    "what is stored of job %s, which has ended, was not removed: %s (%s). Removing it is left to the"
-                    " next leader of this cluster id, or to the removal of all that is stored of it",
+                    (
+                        "the stored data of the ended job %s was not removed: %s (%s). The next leader of "
+                        "this cluster id tries again; deleting the data of the cluster removes it as well"
+                    ),
                     leftover.job_id,
                     ", ".join(self._places(leftover)),
                     leftover.failure,
@@ -109,7 +111,7 @@ class JobLeftovers:
         try:
             await self._remove(leftover)
         except LeadershipLostError as error:
-            _log.info("what is stored of job %s is left to the next leader: %s", job_id, error)
+            _log.info("the stored data of job %s is left to the next leader: %s", job_id, error)
             return True
         except (OSError, YarrowError) as error:
             leftover.failure = str(error)
@@ -118,14 +120,17 @@ class JobLeftovers:
                 level = logging.INFO if isinstance(error, NotKnownYetError) else logging.WARNING
                 _log.log(
                     level,
-                    "what is stored of job %s is not removed yet, tried again (%d times so far): %s",
+                    (
+                        "the stored data of job %s is not removed yet, the Dispatcher tries again (%d "
+                        "attempts so far): %s"
+                    ),
                     job_id,
                     leftover.attempts,
                     error,
                 )
             return False
         if leftover.attempts > 1:
-            _log.info("what was stored of job %s is removed now", job_id)
+            _log.info("the stored data of job %s is removed", job_id)
         self._left.pop(job_id, None)  # Two with one id both end.
         return True
 
@@ -165,4 +170,4 @@ class JobLeftovers:
         if leftover.graph:
             places.append(self._store.place(leftover.job_id))
         places += [self._services.blobs.place(key) for key in leftover.blobs]
-        return places or ["the record that it has ended"]
+        return places or ["the record of its end"]

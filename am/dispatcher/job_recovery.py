@@ -88,7 +88,12 @@ class JobRecovery:
                         # The next try asks again whether the job is cancelled.
                         error = unreachable
                 job.problem = f"cannot be started again yet: {error}"
-                _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, backoff.seconds)
+                _log.warning(
+                    "job %s %s; the Dispatcher tries again in %.1f s",
+                    job.job_id,
+                    job.problem,
+                    backoff.seconds,
+                )
             await self._retry.pause(backoff.next_seconds(), None if job.cancelled.is_set() else job.cancelled)
         self._jobs.recovering.pop(job.job_id, None)
         job.done.set()
@@ -97,7 +102,9 @@ class JobRecovery:
         job_id = job.job_id
         result = await self._endpoint.run_blocking(self._store.result, job_id)
         if result is not None:
-            _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
+            _log.info(
+                "job %s has the final status %s: its stored data is removed", job_id, result.status.value
+            )
             # Archived, in case the former master had no time for it.
             self._ends.remember(job.ended_before(result))
             await self._ends.remove(job_id, result.blobs, result.status)
@@ -124,7 +131,7 @@ class JobRecovery:
             raise
         except Exception as error:
             _log.warning(
-                "job %s is cancelled without having been restored, its checkpoints stay: %s",
+                "job %s is cancelled before it was restored, and its checkpoints are kept: %s",
                 job.job_id,
                 error,
             )
@@ -143,8 +150,8 @@ class JobRecovery:
             await self.give_up(job)
             return
         text = (
-            f"the job {job.job_id} cannot be taken over from its former master: {error}. What is stored of it is kept,"
-            " and the next leader tries again; cancel the job to give it up"
+            f"the job {job.job_id} cannot be taken over from its former master: {error}. The stored data "
+            "of the job is kept, and the next leader tries again; cancel the job to give it up"
         )
         _log.error("job %s: %s", job.job_id, text, exc_info=not isinstance(error, YarrowError))
         self._jobs.kept[job.job_id] = job

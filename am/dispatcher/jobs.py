@@ -37,12 +37,12 @@ class Jobs:
         """Raises DuplicateJobError for the id of a known job."""
         if job_id in self.kept:
             raise DuplicateJobError(
-                f"a job of the id {job_id} is stored, and could not be taken over from its former master: cancel it,"
-                " or give the new one another id"
+                f"a job of the id {job_id} is stored, and could not be taken over from its former master: "
+                "cancel that job, or give the new job another id"
             )
         if job_id in self.running or job_id in self.starting or job_id in self.recovering:
             raise DuplicateJobError(
-                f"a job of the id {job_id} is running already: give the new one another id"
+                f"a job of the id {job_id} is running already: give the new job another id"
             )
         if (ended := self.finished.get(job_id)) is not None:
             raise has_run(job_id, ended.overview.status)
@@ -52,8 +52,8 @@ class Jobs:
         job = self.finished.get(job_id)
         if job is None:
             raise JobNotFoundError(
-                f"no job {job_id} on this cluster: it never ran here, or it ended so long ago that it was"
-                " forgotten (jobstore.expiration-time)"
+                f"no job {job_id} on this cluster: the job never ran here, or ended longer ago than "
+                "jobstore.expiration-time"
             )
         return job
 
@@ -66,7 +66,7 @@ class Jobs:
         unread = [job.job_id for job in stored if job.job is None and job.job_id != job_id]
         if blobs and unread:
             raise NotKnownYetError(
-                f"whether the stored job {unread[0]} needs its files too is not known before that has been read"
+                f"the files are kept: the stored job {unread[0]} has not been read yet, and may need them too"
             )
         used = {key for keys in self.starting.values() for key in keys}
         for graph in [master.graph.job for master in self.running.values()] + [
@@ -79,7 +79,7 @@ class Jobs:
 def has_run(job_id: JobID, status: JobStatus) -> DuplicateJobError:
     """The error for a client that submits an ended job again."""
     return DuplicateJobError(
-        f"a job of the id {job_id} has run on this cluster ({status.value}): give the new one another id"
+        f"a job of the id {job_id} has run on this cluster ({status.value}): give the new job another id"
     )
 
 

@@ -43,7 +43,7 @@ class RecordsRetry:
             except LeadershipLostError:
                 raise
             except RecordsError as error:
-                _log.warning("%s: %s; next try in %.1f s", what, error, backoff.seconds)
+                _log.warning("%s: %s; the Dispatcher tries again in %.1f s", what, error, backoff.seconds)
             await self.pause(backoff.next_seconds())
 
     async def pause(self, seconds: float, cut_short: asyncio.Event | None = None) -> None:

@@ -39,7 +39,7 @@ def decode_and_validate(encoded: bytes) -> JobGraph:
             )
         graph = decode_job_graph(encoded)
     except msgspec.DecodeError as error:
-        raise JobSubmissionError(f"what was submitted is no job graph: {error}") from None
+        raise JobSubmissionError(f"the submitted bytes are no job graph: {error}") from None
     validate(graph)
     return graph
 
@@ -68,22 +68,26 @@ def _check_python(graph: JobGraph) -> None:
     theirs = tuple(graph.user_code.python_version)
     if theirs != own:
         raise JobSubmissionError(
-            f"job {graph.name!r} was built with Python {theirs[0]}.{theirs[1]}, this cluster runs Python"
-            f" {own[0]}.{own[1]}: functions do not travel between them, use the same minor version"
+            f"job {graph.name!r} was built with Python {theirs[0]}.{theirs[1]}, this cluster runs Python "
+            f"{own[0]}.{own[1]}. Functions do not travel between them: use the same minor version on both"
         )
 
 
 def _check_parallelism(vertex: JobVertex) -> None:
     if vertex.parallelism < 1:
-        raise JobSubmissionError(f"{vertex.name}: parallelism {vertex.parallelism} is below 1")
+        raise JobSubmissionError(
+            f"{vertex.name}: parallelism {vertex.parallelism} is below 1: set at least 1"
+        )
     if vertex.parallelism > vertex.max_parallelism:
         raise JobSubmissionError(
-            f"{vertex.name}: parallelism {vertex.parallelism} is above its max parallelism"
-            f" {vertex.max_parallelism}: lower the one or raise the other with set_max_parallelism"
+            f"{vertex.name}: parallelism {vertex.parallelism} is above its max parallelism "
+            f"{vertex.max_parallelism}: lower the parallelism, or raise the max parallelism with "
+            "set_max_parallelism"
         )
     if vertex.max_parallelism > MAX_PARALLELISM:
         raise JobSubmissionError(
-            f"{vertex.name}: max parallelism {vertex.max_parallelism} is above {MAX_PARALLELISM}"
+            f"{vertex.name}: max parallelism {vertex.max_parallelism} is above {MAX_PARALLELISM}: set at "
+            f"most {MAX_PARALLELISM}"
         )
 
 

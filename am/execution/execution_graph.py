@@ -329,7 +329,7 @@ class ExecutionGraph:
     def next_attempt(self, execution: Execution) -> Execution:
         """Replaces an ended execution by a new attempt of the same subtask."""
         if not execution.state.is_terminal:
-            raise ValueError(f"{execution.title} has not ended: it is {execution.state.name}")
+            raise ValueError(f"{execution.title} has not ended: its state is {execution.state.name}")
         vertex = self.vertices[execution.vertex.id]
         following = self._execution(execution.vertex, execution.subtask, execution.attempt_number + 1)
         del self._by_attempt[execution.attempt_id]

@@ -217,7 +217,7 @@ class JobMaster(RpcEndpoint):
 
     async def on_stop(self) -> None:
         self._timers.cancel_all()
-        self._rescales.job_ended(f"its JobMaster ends; the job is {self.graph.status.value}")
+        self._rescales.job_ended(f"its JobMaster ends; the status of the job is {self.graph.status.value}")
         self._checkpoints.stop()
         self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)

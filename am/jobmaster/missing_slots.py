@@ -53,4 +53,4 @@ class MissingSlots:
         if said:
             _log.warning("the job %r %s", name, said)
         elif said is not None:
-            _log.warning("the job %r waits for slots no more", name)
+            _log.warning("the job %r has all slots and waits no more", name)

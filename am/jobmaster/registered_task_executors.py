@@ -101,7 +101,8 @@ class RegisteredTaskExecutors:
         """
         if resource_id not in self.links:
             raise UnknownTaskExecutorError(
-                f"TaskExecutor {resource_id} is not registered with {self._owner.name}: register before offering"
+                f"TaskExecutor {resource_id} is not registered with {self._owner.name}: register before "
+                "offering slots"
             )
         self._missing_slots.not_started = ""
         actions = self._decide(SlotsOffered(self._now(), resource_id, offers))
@@ -125,7 +126,9 @@ class RegisteredTaskExecutors:
         """Takes a heartbeat. Raises UnknownTaskExecutorError for an unregistered TaskExecutor."""
         link = self.links.get(payload.resource_id)
         if link is None:
-            raise UnknownTaskExecutorError(f"TaskExecutor {payload.resource_id} is not registered here")
+            raise UnknownTaskExecutorError(
+                f"TaskExecutor {payload.resource_id} is not registered with this JobMaster: register again"
+            )
         self._take_payload(link, payload)
         return Acknowledge()
 
@@ -195,7 +198,7 @@ class RegisteredTaskExecutors:
             _log.info("%s: no heartbeat from %s: %s", self._owner.name, link.resource_id, error)
             link.failed_heartbeats += 1
             if link.failed_heartbeats >= self._settings.heartbeat.failure_threshold > 0:
-                self._give_up(link.resource_id, f"it cannot be reached: {error}")
+                self._give_up(link.resource_id, f"the TaskExecutor cannot be reached: {error}")
         else:
             link.failed_heartbeats = 0
             self._take_payload(link, payload)
@@ -234,7 +237,10 @@ class RegisteredTaskExecutors:
         lost = lacking & link.suspects
         link.suspects = lacking - lost
         if lost:
-            text = f"TaskExecutor {link.resource_id} does not have the task any more: its message was lost"
+            text = (
+                f"TaskExecutor {link.resource_id} does not run the task, since the message that "
+                "deployed it was lost"
+            )
             cause = failure_of(TaskExecutorLostError, text)
             self._decide(TasksLost(self._now(), tuple(lost), cause))
 

@@ -87,12 +87,14 @@ class RescaleRequests:
         needed = self._scheduler.slots_for_rescale
         # A new ResourceManager that knows of fewer slots than the job holds cannot judge yet.
         if needed > most_slots >= self._pool.held:
-            self._slots_failed(f"it would need {needed} slots, and there are no more than {most_slots}")
+            self._slots_failed(
+                f"the job would need {needed} slots, and the cluster offers at most {most_slots}"
+            )
 
     def _slots_timed_out(self) -> None:
         self._slots_failed(
-            f"it would need {self._scheduler.slots_for_rescale} slots and has {self._pool.held}; no more came within"
-            f" {self._slot_request_timeout:g} s (slot.request.timeout)"
+            f"the job would need {self._scheduler.slots_for_rescale} slots and has {self._pool.held}; no "
+            f"more came within {self._slot_request_timeout:g} s (slot.request.timeout)"
         )
 
     def _slots_failed(self, why: str) -> None:

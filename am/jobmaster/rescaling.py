@@ -57,14 +57,17 @@ def rescaled_job(job: JobGraph, parallelism: Mapping[JobVertexID, int]) -> JobGr
     """
     unknown = set(parallelism) - {vertex.id for vertex in job.vertices}
     if unknown:
-        raise RescaleRefusedError(f"the job {job.name!r} has no vertex {sorted(unknown)[0]}")
+        raise RescaleRefusedError(
+            f"the job {job.name!r} has no vertex {sorted(unknown)[0]}: name a vertex of GET /jobs/<job id>"
+        )
     vertices = []
     for vertex in job.vertices:
         wanted = parallelism.get(vertex.id, vertex.parallelism)
         if not 1 <= wanted <= vertex.max_parallelism:
             raise RescaleRefusedError(
-                f"{vertex.name!r} cannot have the parallelism {wanted}: it must lie between 1 and its max parallelism, "
-                f"{vertex.max_parallelism}, which is fixed when a job first starts"
+                f"{vertex.name!r} cannot have the parallelism {wanted}: it must lie between 1 and its max "
+                f"parallelism, {vertex.max_parallelism}, which is fixed when a job first "
+                "starts"
             )
         vertices.append(msgspec.structs.replace(vertex, parallelism=wanted))
     by_id = {vertex.id: vertex for vertex in vertices}
@@ -143,7 +146,9 @@ class Rescaling:
     async def rescale(self, job: JobGraph, parallelism: Mapping[JobVertexID, int], cause: str) -> None:
         """Returns when all tasks run at the new parallelism; raises RescaleRefusedError or RescaleFailedError."""
         if self._ended is not None:
-            raise RescaleRefusedError(f"the job {job.name!r} is being rescaled already: wait for its end")
+            raise RescaleRefusedError(
+                f"the job {job.name!r} is being rescaled already: wait for the end of that rescale"
+            )
         try:
             following = rescaled_job(job, parallelism)
         except RescaleRefusedError as error:
@@ -224,7 +229,9 @@ class Rescaling:
             try:
                 return await self._master.stop_with_checkpoint()
             except CheckpointFailedError as error:
-                _log.info("no checkpoint to rescale from, tried again: %s", error)
+                _log.info(
+                    "the job has no checkpoint to rescale from yet, the JobMaster tries again: %s", error
+                )
         await self._hold_slots_for(following)
         return await self._master.stop_with_checkpoint()
 

@@ -48,7 +48,10 @@ class SchedulerDumps:
         data = events.dump(f"{type(error).__name__}: {error}")
         if data is None:
             _log.warning(
-                "the last decisions about the job %s are not written: they have more than %d bytes",
+                (
+                    "the last decisions about the job %s are not written: the dump would have more than %d "
+                    "bytes"
+                ),
                 job_id,
                 DUMP_BYTES,
             )
@@ -69,7 +72,9 @@ def write_dump(path: Path, data: bytes) -> None:
     except OSError as error:
         _log.warning("the last decisions of a job could not be written to %s: %s", path, error)
     else:
-        _log.error("the last decisions of the job are in %s: `yarrow replay %s` repeats them", path, path)
+        _log.error(
+            "the last decisions of the job are in %s: run `yarrow replay %s` to repeat them", path, path
+        )
 
 
 def _remove_oldest(folder: Path) -> None:

@@ -78,7 +78,7 @@ class SchedulerTimers:
 
     def _restart_due(self, restart_id: int) -> None:
         if self._checkpoints.in_doubt:
-            _log.info("the job %r waits with its restart: its checkpoints are in doubt", self._graph.job.name)
+            _log.info("the job %r postpones its restart: its checkpoints are in doubt", self._graph.job.name)
         self._decide(RestartDue(self._now(), restart_id))
 
     # Cancellations.

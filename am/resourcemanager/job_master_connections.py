@@ -56,8 +56,8 @@ class JobMasterConnections:
         present = master.registration.job_master_id if master is not None else None
         if present != job_master_id:
             raise FencingTokenError(
-                f"the JobMaster {job_master_id} of job {job_id} is not the registered one ({present}):"
-                " it must register again"
+                f"the JobMaster {job_master_id} of job {job_id} is not the registered one ({present}): the "
+                "JobMaster must register again"
             )
 
     def drop(self, job_id: JobID) -> None:
@@ -82,7 +82,9 @@ class JobMasterConnections:
         try:
             await master.gateway.disconnect_task_executor(resource_id, cause)
         except YarrowError as error:
-            _log.info("job %s was not told of it: %s", master.registration.job_id, error)
+            _log.info(
+                "job %s did not hear that a TaskExecutor is lost: %s", master.registration.job_id, error
+            )
 
     def explain(self, job_id: JobID, explanation: str, most_slots: int | None) -> None:
         """Tells the job why it waits for slots; "" = it lacks none any more."""
@@ -103,6 +105,8 @@ class JobMasterConnections:
                 try:
                     await master.gateway.notify_not_enough_resources(*told)
                 except YarrowError as error:
-                    _log.info("job %s was not told what it waits for: %s", master.registration.job_id, error)
+                    _log.info(
+                        "job %s did not hear why it waits for slots: %s", master.registration.job_id, error
+                    )
         finally:
             master.telling = False

@@ -63,7 +63,7 @@ class LentDriver:
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
         """See ResourceManagerDriver."""
         if not self._leads():
-            raise TaskExecutorStartError("this master leads no more: it asks for no TaskExecutors")
+            raise TaskExecutorStartError("this master does not lead any more and asks for no TaskExecutors")
         return await self._driver.request_task_executor(profile)
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
@@ -71,7 +71,7 @@ class LentDriver:
         if self._leads():
             await self._driver.release_task_executor(resource_id)
         elif self._handler is not None:
-            _log.info("%s is released once it is sure again that this master leads", resource_id)
+            _log.info("TaskExecutor %s is released when this master is known to lead again", resource_id)
             self._kept[resource_id] = None
             if self._releasing is None:
                 self._releasing = asyncio.create_task(self._release_kept(), name="release TaskExecutors")
@@ -91,7 +91,7 @@ class LentDriver:
     def refusal(self, resource_id: ResourceID) -> str:
         """See ResourceManagerDriver."""
         if resource_id in self._kept:
-            return "it is about to be released"
+            return "the TaskExecutor is about to be released"
         return self._driver.refusal(resource_id)
 
     async def await_end(self, resource_id: ResourceID) -> None:

@@ -175,7 +175,7 @@ class LocalProcessDriver:
 
     def _bootstrap(self, resource_id: ResourceID, working_directory: str) -> TaskExecutorBootstrap:
         settings = self._settings
-        assert self._leader is not None, "initialize comes first"
+        assert self._leader is not None, "initialize must be called before any other method"
         return TaskExecutorBootstrap(
             application_id=settings.application_id,
             resource_id=resource_id,

@@ -152,7 +152,7 @@ class ResourceManager(RpcEndpoint):
         self, registration: TaskExecutorRegistration
     ) -> RegistrationSuccess | RegistrationRejection:
         if refusal := self._driver.refusal(registration.resource_id):
-            _log.warning("TaskExecutor %s is refused, and ends: %s", registration.resource_id, refusal)
+            _log.warning("TaskExecutor %s is refused, and must end: %s", registration.resource_id, refusal)
             return RegistrationRejection(reason=refusal)
         self._executors.register(registration)
         _log.info("TaskExecutor %s registered from %s", registration.resource_id, registration.address)
@@ -170,7 +170,8 @@ class ResourceManager(RpcEndpoint):
     ) -> Acknowledge:
         if self._executors.find(payload.resource_id) is None:
             raise UnknownTaskExecutorError(
-                f"TaskExecutor {payload.resource_id} is not registered here: it must register again"
+                f"TaskExecutor {payload.resource_id} is not registered with this ResourceManager: register "
+                "again"
             )
         self._executors.heard(payload)
         return Acknowledge()
@@ -180,7 +181,7 @@ class ResourceManager(RpcEndpoint):
     ) -> Acknowledge:
         executor = self._executors.find(resource_id)
         if by_force and executor is not None:
-            _log.info("TaskExecutor %s is ended by force: %s", resource_id, cause)
+            _log.info("TaskExecutor %s is killed: %s", resource_id, cause)
             executor.last_words = cause
             self.spawn(self._lose_when_explained(executor), "end by force")
         else:
@@ -309,7 +310,7 @@ class ResourceManager(RpcEndpoint):
         try:
             await executor.gateway.request_slot(request)
         except YarrowError as error:
-            _log.info("slot request to %s failed: %s", request.slot_id.resource_id, error)
+            _log.info("a slot request to TaskExecutor %s failed: %s", request.slot_id.resource_id, error)
             self._handle(SlotRequestFailed(request, str(error)))
         else:
             self._handle(SlotRequestAcknowledged(request))
@@ -322,7 +323,7 @@ class ResourceManager(RpcEndpoint):
             report = await executor.gateway.request_slot_report()
         except YarrowError as error:
             # The next heartbeat brings a report; or none does, and the TaskExecutor is lost.
-            _log.info("no slot report from %s: %s", resource_id, error)
+            _log.info("TaskExecutor %s sent no slot report: %s", resource_id, error)
         else:
             self._handle(SlotReportReceived(resource_id, report))
 
@@ -330,13 +331,13 @@ class ResourceManager(RpcEndpoint):
         try:
             resource_id = await self._driver.request_task_executor(profile)
         except YarrowError as error:
-            _log.warning("no TaskExecutor: %s", error)
+            _log.warning("no TaskExecutor could be requested: %s", error)
             self._handle(TaskExecutorRequestFailed(str(error)))
         else:
             self._handle(TaskExecutorAllocated(resource_id))
 
     async def _release_task_executor(self, resource_id: ResourceID, cause: str) -> None:
-        _log.info("releasing TaskExecutor %s: %s", resource_id, cause)
+        _log.info("TaskExecutor %s is released: %s", resource_id, cause)
         executor = self._executors.drop(resource_id)
         if executor is not None:
             try:
@@ -365,7 +366,7 @@ class ResourceManager(RpcEndpoint):
     def _beat(self) -> None:
         self._executors.beat()
         for job_id in self._jobs.silent():
-            _log.warning("the JobMaster of job %s is silent: disconnected", job_id)
+            _log.warning("the JobMaster of job %s is silent and was disconnected", job_id)
             self._lose_job(job_id)
         self._ticks[0] = self._timers.call_later(self._settings.heartbeat.interval, self._beat)
 

@@ -101,11 +101,11 @@ class Shortages:
         """Why TaskExecutors do not start, and what happens next."""
         requested, settings = self._requested, self._settings.starts
         if requested.failures < 2:
-            return "the last one did not start"
-        text = f"{requested.failures} did not start within a minute"
+            return "the last requested TaskExecutor did not start"
+        text = f"{requested.failures} TaskExecutors did not start within a minute"
         if requested.failures > settings.max_failure_rate:
             text += (
-                f", so that the next are asked for {settings.retry_interval:g} s later"
-                " (resourcemanager.start-worker.retry-interval)"
+                f", and the next request follows {settings.retry_interval:g} s later "
+                "(resourcemanager.start-worker.retry-interval)"
             )
         return f"{text}, the last one"

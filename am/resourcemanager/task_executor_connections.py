@@ -126,7 +126,9 @@ class TaskExecutorConnections:
             _log.info("no heartbeat from %s: %s", resource_id, error)
             executor.failed_heartbeats += 1
             if executor.failed_heartbeats >= self._heartbeat.failure_threshold > 0:
-                self._handler.on_task_executor_unreachable(resource_id, f"it cannot be reached: {error}")
+                self._handler.on_task_executor_unreachable(
+                    resource_id, (f"the TaskExecutor cannot be reached: {error}")
+                )
         else:
             executor.failed_heartbeats = 0
             self.heard(payload)

@@ -134,7 +134,7 @@ class TaskExecutorRequests:
             self._surplus_since = now
         if now - self._surplus_since < _SURPLUS_PATIENCE:
             return []
-        cause = "it was asked for and is no longer needed"
+        cause = "the TaskExecutor was requested and is no longer needed"
         return [ReleaseTaskExecutor(resource_id, cause) for resource_id in self._requested.give_up(surplus)]
 
     def _needed(self) -> int:
@@ -156,6 +156,8 @@ class TaskExecutorRequests:
                 continue
             elif since is not None and now - since >= self._settings.task_executor_timeout:
                 self._executors.gone(executor.resource_id)
-                cause = f"idle for {now - since:.0f} s (resourcemanager.taskmanager-timeout)"
+                cause = (
+                    f"the TaskExecutor was idle for {now - since:.0f} s (resourcemanager.taskmanager-timeout)"
+                )
                 releases.append(ReleaseTaskExecutor(executor.resource_id, cause))
         return releases

@@ -72,11 +72,13 @@ class TokenEntrance:
         known = hmac.compare_digest(token_hash(token.strip()), self._expected)
         if scheme.lower() != _SCHEME or not known:
             what = (
-                "The request bears no token." if not given else "The token is not that of this application."
+                "The request bears no token."
+                if not given
+                else ("The token of the request is not the token of this application.")
             )
             raise UnauthorizedError(
-                f"{what} Send `Authorization: Bearer TOKEN` with the one that `yarrow token APPLICATION` prints, or go"
-                " through `yarrow proxy APPLICATION`, which adds it."
+                f"{what} Send `Authorization: Bearer TOKEN` with the token that `yarrow token APPLICATION` "
+                "prints, or go through `yarrow proxy APPLICATION`, which adds the token."
             )
 
 
@@ -92,9 +94,9 @@ class ProxyEntrance:
             return
         if acts(scope):
             raise ForbiddenError(
-                f"{scope['method']} {path} changes something, which is not done through YARN's proxy: use the `yarrow`"
-                " command, or REST with the application's token. Cancelling a job through the proxy can be allowed by"
-                " yarn.proxy.allow-cancel."
+                f"{scope['method']} {path} changes something, and YARN's proxy lets nobody change "
+                "anything. Use the `yarrow` command, or REST with the application's token. The key "
+                "yarn.proxy.allow-cancel allows cancelling a job through the proxy."
             )
 
 
@@ -119,9 +121,9 @@ class LoopbackEntrance:
         host = headers.get("host", "")
         if not await self._knows(_host_name(host), scope):
             raise ForbiddenError(
-                f"The request is for the host {host!r}, which is not this one: use a loopback address, the address at"
-                f" which the server listens, {' or '.join(sorted(self._names))}, or set rest.address to the name that"
-                " is used."
+                f"The request is for the host {host!r}, which is not this one. Use a loopback address, the "
+                f"address at which the server listens, or {' or '.join(sorted(self._names))}; or set "
+                "rest.address to the name that is used."
             )
         if acts(scope):
             self._check_page(scope, headers, host)

@@ -67,7 +67,7 @@ class LogFolder:
         listed = next((file for file in self.list() if file.name == name), None)
         if listed is None or self.directory is None:
             raise NotFoundError(
-                f"the control plane has no log file {name!r}: GET /jobmanager/logs lists those there are"
+                f"the control plane has no log file {name!r}: GET /jobmanager/logs lists its log files"
             )
         return _pieces(self.directory / listed.name, listed.size)
 

@@ -73,7 +73,8 @@ class Operations:
         operation = self._operations.get((scope, trigger_id.lower()))
         if operation is None:
             raise NotFoundError(
-                f"no operation {trigger_id} was begun here, or it ended more than {self._kept_seconds:g} s ago"
+                f"no operation {trigger_id} was begun here, or it ended more than {self._kept_seconds:g} s "
+                "ago"
             )
         if not operation.task.done():
             return None

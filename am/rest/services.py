@@ -191,7 +191,7 @@ def for_other_hosts(settings: RestSettings, config: Settings, expected: bytes) -
     if config.get(security.REST_AUTHENTICATION) is security.RestAuthentication.TOKEN:
         return replace(settings, entrance=EntranceKind.TOKEN, token_hash=expected)
     _log.warning(
-        "%s is none: whoever reaches the port of REST can run programs on this cluster",
+        "%s is none: everybody who reaches the port of REST can run programs on this cluster",
         security.REST_AUTHENTICATION.key,
     )
     return settings
@@ -207,15 +207,16 @@ def settings_for_address(settings: RestSettings, config: Settings, address: str)
         return settings
     if settings.entrance is EntranceKind.PROXY:
         raise RestServerError(
-            f"the listener for YARN's proxy asks for no token: it may not listen on {address}"
+            f"the listener for YARN's proxy asks for no token: it may not listen on {address}, only on a "
+            "loopback address"
         )
     if not settings.token_hash and (
         config.get(security.REST_AUTHENTICATION) is security.RestAuthentication.TOKEN
     ):
         raise RestServerError(
-            f"REST may not listen on {address}, which other hosts reach: this server has no token to ask for. Leave"
-            f" {rest_options.BIND_ADDRESS.key} out, or set {security.REST_AUTHENTICATION.key} to none, with which"
-            " whoever reaches the port runs code here"
+            f"REST may not listen on {address}, which other hosts reach: this server has no token to ask "
+            f"for. Leave {rest_options.BIND_ADDRESS.key} out, or set {security.REST_AUTHENTICATION.key} to "
+            "none, with which everybody who reaches the port runs code here"
         )
     return for_other_hosts(settings, config, settings.token_hash)
 

@@ -123,7 +123,7 @@ async def _run(
         end = await master.run()
     except (ConfigError, InvalidProgramError) as error:
         # It would fail in every attempt.
-        _log.exception("the application cannot run")
+        _log.exception("the ApplicationMaster cannot run the application")
         return await _fail(gateway, stop_watching, str(error))
     except Exception as error:
         _log.exception("%s of the ApplicationMaster has failed", attempts)
@@ -135,7 +135,7 @@ async def _run(
             gateway, stop_watching, f"The ApplicationMaster failed in {attempts}, the last: {text}"
         )
     if end is None:
-        _log.info("this attempt was told to end")
+        _log.info("YARN or Skein asked this attempt to end")
         _leave_to_yarn(attempts)
         return 1
     _log.info("the application ends: %s. %s", end.status.value, end.diagnostics)
@@ -143,7 +143,10 @@ async def _run(
     told = await tell_end(gateway, end)
     if not attempts.ends_by(end.status):
         _log.info(
-            "Skein reports this only from attempt %d on: those before it run nothing and tell the same",
+            (
+                "Skein reports the end to YARN only from attempt %d on: earlier attempts run nothing and "
+                "report the same end"
+            ),
             attempts.limit,
         )
     # Not before YARN knows the end: another attempt would run finished jobs again.
@@ -170,7 +173,7 @@ async def _count(
         async with asyncio.timeout(_COUNTING):
             return await asyncio.to_thread(count)
     except (YarrowError, TimeoutError) as error:
-        _log.info("whether YARN counts all attempts before this one is not known: %s", error or "no answer")
+        _log.info("it is unknown whether YARN counts all attempts before this one: %s", error or "no answer")
         return attempts
 
 
@@ -180,7 +183,10 @@ def _leave_to_yarn(attempts: ApplicationAttempts) -> None:
         return
     java = ancestors_to(_JAVA, os.getpid())[-1:]
     if java and process_name(java[0]) == _JAVA:
-        _log.info("process %d is ended, so that YARN decides about the next attempt", java[0])
+        _log.info(
+            ("the ApplicationMaster kills Skein's process %d, so that YARN decides about the next attempt"),
+            java[0],
+        )
         os.kill(java[0], signal.SIGKILL)
 
 
@@ -216,7 +222,14 @@ async def tell_end(
         except YarnError as error:
             if pause is None:
                 raise
-            _log.warning("YARN was not told of the end, tried again in %g s: %s", pause, error)
+            _log.warning(
+                (
+                    "YARN did not hear of the end of the application, the ApplicationMaster tries "
+                    "again in %g s: %s"
+                ),
+                pause,
+                error,
+            )
         await asyncio.sleep(pause)
     return False
 
@@ -231,7 +244,7 @@ def _log_token_life(environment: Mapping[str, str]) -> None:
     try:
         left = sentence(token_lives(Path(path)), SystemClock().epoch_ms())
     except (OSError, TokenFileError) as error:
-        _log.warning("how long Hadoop's tokens last cannot be read: %s", error)
+        _log.warning("the lifetime of Hadoop's tokens cannot be read: %s", error)
         return
     if left:
         _log.warning("%s", left)
@@ -239,7 +252,13 @@ def _log_token_life(environment: Mapping[str, str]) -> None:
 
 def _end_at_once(pid: int, children: ChildProcesses, temporary: Path) -> None:
     """Ends this process, because Skein's process is gone: YARN starts the next attempt, and this one must not go on."""
-    _log.critical("process %d, which this one belongs to, has ended: ends as well", pid)
+    _log.critical(
+        (
+            "Skein's process %d, the parent of this ApplicationMaster, has ended: the "
+            "ApplicationMaster ends as well"
+        ),
+        pid,
+    )
     children.kill()
     shutil.rmtree(temporary, ignore_errors=True)
     os._exit(1)

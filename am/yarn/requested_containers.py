@@ -123,16 +123,16 @@ class RequestedContainers:
 
     def _cause(self, container: RequestedContainer, status: ContainerStatus) -> str:
         if container.released:
-            return "it was released"
+            return "the container was released"
         where = f"its container {container.container_id or container.handle}"
         if container.node:
             where += f" on {container.node}"
         said = shortened(status.exit_message)
         if _OVER_MEMORY.search(status.exit_message):
             return (
-                f"{where} was killed by YARN because it used more memory than it may, {self._memory_mb} MB: raise"
-                " taskmanager.memory.process.size (-ytm), or lower taskmanager.numberOfTaskSlots or the job's state."
-                f" YARN says: {said}"
+                f"{where} was killed by YARN because it used more memory than its limit of "
+                f"{self._memory_mb} MB. Raise taskmanager.memory.process.size (-ytm), lower "
+                f"taskmanager.numberOfTaskSlots, or keep less state in the job. YARN says: {said}"
             )
         how = {"SUCCEEDED": "has ended", "KILLED": "was killed", "FAILED": "failed"}[status.state]
         return f"{where} {how}{f': {said}' if said else ''}"

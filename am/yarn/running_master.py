@@ -154,7 +154,7 @@ class RunningMaster:
     def _not_removed(self) -> str:
         config = self._settings.config
         where = f" in ZooKeeper, and in {storage_directory(config)}," if is_highly_available(config) else ""
-        return f"what is stored{where} was not removed"
+        return f"the data of the cluster{where} was not removed"
 
     async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
         mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
@@ -199,7 +199,10 @@ class RunningMaster:
             try:
                 return await asyncio.to_thread(lambda: recorded_end(plane.records))
             except (NoLeaderError, RecordsError) as error:
-                _log.info("how a former attempt ended is not known yet: %s", error)
+                _log.info(
+                    ("it is unknown yet how an earlier attempt ended, the ApplicationMaster asks again: %s"),
+                    error,
+                )
             await asyncio.sleep(LOOK)
 
     async def _end_in_file(self) -> ApplicationEnd | None:
@@ -208,13 +211,19 @@ class RunningMaster:
             return None if file is None else await asyncio.to_thread(file.read)
         except (OSError, FileSystemError) as error:
             _log.warning(
-                "whether a former attempt has ended the application is not known, it runs: %s", error
+                (
+                    "it is unknown whether an earlier attempt has ended the application, and this attempt "
+                    "runs it: %s"
+                ),
+                error,
             )
             return None
 
     async def _run_mode(self, cluster: RunningCluster) -> ApplicationEnd:
         if (end := await self._end_of_former_attempt(cluster.plane)) is not None:
-            _log.info("the application has ended in a former attempt: YARN is told")
+            _log.info(
+                "an earlier attempt has ended the application: the ApplicationMaster reports that end to YARN"
+            )
             return end
         match self._description.mode:
             case DeploymentMode.SESSION:
@@ -276,16 +285,18 @@ class RunningMaster:
                     # YARN never reuses an application id: nobody could continue the jobs of a session.
                     await self._plane.stop_work(clean_up, even_unfinished=self._is_own_cluster)
         except TimeoutError:
-            _log.warning("the cluster has not ended within %g s: YARN ends what is left of it", _STOP_LIMIT)
+            _log.warning(
+                "the cluster has not ended within %g s: YARN kills the remaining processes", _STOP_LIMIT
+            )
         except Exception:
             # The application's end is known, and is reported nevertheless.
-            _log.exception("the cluster did not end as it should")
+            _log.exception("the cluster failed while it ended")
         if self._plane is None:
             return
         if clean_up:
             await self._limited(self._plane.remove_all_but(RESULTS), self._not_removed)
         else:
-            await self._limited(self._plane.close(), "the session of ZooKeeper was not ended")
+            await self._limited(self._plane.close(), "the ZooKeeper session was not closed")
 
     @property
     def _is_own_cluster(self) -> bool:
@@ -343,7 +354,7 @@ class RunningMaster:
         try:
             await asyncio.to_thread(self._gateway.add_page, _PAGE_ROUTE, address, _PAGE_NAME)
         except YarnError as error:
-            _log.warning("REST is not to be seen through YARN's proxy: %s", error)
+            _log.warning("YARN's proxy does not show the REST server: %s", error)
 
     def _report_progress(self, progress: float) -> None:
         work = asyncio.get_running_loop().run_in_executor(None, partial(self._gateway.set_progress, progress))

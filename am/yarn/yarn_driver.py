@@ -118,7 +118,7 @@ class YarnDriver:
             )
 
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
-        assert self._leader is not None, "initialize comes first"
+        assert self._leader is not None, "initialize must be called before any other method"
         self._number += 1
         resource_id = ResourceID(f"{self._beginning}{self._number}")
         environment = {
@@ -130,7 +130,7 @@ class YarnDriver:
         try:
             handle = await self._call(partial(self._gateway.request_container, environment))
         except YarnError as error:
-            raise TaskExecutorStartError(f"YARN was asked for a container in vain: {error}") from error
+            raise TaskExecutorStartError(f"YARN refused the request for a container: {error}") from error
         finally:
             self._asking -= 1
             # After a failure too: YARN may have accepted a request whose answer was lost.
@@ -153,11 +153,14 @@ class YarnDriver:
         process any more nor count its memory, and Skein hands no container on to the next attempt.
         """
         if not resource_id.startswith(self._beginning):
-            return f"it is of another attempt of the application; this is attempt {self._settings.attempt}"
+            return (
+                "the TaskExecutor belongs to another attempt of the application; this is attempt "
+                f"{self._settings.attempt}"
+            )
         if self._containers.has_ended(resource_id):
             return "YARN says that its container has ended"
         container = self._containers.find(resource_id)
-        return "its container was given back" if container is not None and container.released else ""
+        return "the container was given back to YARN" if container is not None and container.released else ""
 
     async def await_end(self, resource_id: ResourceID) -> None:
         if self._containers.find(resource_id) is None:
@@ -167,7 +170,7 @@ class YarnDriver:
         try:
             await asyncio.wait_for(ended.wait(), self._settings.end_patience)
         except TimeoutError:
-            _log.info("YARN has not said yet why the container of %s ends", resource_id)
+            _log.info("YARN has not said yet why the container of TaskExecutor %s ended", resource_id)
         finally:
             self._ends.pop(resource_id, None)
             if not self._ends:
@@ -188,7 +191,10 @@ class YarnDriver:
             if self._containers.living:
                 await asyncio.sleep(min(0.1, self._settings.poll_interval))
         for left in self._containers.living:
-            _log.warning("the container of %s has not ended; it ends with the application", left.resource_id)
+            _log.warning(
+                "the container of TaskExecutor %s has not ended: it ends with the application",
+                left.resource_id,
+            )
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # Answers of YARN.
@@ -202,7 +208,7 @@ class YarnDriver:
                 await self._say_what_is_waited_for()
             except Exception:
                 # The ends of containers must be noticed, whatever went wrong with one.
-                _log.exception("a look at the containers failed")
+                _log.exception("the driver failed while it looked at the containers")
             if not self._containers.living:
                 self._something_to_poll.clear()
 
@@ -220,7 +226,7 @@ class YarnDriver:
             statuses = await self._call(self._gateway.containers)
         except YarrowError as error:
             if not self._failed_to_poll:
-                _log.warning("YARN does not say how the containers are: %s", error)
+                _log.warning("YARN does not report the state of the containers: %s", error)
             self._failed_to_poll = True
             return
         self._failed_to_poll = False
@@ -248,7 +254,9 @@ class YarnDriver:
             async with asyncio.timeout(self._settings.end_patience):
                 output = await self._call(partial(self._read_output, ended.node, ended.container_id))
         except (YarrowError, TimeoutError) as error:
-            _log.info("what %s wrote last is not known: %s", ended.container_id, error or "no answer")
+            _log.info(
+                "the last output of container %s cannot be read: %s", ended.container_id, error or "no answer"
+            )
             return ended
         return ended.with_output(output) if output else ended
 
@@ -262,7 +270,10 @@ class YarnDriver:
 
     async def _release_strays(self, statuses: Iterable[ContainerStatus]) -> None:
         for handle in self._containers.strays(statuses):
-            _log.warning("YARN has a container, %s, that nobody waits for: it is given back", handle)
+            _log.warning(
+                ("YARN granted the container %s, which no request waits for: the driver gives it back"),
+                handle,
+            )
             await self._release(handle)
 
     async def _release(self, handle: str) -> bool:
@@ -271,7 +282,7 @@ class YarnDriver:
             await self._call(partial(self._gateway.release_container, handle))
         except YarnError as error:
             # It ends with the application at the latest.
-            _log.warning("the container %s was not given back: %s", handle, error)
+            _log.warning("the container %s was not given back to YARN: %s", handle, error)
             return False
         return True
 
@@ -300,21 +311,24 @@ class YarnDriver:
             try:
                 reason = await self._call(partial(self._explain, shape, number))
             except YarrowError as error:
-                reason = f"it could not be asked why: {error}"
-        return f"{text}; {reason or 'it gives no reason'}"
+                reason = f"the ResourceManager of YARN cannot be asked for the reason: {error}"
+        return f"{text}; {reason or 'YARN gives no reason'}"
 
     async def _tell(self, text: str) -> None:
         if text:
             _log.warning("%s", text)
         elif self._waiting_for:
-            _log.info("no container is waited for any more: it was granted or given up")
+            _log.info(
+                "the application waits for no container any more: YARN granted all, or the requests "
+                "were given up"
+            )
         self._waiting_for = text
         if self._handler is not None:
             self._handler.on_task_executors_delayed(text)
         try:
             await self._call(partial(self._gateway.publish, KV_WAITING_FOR, text))
         except YarnError as error:
-            _log.warning("what is waited for was not published: %s", error)
+            _log.warning("the list of containers that the application waits for was not published: %s", error)
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -135,4 +135,4 @@ def discard_parts(parts: Sequence[OperatorPart]) -> None:
                 if pending is not None:
                     pending.discard()
             except Exception:
-                _log.exception("operator '%s': a snapshot was not let go of", part.operator_name)
+                _log.exception("operator '%s': a snapshot could not be released", part.operator_name)

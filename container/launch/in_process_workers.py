@@ -49,7 +49,7 @@ class ThreadWorker:
     def kill(self) -> None:
         """Gives the thread up, because it cannot be ended from outside; its slot becomes free."""
         if not self.exited.done():
-            _log.error("%s does not end: its thread is left behind in this process", self._name)
+            _log.error("%s does not end: its thread stays behind in this process", self._name)
             self._ended(WorkerExit(explanation="its thread did not end and was left behind"))
 
     def _wait(self) -> None:

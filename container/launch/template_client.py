@@ -81,12 +81,12 @@ class _TemplateProcess:
             # Blocks only while hundreds of requests wait unread.
             socket.send_fds(self.control, [_ENCODER.encode(request)], fds)
         except OSError as error:
-            self._end(f"it took no request: {error}")
+            self._end(f"the template process took no request: {error}")
         return pending
 
     def close(self) -> None:
         """Closes its control socket: the template kills its children and ends."""
-        self._end("it was told to end")
+        self._end("the TaskExecutor asked the template process to end")
 
     def _readable(self) -> None:
         while not self.lost.done():
@@ -185,7 +185,7 @@ class TemplateLauncher:
     def _living_template(self) -> _TemplateProcess:
         if self._closed:
             # A running launch finds its template gone: nobody would end another one.
-            raise WorkerStartError("no worker is started any more: the TaskExecutor ends")
+            raise WorkerStartError("the TaskExecutor ends and starts no more workers")
         if self._template is None or self._template.lost.done():
             if self._template is not None:
                 self._reap(self._template)

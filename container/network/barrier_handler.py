@@ -155,7 +155,11 @@ class AligningBarrierHandler:
         for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < barrier.checkpoint_id]:
             if position not in earlier.arrived:
                 self._give_up(
-                    earlier, f"the barrier of checkpoint {barrier.checkpoint_id} came before its own"
+                    earlier,
+                    (
+                        f"the barrier of checkpoint {barrier.checkpoint_id} came before the barrier of"
+                        " this checkpoint"
+                    ),
                 )
         if self._is_over(barrier.checkpoint_id):
             return ()
@@ -221,7 +225,10 @@ class AligningBarrierHandler:
             return False
         self._aborted.add(barrier.checkpoint_id)
         if self.listener is not None:
-            reason = f"the barrier of checkpoint {later[0].barrier.checkpoint_id} came before its own"
+            reason = (
+                f"the barrier of checkpoint {later[0].barrier.checkpoint_id} came before the barrier of"
+                " this checkpoint"
+            )
             self.listener.alignment_given_up(barrier, reason)
         return True
 
@@ -254,7 +261,13 @@ class AligningBarrierHandler:
             self._latest = max(self._latest, checkpoint_id)
             self._release(alignment.arrived)
             for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < checkpoint_id]:
-                self._give_up(earlier, f"the barrier of checkpoint {checkpoint_id} has overtaken its own")
+                self._give_up(
+                    earlier,
+                    (
+                        f"the barrier of checkpoint {checkpoint_id} has overtaken the barrier"
+                        " of this checkpoint"
+                    ),
+                )
             self._aligned_for = perf_counter() - alignment.started
             ready.append(
                 ReadyCheckpoint(

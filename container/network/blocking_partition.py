@@ -178,7 +178,7 @@ class ResultSpool:
         with contextlib.suppress(OSError):
             os.unlink(self.path(key))
         for reader in waiting:
-            reader.output.close("its producer did not finish")
+            reader.output.close("the producer of the result did not finish")
 
     # ------------------------------------------------------------------ consumers
 
@@ -194,7 +194,7 @@ class ResultSpool:
             if not gone and not reader.is_complete:
                 self._waiting.setdefault(key, []).append(reader)
         if gone:
-            output.close(f"the result {key.file_name} is not there any more")
+            output.close(f"the result {key.file_name} does not exist any more")
         self._readers.put(reader)
         return lambda: self._readers.put(reader)
 
@@ -248,11 +248,11 @@ class _Reader:
     def _frame(self, file: BinaryIO) -> tuple[FrameHeader, bytes]:
         head = file.read(HEADER.size + _CHECKSUM.size)
         if len(head) != HEADER.size + _CHECKSUM.size:
-            raise WireProtocolError("it ends before its end of data")
+            raise WireProtocolError("the file ends before the end of data")
         header = decode_header(head, 0, authenticated=True, max_payload=self._max_payload)
         payload = file.read(header.length)
         if len(payload) != header.length:
-            raise WireProtocolError("it is cut short")
+            raise WireProtocolError("the file is cut short")
         (expected,) = _CHECKSUM.unpack_from(head, HEADER.size)
         if zlib.crc32(payload, zlib.crc32(head[: HEADER.size])) != expected:
             raise WireProtocolError(f"the checksum of a frame of {header.length} bytes does not agree")

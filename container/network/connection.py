@@ -155,7 +155,7 @@ class Connection:
             except _WOULD_BLOCK:
                 return
             if count == 0:
-                raise ConnectionResetError("the peer has closed the connection")
+                raise ConnectionResetError("the peer closed the connection")
             if large is not None:
                 self._fill_large(count)
             else:

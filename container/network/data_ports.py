@@ -52,6 +52,7 @@ class DataPorts(msgspec.Struct, frozen=True):
                 continue
             return server, server.getsockname()[1] if self.told.is_any else told[index]
         raise NoFreeDataPortError(
-            f"no port of {self.bound} is free on {host} for data between workers: each slot of each TaskExecutor of a"
-            f" host needs one. Widen {taskmanager.DATA_BIND_PORT.key} or {taskmanager.DATA_PORT.key}"
+            f"no port of {self.bound} is free on {host} for data between workers. Each slot of each"
+            f" TaskExecutor of a host needs a port: widen {taskmanager.DATA_BIND_PORT.key} or"
+            f" {taskmanager.DATA_PORT.key}"
         )

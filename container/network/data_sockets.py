@@ -149,7 +149,9 @@ class DataSockets:
             return
         self._strangers = {one for one in self._strangers if not (one.authenticated or one.closed)}
         if len(self._strangers) >= MAX_STRANGERS:
-            _log.warning("refused a data connection: %d others have not proved anything yet", MAX_STRANGERS)
+            _log.warning(
+                "refused a data connection: %d other connections have not authenticated yet", MAX_STRANGERS
+            )
             sock.close()
             return
         sock.setblocking(False)

@@ -156,7 +156,9 @@ class NetworkEnvironment:
         except OSError as error:
             where = f"{consumer.host}:{consumer.port}" if consumer.port else consumer.unix_path
             reason = f"worker {consumer.worker_id} does not answer at {where}: {error}"
-            return failed_output(codec, wake, f"{reason}; it has ended, or a firewall refuses its port")
+            return failed_output(
+                codec, wake, f"{reason}; the worker has ended, or a firewall refuses its port"
+            )
         with self._lock:
             peer = self._peers.get(connection)
             if peer is None:

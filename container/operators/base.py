@@ -78,7 +78,7 @@ class RestoredState(msgspec.Struct, frozen=True):
 
 
 def _nothing_to_read(handle: StateHandle) -> bytes:
-    raise LookupError(f"nothing was restored, {handle} is not known")
+    raise LookupError(f"the state {handle} was not restored")
 
 
 NOTHING_RESTORED = RestoredState(-1, {}, _nothing_to_read)

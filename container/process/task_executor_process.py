@@ -71,7 +71,7 @@ async def start_rpc(bootstrap: TaskExecutorBootstrap, config: Settings) -> RpcSe
             return service
         except AddressError as error:
             failure = error
-    raise failure or AddressError("taskmanager.rpc.port names no port")
+    raise failure or AddressError("taskmanager.rpc.port names no port: set a port or a range of ports")
 
 
 class EarlyTemplate:
@@ -184,7 +184,9 @@ async def _run_with(
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, executor.finish_by_force, f"it got the signal {number.name}")
+        loop.add_signal_handler(
+            number, executor.finish_by_force, (f"the TaskExecutor got the signal {number.name}")
+        )
     try:
         await executor.start()
         watch.follow(executor)

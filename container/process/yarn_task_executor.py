@@ -69,8 +69,8 @@ class ResourceManagerRequest:
         missing = [name for name, value in values.items() if not value]
         if missing:
             raise ContainerFolderError(
-                f"the environment has no {', '.join(missing)}: this process is started by the ResourceManager of an"
-                " application on YARN, in a container that it asked for"
+                f"the environment has no {', '.join(missing)}. The ResourceManager of an application on YARN"
+                " starts this process in a container: do not start it by hand"
             )
         return ResourceManagerRequest(
             ResourceID(values[RESOURCE_ID]),

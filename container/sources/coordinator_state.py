@@ -45,8 +45,9 @@ def load_state(data: bytes, operator_name: str, *, trusted: bool = True) -> Coor
     decoded = serializer.load_value(data)
     if not isinstance(decoded, list) or not decoded or decoded[0] != _VERSION:
         raise StateSerializationError(
-            f"operator '{operator_name}': the snapshot of its split enumerator has a form that this version does not "
-            f"know; it reads version {_VERSION}"
+            f"operator '{operator_name}': the snapshot of its split enumerator has another form than version"
+            f" {_VERSION}, which this version of Yarrow reads. Restore with the version of Yarrow that wrote"
+            " the snapshot"
         )
     _, parallelism, enumerator, readers = decoded
     return CoordinatorState(

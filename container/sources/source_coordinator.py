@@ -331,8 +331,8 @@ class SourceCoordinator:
     def _send(self, subtask: int, message: Message) -> None:
         if not 0 <= subtask < self._parallelism:
             raise ValueError(
-                f"the enumerator of '{self._name}' sent an event to reader {subtask}; there are "
-                f"{self._parallelism}, counted from 0"
+                f"the enumerator of '{self._name}' sent an event to reader {subtask}; the source has"
+                f" {self._parallelism} readers, counted from 0"
             )
         event = self._log.append(subtask, message)
         # A reader that has not registered gets it when it does.

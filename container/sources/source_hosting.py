@@ -165,7 +165,9 @@ class SourceHosting:
             return
         if stuck := self._stop(key):
             self._stuck[descriptor.attempt_id] = stuck
-            error = TaskSubmissionError(f"the former {stuck[0]} does not end: its worker has to be replaced")
+            error = TaskSubmissionError(
+                f"the earlier {stuck[0]} does not end: the TaskExecutor must replace its worker"
+            )
             task.post(partial(task.fail, error))
             return
         hosted = _Hosted(builder, head, task)

@@ -20,8 +20,8 @@ OUT = TypeVar("OUT")
 def refuse_none(operator_name: str, state_name: str) -> NoneInStateError:
     """The error of an attempt to add None."""
     return NoneInStateError(
-        f"operator '{operator_name}', state '{state_name}': None cannot be added; add values only, or use clear() to "
-        "remove what is there"
+        f"operator '{operator_name}', state '{state_name}': None cannot be added; add values only, or use"
+        " clear() to remove the values"
     )
 
 

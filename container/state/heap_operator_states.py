@@ -189,7 +189,8 @@ class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
 
     def clear(self) -> None:
         raise InvalidProgramError(
-            "broadcast state can be changed in process_broadcast_element only: the subtasks would differ"
+            "broadcast state can be changed in process_broadcast_element only: changed elsewhere, it would"
+            " differ between subtasks"
         )
 
 

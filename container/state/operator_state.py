@@ -188,7 +188,7 @@ class OperatorStateBackend(OperatorStateStore):
             if restored.state.mode is not mode:
                 raise StateMigrationError(
                     self._operator, name, "", f"a {restored.state.mode.value} state", f"a {mode.value} state",
-                    "Ask for it as it was, or give the new state another name.",
+                    "Ask for the state as it was, or give the new state another name.",
                 )  # fmt: skip
         return self._restored.pop(name, [])
 

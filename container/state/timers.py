@@ -253,8 +253,10 @@ class OperatorTimerService(TimerService):
         if type(timestamp) is int and MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             return timestamp
         what = (
-            "None, which is what ctx.timestamp() gives for a record without timestamp: assign timestamps before this "
-            "operator (assign_timestamps_and_watermarks with a timestamp assigner)"
+            (
+                "None, the result of ctx.timestamp() for a record without timestamp: assign timestamps before"
+                " this operator (assign_timestamps_and_watermarks with a timestamp assigner)"
+            )
             if timestamp is None
             else f"{timestamp!r}: give whole milliseconds since the epoch, an int of 64 bits"
         )

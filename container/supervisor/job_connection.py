@@ -212,10 +212,17 @@ class JobConnection:
             try:
                 return await self.gateway.push_collected(rows)
             except RpcUnavailableError as error:
-                _log.info("job %s: collected rows not taken, tried again: %s", self.job_id, error)
+                _log.info(
+                    (
+                        "job %s: the JobMaster did not take collected rows, the TaskExecutor sends them"
+                        " again: %s"
+                    ),
+                    self.job_id,
+                    error,
+                )
                 await self._pause()
             except YarrowError as error:
-                _log.warning("job %s: collected rows were refused: %s", self.job_id, error)
+                _log.warning("job %s: the JobMaster refused collected rows: %s", self.job_id, error)
                 return None
         return None
 
@@ -229,7 +236,7 @@ class JobConnection:
         self._listener.on_job_master_registered(self)
 
     def _rejected(self, reason: str) -> None:
-        self._listener.on_job_master_lost(self, f"its JobMaster refused this TaskExecutor: {reason}")
+        self._listener.on_job_master_lost(self, f"the JobMaster refused this TaskExecutor: {reason}")
 
     async def _pause(self) -> None:
         passed = asyncio.Event()
@@ -253,18 +260,26 @@ class JobConnection:
             try:
                 taken = set(await self.gateway.offer_slots(self._resource_id, offers))
             except RpcUnavailableError as error:
-                _log.info("job %s: slot offer not answered, tried again: %s", self.job_id, error)
+                _log.info(
+                    ("job %s: the JobMaster did not answer a slot offer, the TaskExecutor offers again: %s"),
+                    self.job_id,
+                    error,
+                )
                 await self._pause()
                 self._offer_wake.set()
                 continue
             except YarrowError as error:
                 if not registered_anew and not isinstance(error, FencingTokenError):
                     # It may have given this TaskExecutor up and forgotten the registration.
-                    _log.info("job %s: registers anew, for a slot offer failed: %s", self.job_id, error)
+                    _log.info(
+                        "job %s: a slot offer failed, the TaskExecutor registers again: %s",
+                        self.job_id,
+                        error,
+                    )
                     registered_anew = True
                     self._registration.reconnect()
                     continue
-                _log.warning("job %s: slot offer refused: %s", self.job_id, error)
+                _log.warning("job %s: the JobMaster refused a slot offer: %s", self.job_id, error)
                 taken = set()
             registered_anew = False
             # A slot that was given up during the offer is not ours any more.
@@ -301,11 +316,15 @@ class JobConnection:
             except MessageTooLargeError as error:
                 await self._send_one(_as_decline(first, error))
         except RpcUnavailableError as error:
-            _log.info("job %s: report not answered, tried again: %s", self.job_id, error)
+            _log.info(
+                "job %s: the JobMaster did not answer a report, the TaskExecutor sends it again: %s",
+                self.job_id,
+                error,
+            )
             await self._pause()
             return 0
         except FencingTokenError as error:
-            self._listener.on_job_master_lost(self, f"its JobMaster leads no longer: {error}")
+            self._listener.on_job_master_lost(self, f"the JobMaster does not lead any more: {error}")
         except YarrowError as error:
             _log.error(
                 "job %s: the JobMaster refused a report (%s): %s", self.job_id, type(first).__name__, error
@@ -357,8 +376,9 @@ def _as_decline(report: Report, error: MessageTooLargeError) -> Report:
         raise error
     name = f"{MessageTooLargeError.__module__}.{MessageTooLargeError.__qualname__}"
     message = (
-        f"{error}; state that stays in the master process travels in this message: use a FileSystemCheckpointStorage "
-        "(execution.checkpointing.dir), or a smaller execution.checkpointing.data-inline-threshold"
+        f"{error}; this message carries the state that stays in the master process. Use a"
+        " FileSystemCheckpointStorage (execution.checkpointing.dir), or a smaller"
+        " execution.checkpointing.data-inline-threshold"
     )
     attempt = report.attempt_id if isinstance(report, AcknowledgeCheckpoint) else ExecutionAttemptID("")
     cause = FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}")

@@ -59,13 +59,14 @@ class OwnInterpreter:
             if isinstance(error, UnfitInterpreterError):
                 raise
             raise WorkerStartError(
-                f"the interpreter {wanted.executable} of the archive {wanted.archive!r} was not made ready: {error}"
+                f"the interpreter {wanted.executable} of the archive {wanted.archive!r} could not be prepared:"
+                f" {error}"
             ) from error
         if self._files.is_closed:
             # They were removed while the archive was unpacked.
             await self._files.close()
-            raise WorkerStartError("the job has ended")
-        _log.info("workers of the job run in %s", path)
+            raise WorkerStartError("no worker is started: the job has ended")
+        _log.info("the workers of a job run in the interpreter %s", path)
         return path
 
     def _unpack_and_try(self, source: Path) -> str:

@@ -117,8 +117,8 @@ class JobSlots:
         job = self._jobs.get(job_id)
         if job is None:
             raise FencingTokenError(
-                f"{self._endpoint.name} has no slot for the job {job_id}: its JobMaster was silent for too "
-                "long or has disconnected; request slots again"
+                f"{self._endpoint.name} has no slot for the job {job_id}, whose JobMaster was silent for too"
+                " long or has disconnected: request slots again"
             )
         if job.job_master_id != job_master_id:
             raise FencingTokenError(
@@ -164,10 +164,13 @@ class JobSlots:
         if known is not None and known.job_master_id != request.job_master_id:
             if epoch_of_token(request.job_master_id) < epoch_of_token(known.job_master_id):
                 raise FencingTokenError(
-                    f"{self._endpoint.name} serves the job {request.job_id} for the JobMaster {known.job_master_id},"
-                    f" and refuses {request.job_master_id}, whose leadership is over"
+                    f"{self._endpoint.name} serves the job {request.job_id} for the JobMaster"
+                    f" {known.job_master_id}, and refuses {request.job_master_id}, which does not lead any"
+                    " more"
                 )
-            self.close_job(request.job_id, f"the JobMaster {request.job_master_id} has replaced it")
+            self.close_job(
+                request.job_id, f"the JobMaster {request.job_master_id} has replaced the former one"
+            )
         if not self.table.allocate(request.slot_id.index, request.job_id, request.allocation_id):
             return
         if request.job_id not in self._jobs:
@@ -191,7 +194,7 @@ class JobSlots:
         if worker is None or slot is None:
             return
         if slot.state is not TaskExecutorSlotState.ALLOCATED:
-            worker.handle.stop("its slot was given up before it was ready", self._release_grace)
+            worker.handle.stop("the slot was given up before its worker was ready", self._release_grace)
             return
         job = self._jobs[job_id]
         job.offer(
@@ -212,7 +215,7 @@ class JobSlots:
         path = await job.interpreter.path()
         slot = self.table.find(allocation_id)
         if slot is None or slot.state is not TaskExecutorSlotState.ALLOCATED:
-            raise WorkerStartError("its slot was given up before its interpreter was ready")
+            raise WorkerStartError("the slot was given up before its interpreter was ready")
         return path
 
     def _start_failed(self, index: int, job_id: JobID, allocation_id: AllocationID, error: Exception) -> None:
@@ -241,7 +244,10 @@ class JobSlots:
         if slot is not None and slot.state is TaskExecutorSlotState.ALLOCATED:
             self.free(
                 allocation_id,
-                f"its JobMaster did not accept it within {self._slot_timeout:g} s (taskmanager.slot.timeout)",
+                (
+                    f"the JobMaster did not accept the slot within {self._slot_timeout:g} s"
+                    " (taskmanager.slot.timeout)"
+                ),
             )
 
     def on_slots_accepted(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None:
@@ -252,7 +258,7 @@ class JobSlots:
 
     def on_slots_rejected(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None:
         for allocation_id in allocations:
-            self.free(allocation_id, "its JobMaster has no use for it")
+            self.free(allocation_id, "the JobMaster has no use for the slot")
 
     def free(self, allocation_id: AllocationID, cause: str) -> None:
         """Gives a slot up: its worker ends, then the slot is free; no effect on a free slot."""
@@ -358,7 +364,7 @@ class JobSlots:
         """Compares slots with the JobMaster's view, to repair the effects of lost messages."""
         surplus, unknown = self.table.compare(job.job_id, reported)
         for allocation_id in surplus:
-            self.free(allocation_id, "its JobMaster does not know it")
+            self.free(allocation_id, "the JobMaster does not know the slot")
         for allocation_id in unknown:
             error = SlotNotFoundError(f"{self._endpoint.name} has no slot of the allocation {allocation_id}")
             name = f"{SlotNotFoundError.__module__}.{SlotNotFoundError.__qualname__}"

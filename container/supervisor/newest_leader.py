@@ -40,7 +40,7 @@ class NewestLeader:
             epoch = epoch_of_token(leader.leader_id)
             if epoch < self.epoch:
                 _log.warning(
-                    "the ResourceManager %s is of epoch %d, %d has begun: it is ignored",
+                    "the TaskExecutor ignores the ResourceManager %s of epoch %d: epoch %d has begun",
                     leader.address,
                     epoch,
                     self.epoch,

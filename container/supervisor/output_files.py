@@ -101,7 +101,12 @@ class OutputFiles:
             why = error.strerror or str(error)
             if self._refused.get(suffix) != why:
                 self._refused[suffix] = why
-                _log.warning("%s%s takes no more: %s; what is written is lost to it", self._stem, suffix, why)
+                _log.warning(
+                    "%s%s cannot be written: %s; the output of the worker is lost until it can",
+                    self._stem,
+                    suffix,
+                    why,
+                )
         else:
             self._refused.pop(suffix, None)
 

@@ -154,8 +154,9 @@ class ProcessWatch:
         if used <= self._threshold * self._budget:
             return ""
         return (
-            f"its processes used {used >> 20} MB and may use {self._budget >> 20} MB: where that is checked, it is"
-            " ended for it. Raise taskmanager.memory.process.size (-ytm), or lower taskmanager.numberOfTaskSlots"
+            f"the processes of the TaskExecutor used {used >> 20} MB and may use {self._budget >> 20} MB: a"
+            " node that checks memory kills them. Raise taskmanager.memory.process.size (-ytm), or lower"
+            " taskmanager.numberOfTaskSlots"
         )
 
     def sample(self, processes: Iterable[tuple[str, int]]) -> None:
@@ -194,8 +195,10 @@ class ProcessWatch:
         if over and not self._warned:
             largest = max(self._samples, key=lambda sample: sample.pss)
             _log.warning(
-                "memory: %d of %d MB (taskmanager.memory.process.size) are used; "
-                "the largest is %s (pid %d) with %d MB",
+                (
+                    "memory: %d of %d MB (taskmanager.memory.process.size) are used; the largest process is %s"
+                    " (pid %d) with %d MB"
+                ),
                 self.used >> 20,
                 self._budget >> 20,
                 largest.name,

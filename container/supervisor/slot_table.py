@@ -127,8 +127,8 @@ class SlotTable:
         slot = self.find(allocation_id)
         if slot is None:
             raise SlotNotFoundError(
-                f"the TaskExecutor {self._resource_id} has no slot of the allocation {allocation_id}: "
-                "it was freed, or the TaskExecutor was restarted; request a slot again"
+                f"the TaskExecutor {self._resource_id} has no slot of the allocation {allocation_id}: the slot"
+                " was freed, or the TaskExecutor was restarted; request a slot again"
             )
         return slot
 

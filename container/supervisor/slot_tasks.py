@@ -228,7 +228,7 @@ async def _with_restored(job: JobConnection, deployment: Deployment) -> Deployme
         return with_restored(deployment, await job.files.read(deployment.restored_blob_key))
     except msgspec.MsgspecError as error:
         raise TaskSubmissionError(
-            f"what tasks of the job {deployment.job_id} restore cannot be read: {error}"
+            f"the state that tasks of the job {deployment.job_id} restore cannot be read: {error}"
         ) from error
 
 
@@ -239,8 +239,8 @@ def _check_worker(deployment: Deployment, task: TaskDeploymentDescriptor, worker
             meant = deployment.workers[placement.workers[task.subtask]].worker_id
             if meant != worker.worker_id:
                 raise SlotNotAvailableError(
-                    f"the task {task.attempt_id} was meant for the worker {meant}, which has ended; its slot has "
-                    f"the worker {worker.worker_id} now: deploy it again"
+                    f"the task {task.attempt_id} was meant for the worker {meant}, which has ended; its slot"
+                    f" has the worker {worker.worker_id} now: deploy the task again"
                 )
 
 

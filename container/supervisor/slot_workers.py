@@ -137,11 +137,11 @@ class SlotWorkers:
                 handle.start(sock, self._worker_settings(worker_id, directory)), START_TIMEOUT
             )
         except TimeoutError:
-            reason = f"it was not ready after {START_TIMEOUT:g} s"
+            reason = f"the worker was not ready after {START_TIMEOUT:g} s"
             handle.kill(reason)
             raise WorkerStartError(f"the worker {worker_id} did not start: {reason}") from None
         except WorkerStartError:
-            handle.stop("it did not start", EXIT_GRACE)
+            handle.stop("the worker did not start", EXIT_GRACE)
             raise
 
     def _worker_settings(self, worker_id: WorkerID, directory: Path) -> WorkerSettings:

@@ -178,7 +178,10 @@ class TaskExecutor(RpcEndpoint):
         try:
             await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 1.0)
         except TimeoutError:
-            _log.info("not everybody answered the good-bye")
+            _log.info(
+                "the ResourceManager or a JobMaster did not hear within 1 s that this TaskExecutor"
+                " disconnects"
+            )
 
     def finish_by_force(self, cause: str, grace: float | None = None) -> None:
         """Like `finish`, for an end from outside: a lack of memory is named as the likely reason.
@@ -231,7 +234,7 @@ class TaskExecutor(RpcEndpoint):
         self._heartbeats.monitor(_RESOURCE_MANAGER)
 
     def _rejected(self, reason: str) -> None:
-        self.finish(f"the ResourceManager refused it: {reason}", orderly=False)
+        self.finish(f"the ResourceManager refused the TaskExecutor: {reason}", orderly=False)
 
     def _resource_manager_lost(self) -> None:
         self._heartbeats.unmonitor(_RESOURCE_MANAGER)
@@ -240,8 +243,10 @@ class TaskExecutor(RpcEndpoint):
             self._registration_deadline = self._timers.call_later(
                 timeout,
                 lambda: self.finish(
-                    f"no ResourceManager took its registration within {timeout:g} s "
-                    "(taskmanager.registration.timeout)",
+                    (
+                        f"no ResourceManager accepted the registration within {timeout:g} s"
+                        " (taskmanager.registration.timeout)"
+                    ),
                     orderly=False,
                 ),
             )
@@ -250,20 +255,22 @@ class TaskExecutor(RpcEndpoint):
         """Reacts to a new leadership: JobMasters of former ones are gone, or must not act any more."""
         for job in self.slots.jobs():
             if epoch_of_token(job.job_master_id) < epoch:
-                self.slots.close_job(job.job_id, f"its JobMaster leads no longer: epoch {epoch} has begun")
+                self.slots.close_job(
+                    job.job_id, (f"the JobMaster does not lead any more: epoch {epoch} has begun")
+                )
 
     def _check_resource_manager(self, resource_manager_id: ResourceManagerID) -> None:
         leader: LeaderInformation | None = self._resource_manager.leader
         if leader is None or leader.leader_id != resource_manager_id:
             present = "none" if leader is None else leader.leader_id
             raise FencingTokenError(
-                f"{self.name}: the message is of the ResourceManager {resource_manager_id}, the leader is "
-                f"{present}"
+                f"{self.name} refuses a message of the ResourceManager {resource_manager_id}: the leader is"
+                f" {present}"
             )
 
     def _check_heartbeats(self) -> None:
         for peer in self._heartbeats.tick().silent:
-            cause = f"it was silent for {self._settings.heartbeat.timeout:g} s (heartbeat.timeout)"
+            cause = f"no heartbeat for {self._settings.heartbeat.timeout:g} s (heartbeat.timeout)"
             if peer == _RESOURCE_MANAGER:
                 _log.warning("the ResourceManager is lost: %s", cause)
                 self._resource_manager.reconnect()
@@ -316,7 +323,7 @@ class TaskExecutor(RpcEndpoint):
 
     def on_files_gone(self, error: FileNotFoundError) -> None:
         """Ends this TaskExecutor, because no task can ever run in its slots: others are requested instead."""
-        self.finish(f"a folder or program that its workers need was removed: {error}", orderly=False)
+        self.finish(f"a folder or program that the workers need was removed: {error}", orderly=False)
 
     async def _tell_free(
         self, gateway: ResourceManagerGateway, slot_index: int, allocation_id: AllocationID
@@ -325,7 +332,7 @@ class TaskExecutor(RpcEndpoint):
             await gateway.notify_slot_available(self.resource_id, slot_index, allocation_id)
         except YarrowError as error:
             # The next slot report says the same.
-            _log.info("slot %d is free, but the ResourceManager was not told: %s", slot_index, error)
+            _log.info("slot %d is free, but the ResourceManager did not hear of it: %s", slot_index, error)
 
     # TaskExecutorGateway
 
@@ -333,7 +340,7 @@ class TaskExecutor(RpcEndpoint):
         self._check_resource_manager(request.resource_manager_id)
         if request.slot_id.resource_id != self.resource_id:
             raise SlotNotAvailableError(
-                f"the request is for a slot of {request.slot_id.resource_id}, this is {self.resource_id}"
+                f"the request is for a slot of {request.slot_id.resource_id}, and reached {self.resource_id}"
             )
         self.slots.request(request)
         return Acknowledge()
@@ -439,5 +446,5 @@ class TaskExecutor(RpcEndpoint):
 
     async def release(self, resource_manager_id: ResourceManagerID, cause: str) -> Acknowledge:
         self._check_resource_manager(resource_manager_id)
-        self.finish(f"it was released: {cause}")
+        self.finish(f"the TaskExecutor was released: {cause}")
         return Acknowledge()

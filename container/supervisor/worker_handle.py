@@ -163,7 +163,11 @@ class WorkerHandle:
                 self._listener.on_worker_message(self, message)
             except Exception:
                 # An error of ours must not close the connection to a worker without fault.
-                _log.exception("%s: its %s was not handled", self.worker_id, type(message).__name__)
+                _log.exception(
+                    "worker %s: the TaskExecutor failed to handle its message %s",
+                    self.worker_id,
+                    type(message).__name__,
+                )
 
     @staticmethod
     def _answer(
@@ -183,7 +187,7 @@ class WorkerHandle:
     def _on_closed(self, error: FrameError | None) -> None:
         self._closed = True
         if error is not None:
-            _log.error("%s: control connection broken: %s", self.worker_id, error)
+            _log.error("worker %s: the control connection broke: %s", self.worker_id, error)
             self.end_cause = self.end_cause or str(error)
         for answer in self._dumps:
             self._answer(answer, ())
@@ -206,6 +210,6 @@ class WorkerHandle:
         if self._killer is not None:
             self._killer.cancel()
         end = self._process.exited.result()
-        self._fail_start(f"it {end}")
+        self._fail_start(f"the worker {end}")
         self.ended.set_result(end)
         self._listener.on_worker_ended(self, end)

@@ -180,8 +180,8 @@ class CheckpointCourse:
         """Resumes the task: the savepoint that was to stop the job has failed."""
         if _kind(barrier) is SnapshotKind.SAVEPOINT_TERMINATE and stage is TaskStage.RUNNING:
             raise CheckpointRefusedError(
-                f"savepoint {barrier.checkpoint_id}, which was to stop the job, was given up after the job had been "
-                "drained: it goes on from its last checkpoint"
+                f"savepoint {barrier.checkpoint_id} failed after the job had been drained for it: the job"
+                " restarts from its last checkpoint"
             )
         self._stand(stage)
         self._reading.woken = True

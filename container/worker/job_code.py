@@ -59,8 +59,9 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
     missing = [name for name in code.required_modules if not _can_import(name)]
     if missing:
         raise InvalidProgramError(
-            f"job '{graph.name}' needs module '{missing[0]}', which this worker ({sys.executable}) cannot import; "
-            "ship it with add_python_file (-pyfs), or install it in the environment of the workers"
+            f"job '{graph.name}' needs module '{missing[0]}', which this worker ({sys.executable}) cannot"
+            " import; ship the module with add_python_file (-pyfs), or install it in the environment of the"
+            " workers"
         )
     if own_main:
         sys.modules["__main__"] = types.ModuleType("__main__")
@@ -89,10 +90,10 @@ def _check_interpreter(graph: JobGraph) -> None:
         return
     if not _is_this(wanted):
         raise InvalidProgramError(
-            f"job '{graph.name}' asks for the interpreter {wanted}, the workers of this cluster run"
-            f" {sys.executable}; ship it in an archive ({python.ARCHIVES.key}, -pyarch env.zip -pyexec"
-            f" env.zip/bin/python), set {python.EXECUTABLE.key} in the configuration of the TaskExecutors, or leave it"
-            " out of the job's"
+            f"job '{graph.name}' asks for the interpreter {wanted}, but the workers of this cluster run"
+            f" {sys.executable}. Ship the interpreter in an archive ({python.ARCHIVES.key}, -pyarch env.zip"
+            f" -pyexec env.zip/bin/python). Or set {python.EXECUTABLE.key} in the configuration of the"
+            " TaskExecutors, or leave the key out of the job's configuration"
         )
 
 

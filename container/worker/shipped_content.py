@@ -85,7 +85,7 @@ def _unpack_once(archive: ShippedFile, source: Path, folder: Path) -> None:
     place = Path(os.path.normpath(folder / name))
     if place == folder or not place.is_relative_to(folder):
         raise InvalidProgramError(
-            f"archive {archive.name!r}: the target {name!r} must be a folder below the working one"
+            f"archive {archive.name!r}: the target {name!r} must be a folder below the working folder"
         )
     done = place.with_name(f".{place.name}.unpacked")
     if done.exists():

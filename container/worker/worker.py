@@ -145,7 +145,7 @@ class Worker:
             try:
                 message = self._control.receive()
             except (FrameError, OSError) as error:
-                _log.error("control connection: %s", error)
+                _log.error("the control connection to the TaskExecutor broke: %s", error)
                 message = None
             if message is None:
                 self._parent_gone()

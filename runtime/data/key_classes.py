@@ -165,7 +165,7 @@ def _make_plan(cls: type) -> RecordPlan:
         raise UnsupportedKeyError(
             cls,
             "it is a dataclass that can change",
-            "Declare it @dataclass(frozen=True) or key by a tuple of its fields",
+            "Declare the class @dataclass(frozen=True) or key by a tuple of its fields",
         )
     code = getattr(cls.__eq__, "__code__", None)
     if code is None or code.co_filename != _DATACLASS_FILE:

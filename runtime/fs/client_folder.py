@@ -46,13 +46,13 @@ def parent_folder(config: ReadableConfig) -> str | None:
     try:
         os.makedirs(path, exist_ok=True)
         if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError("it may not be written in")
+            raise PermissionError("this process may not write there")
     except OSError as error:
         raise InvalidOptionValue(
             cluster.WORKING_DIR.key,
             repr(working),
             str(error),
-            "a folder that can be made and written in",
+            "a folder that this process can create and write",
             "/data/yarrow",
         ) from None
     return path

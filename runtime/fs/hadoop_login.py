@@ -67,7 +67,7 @@ class HadoopLogin(msgspec.Struct, frozen=True):
         if bool(self.keytab) != bool(self.principal):
             raise HadoopLoginError(f"{keytab} and {principal} are set together or not at all.")
         if self.keytab and not os.access(self.keytab, os.R_OK):
-            raise HadoopLoginError(f"{keytab} is {self.keytab}, but there is no such file that can be read.")
+            raise HadoopLoginError(f"{keytab} is {self.keytab}, which does not exist or cannot be read.")
         if not self.keytab and not self.may_use_ticket_cache:
             raise HadoopLoginError(
                 f"{security.KERBEROS_USE_TICKET_CACHE.key} is false, and HDFS asks for Kerberos: set {keytab} and"
@@ -215,7 +215,7 @@ def _run(command: list[str], environment: Mapping[str, str], what: str, both: bo
         )
     except subprocess.TimeoutExpired:
         raise HadoopLoginError(
-            f"{what} did not answer within {_SECONDS:g} s: check that KDC and NameNode do."
+            f"{what} did not answer within {_SECONDS:g} s: check that the KDC and the NameNode answer."
         ) from None
     except OSError as error:
         raise HadoopLoginError(f"{what} cannot be started: {error}") from None

@@ -177,7 +177,7 @@ class Cursor:
 def _written(data: Cursor) -> Iterator[HadoopToken]:
     count = data.number()
     if not 0 <= count <= _MOST_TOKENS:
-        raise TokenFileError(f"it says that it has {count} tokens")
+        raise TokenFileError(f"it claims to have {count} tokens")
     for _ in range(count):
         data.bytes()  # an alias
         identifier, password = data.bytes(), data.bytes()

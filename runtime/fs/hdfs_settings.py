@@ -117,7 +117,7 @@ def http_addresses(path: str, properties: Mapping[str, str]) -> list[str]:
     address = urlsplit(path)
     if _rpc_port(address) is None:
         raise FileSystemError(
-            f"{path} names a port that is none: a number up to 65535 is expected, hdfs://host:port/..."
+            f"{path} names no valid port: expected a number up to 65535, as in hdfs://host:port/..."
         )
     if address.scheme == "webhdfs" and address.netloc:
         return [f"http://{address.netloc}"]

@@ -102,7 +102,7 @@ class Retries(msgspec.Struct, frozen=True):
                         f" {self.total_seconds:g} s)"
                     ) from error
                 if failures == 1:
-                    _log.info("%s: tried again for up to %g s", error, self.total_seconds)
+                    _log.info("%s: the request is repeated for up to %g s", error, self.total_seconds)
                 _tell(str(error), paths)
             # The last attempt is made when the time ends, not a pause before.
             self.wait(min(backoff.next_seconds(), left))

@@ -97,8 +97,9 @@ class HdfsAuthority:
         if not self._fetched or now >= self._fetch_again_ms:
             if token_file() is not None and os.environ.get("CONTAINER_ID"):
                 raise FileSystemError(
-                    f"{self._prefix} asks for Kerberos, and the tokens of this container have none for it: name it in"
-                    " security.kerberos.access.hadoopFileSystems, as hdfs://host:port, when the application is started"
+                    f"{self._prefix} asks for Kerberos, and this container has no token for it. Name the file"
+                    " system in security.kerberos.access.hadoopFileSystems, as hdfs://host:port, when you"
+                    " start the application"
                 )
             token = fetch_token(self._prefix, hdfs_settings().login, configuration_folder())
             self._fetched, self._fetch_again_ms = token.url_text(), now + self._fresh_ms(token, now)

@@ -52,8 +52,10 @@ _NOT_READY = (
 _NOT_LET_IN = (
     (
         "SecretManager$InvalidToken",
-        "HDFS does not know the delegation token (any more): it was cancelled, or has reached its maximum lifetime;"
-        " start the application, or log in, anew",
+        (
+            "HDFS does not know the delegation token (any more): the token was cancelled, or has reached its"
+            " maximum lifetime; start the application, or log in, anew"
+        ),
     ),
     (
         "Authentication failure",
@@ -115,9 +117,9 @@ def our_error(path: str, error: Exception) -> Exception:
         return _refusal(path, error.exception or "", str(error))
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
         text = (
-            f"{path}: WebHDFS cannot be reached ({error}); check the address (webhdfs://host:port "
-            "names the web server of an HDFS that Hadoop's files do not describe), that dfs.webhdfs.enabled is true, "
-            "and that the names of the data nodes resolve from here"
+            f"{path}: WebHDFS cannot be reached ({error}). Check the address: webhdfs://host:port names the"
+            " web server of an HDFS that Hadoop's files do not describe. Check that dfs.webhdfs.enabled is"
+            " true, and that the names of the data nodes resolve from here"
         )
         never_sent = isinstance(error, requests.ConnectTimeout) or "NewConnectionError" in repr(error)
         return TransientError(text) if never_sent else UnknownRequestOutcomeError(text)
@@ -137,8 +139,8 @@ def _refusal(path: str, exception: str, said: str) -> Exception:
         return kind(f"{path}: {said}")
     if exception == _SAFE_MODE or "in safe mode" in said:
         return TransientError(
-            f"{path}: the NameNode is in safe mode and takes no changes: it leaves it once enough DataNodes have"
-            f" reported, or by `hdfs dfsadmin -safemode leave` ({said})"
+            f"{path}: the NameNode is in safe mode and takes no changes. It leaves safe mode once enough"
+            f" DataNodes have reported, or by `hdfs dfsadmin -safemode leave` ({said})"
         )
     if exception in _PASSING or any(sign in said for sign in _NOT_READY):
         return TransientError(f"{path}: HDFS cannot answer yet: {exception}: {said}")

@@ -81,7 +81,9 @@ class WebHdfsReader(io.RawIOBase):
             raise
         if not data:
             self._end_request()
-            raise TransientError(f"{self._name}: ended at byte {self._position} of {self._size}")
+            raise TransientError(
+                f"{self._name}: the answer of HDFS ended at byte {self._position} of {self._size}"
+            )
         return data
 
     def close(self) -> None:
@@ -153,9 +155,11 @@ class WebHdfsWriter(io.RawIOBase):
                     )
             except TransientError as error:
                 if self._taken > len(self._kept):
-                    raise FileSystemError(f"{error}; what was sent of it cannot be sent again") from error
+                    raise FileSystemError(
+                        f"{error}; the part of the file that was sent cannot be sent again"
+                    ) from error
                 if isinstance(error, UnknownRequestOutcomeError) and self._has_begun(client):
-                    raise FileSystemError(f"{error}; a part of it may be there") from error
+                    raise FileSystemError(f"{error}; a part of the file may exist") from error
                 raise
 
     def _has_begun(self, client: Any) -> bool:

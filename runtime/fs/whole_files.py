@@ -121,14 +121,16 @@ def _write(files: FileSystem, temporary: str, data: bytes) -> None:
         raise FileSystemError(str(error)) from error
     length = files.status(temporary).size
     if length != len(data):
-        raise FileSystemError(f"the storage holds {length} of its {len(data)} bytes: is it full?")
+        raise FileSystemError(
+            f"the storage holds {length} of {len(data)} bytes: check whether the storage is full"
+        )
 
 
 def _rename(files: FileSystem, temporary: str, path: str) -> None:
     try:
         files.rename(temporary, path)
     except FileExistsError as error:
-        raise FileExistsError(f"{path} is there already, and files are never overwritten") from error
+        raise FileExistsError(f"{path} exists already, and files are never overwritten") from error
     if scheme_of(path) == "file":
         sync_folder(posixpath.dirname(path))
 

@@ -107,8 +107,8 @@ def _cycle(path: Iterable[Transformation], closing: Transformation) -> InvalidPr
     nodes = list(path)
     names = [node.name for node in nodes[nodes.index(closing) :]][::-1]
     return InvalidProgramError(
-        f"The program has a cycle that no iteration made: {' -> '.join([*names, names[0]])}."
-        " A stream cannot be an input of what produces it."
+        f"The program has a cycle that no iteration made: {' -> '.join([*names, names[0]])}. A stream"
+        " cannot be an input of the operators that produce it."
     )
 
 
@@ -224,8 +224,8 @@ def _check_parallelism(transformation: SpecTransformation, node: StreamNode) -> 
     if node.max_parallelism is not None and node.parallelism > node.max_parallelism:
         raise InvalidProgramError(
             f"Operator {node.name!r} has parallelism {node.parallelism}, which is above its max parallelism"
-            f" {node.max_parallelism}. Lower the one or raise the other (set_max_parallelism,"
-            " pipeline.max-parallelism)."
+            f" {node.max_parallelism}. Lower the parallelism or raise the max parallelism"
+            " (set_max_parallelism, pipeline.max-parallelism)."
         )
 
 

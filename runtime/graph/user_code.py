@@ -87,8 +87,8 @@ def main_class(qualified_name: str) -> type:
     found = _find(qualified_name)
     if not isinstance(found, type):
         raise LookupError(
-            f"the main program's class {qualified_name!r} is not there: its definitions have to be registered"
-            " before functions are loaded"
+            f"the main program has no class {qualified_name!r}: register its definitions before loading"
+            " functions"
         )
     return found
 

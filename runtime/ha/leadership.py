@@ -114,6 +114,6 @@ class Leadership:
 
     def _silence(self) -> str:
         return (
-            f"nothing was heard of ZooKeeper for {self._timeout * (1 - _MARGIN):.3g} s of a session timeout of"
+            f"ZooKeeper did not answer for {self._timeout * (1 - _MARGIN):.3g} s of a session timeout of"
             f" {self._timeout:.3g} s: another master may lead soon"
         )

@@ -40,11 +40,11 @@ class Outage:
             self._began = now
             self._backoff.reset()
             self._next = now + self._backoff.next_seconds()
-            return f"ZooKeeper at {self._quorum} is not reached, tried on: {cause}"
+            return f"ZooKeeper at {self._quorum} cannot be reached, this process tries on: {cause}"
         if now < self._next:
             return ""
         self._next = now + self._backoff.next_seconds()
-        return f"ZooKeeper at {self._quorum} is not reached since {now - self._began:.0f} s: {cause}"
+        return f"ZooKeeper at {self._quorum} has not been reached for {now - self._began:.0f} s: {cause}"
 
     def reached(self, now: float) -> str:
         """It answers: what is to be said of it, "" where it did all the time."""

@@ -205,14 +205,14 @@ class ZooKeeperClient:
         leaving.start()
         leaving.join(_FAREWELL)
         if leaving.is_alive():
-            _log.info("ZooKeeper does not answer: the session is left to its timeout")
+            _log.info("ZooKeeper does not answer: the session ends by its timeout")
 
     def _leave(self) -> None:
         try:
             self._client.stop()
             self._client.close()
         except Exception as error:
-            _log.info("the session of ZooKeeper was not ended as it should: %s", error)
+            _log.info("the ZooKeeper session was not closed: %s", error)
 
     def listen(self, listener: Callable[[SessionEvent], None]) -> None:
         """Tells of each event, on the client's thread."""
@@ -420,7 +420,7 @@ def refusal(error: KazooException) -> str:
     """What ZooKeeper refused, in words."""
     if isinstance(error, NoAuthError | AuthFailedError):
         return (
-            "this process may not: the nodes belong to a cluster with another secret, see"
+            "this process may not access the nodes, which belong to a cluster with another secret: see"
             f" {options.ZOOKEEPER_ACL.key}"
         )
     return type(error).__name__

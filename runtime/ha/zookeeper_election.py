@@ -85,7 +85,7 @@ class ZooKeeperElection:
             await asyncio.to_thread(self._prepare)
         except ZooKeeperUnreachableError as error:
             # It was there: the address is right, and a master that ended now would be missed when it is back.
-            _log.warning("leader election: %s; this master stands by until it is back", error)
+            _log.warning("leader election: %s; this master stands by until ZooKeeper is back", error)
         self._thread = threading.Thread(target=self._run, name="leader election", daemon=True)
         self._thread.start()
 
@@ -137,16 +137,19 @@ class ZooKeeperElection:
             try:
                 pause = self._step()
             except BROKEN as error:
-                _log.info("leader election: %s, tried again", type(error).__name__)
+                _log.info("leader election: %s, this master tries again", type(error).__name__)
                 pause = _PAUSE
             except NoNodeError:
-                _log.error("leader election: nodes of %s are gone, made again", self._client.path(""))
+                _log.error(
+                    "leader election: nodes of %s are gone, this master creates them again",
+                    self._client.path(""),
+                )
                 pause = self._make_again()
             except KazooException as error:
                 _log.error("leader election: ZooKeeper refused: %s", refusal(error))
                 pause = _LOOK
             except Exception:
-                _log.exception("leader election failed, tried again")
+                _log.exception("leader election failed, this master tries again")
                 pause = _LOOK
             # Time may have passed in calls: a lease that is over is over, whatever else went wrong.
             self._decided(self._leadership.passed(self._clock.monotonic()))
@@ -162,7 +165,7 @@ class ZooKeeperElection:
         try:
             self._prepare()
         except (*BROKEN, KazooException, RecordsError) as error:
-            _log.error("leader election: they could not be made: %s", error)
+            _log.error("leader election: the nodes of the election could not be created: %s", error)
             return _LOOK
         return _PAUSE
 
@@ -185,7 +188,8 @@ class ZooKeeperElection:
             case SessionEvent.SUSPENDED:
                 if self._leadership.leads:
                     _log.warning(
-                        "the connection to ZooKeeper is suspended; this master leads on while it may"
+                        "the connection to ZooKeeper is suspended; this master leads on until its session may"
+                        " have ended"
                     )
                 self._decided(self._leadership.suspended())
             case SessionEvent.LOST:
@@ -308,7 +312,7 @@ class ZooKeeperElection:
             if self._candidate and self._client.is_connected:
                 self._client.delete(self._candidate, _GOODBYE)
         except (*BROKEN, KazooException) as error:
-            _log.info("the place in the election is left to the end of the session: %s", error)
+            _log.info("the candidacy of this master ends with its ZooKeeper session: %s", error)
 
     # Publishing.
 
@@ -336,7 +340,7 @@ class ZooKeeperElection:
                         f"{component} is not published: another master has led since epoch {epoch}"
                     ) from error
             raise RecordsError(
-                f"{component} is not published: {node} is changed by somebody else again and again"
+                f"{component} is not published: another process changes {node} again and again"
             )
 
         self._client.repeated(put, f"publishing {component}")

@@ -97,14 +97,14 @@ class ZooKeeperRecords:
         text = self._client.unreachable(f"writing {what}", attempts)
         if doubtful is not None:
             raise UnknownWriteError(
-                f"{text}, and the connection broke meanwhile: whether it is written is not known"
+                f"{text}, and the connection broke meanwhile: the outcome of the write is unknown"
             )
         raise ZooKeeperUnreachableError(text)
 
     def _fenced(self, what: str, doubtful: BaseException | None, error: BaseException) -> None:
         text = f"another master has led since epoch {self.epoch}"
         if doubtful is not None:
-            raise UnknownWriteError(f"{text}; whether {what} was written before is not known") from error
+            raise UnknownWriteError(f"{text}; it is unknown whether {what} was written before") from error
         raise LeadershipLostError(f"{text}: {what} was not written") from error
 
     def _transaction(self, changes: tuple[Change, ...], timeout: float) -> ZooKeeperTransaction:
@@ -149,5 +149,5 @@ class ZooKeeperRecords:
 def _refused(what: str, why: str, doubtful: BaseException | None) -> RecordsError:
     """Of a write that was refused; one that was sent before, and not answered, may have taken place."""
     if doubtful is not None:
-        return UnknownWriteError(f"writing {what}: {why}; whether it was written before is not known")
+        return UnknownWriteError(f"writing {what}: {why}; it is unknown whether {what} was written before")
     return RecordsError(f"{what} was not written: {why}")

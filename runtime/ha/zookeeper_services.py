@@ -76,7 +76,7 @@ class ZooKeeperServices:
             except NoNodeError:
                 return []
 
-        for name in self.client.repeated(names, "reading what is stored"):
+        for name in self.client.repeated(names, "reading the stored data of the cluster"):
             if name not in kept and name != LEADER_FOLDER:
                 self.client.delete_all(name)
         self._remove_storage()

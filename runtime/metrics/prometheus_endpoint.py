@@ -49,7 +49,7 @@ class PrometheusEndpoint:
             try:
                 self._server = await asyncio.start_server(self._connected, host, port, limit=_MAX_HEAD_BYTES)
             except OSError as error:
-                _log.debug("port %d for Prometheus: %s", port, error)
+                _log.debug("the Prometheus endpoint cannot listen on port %d: %s", port, error)
                 continue
             self.port = self._server.sockets[0].getsockname()[1]
             return self.port
@@ -92,7 +92,7 @@ class PrometheusEndpoint:
         try:
             body = render(await self._collect(), self._filter).encode()
         except YarrowError as error:
-            _log.warning("metrics could not be collected: %s", error)
+            _log.warning("metrics could not be collected for Prometheus: %s", error)
             return _response("503 Service Unavailable", f"{error}\n".encode(), method)
         return _response("200 OK", body, method)
 

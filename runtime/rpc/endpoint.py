@@ -172,7 +172,7 @@ class Receiver(Generic[G]):
             return method.encode_error(EndpointStoppedError(f"{self._endpoint.name} was stopped"))
         except Exception as error:
             if not isinstance(error, YarrowError):
-                _log.warning("%s.%s failed", self._endpoint.name, method.name, exc_info=error)
+                _log.warning("the RPC method %s.%s failed", self._endpoint.name, method.name, exc_info=error)
             return method.encode_error(error)
 
     def _check_token(self, method: MethodSchema, token: str | None) -> None:
@@ -180,5 +180,5 @@ class Receiver(Generic[G]):
         if expected is not None and token != expected:
             raise LeaderTokenError(
                 f"{self._endpoint.name} refuses {method.name}: the message bears the token {token}, the"
-                f" leader's is {expected}; the sender must look up the present leader and register again"
+                f" leader's is {expected}. The sender must look up the present leader and register again"
             )

@@ -21,6 +21,6 @@ def check_size(method: MethodSchema, kind: str, size: int, limit: int | None) ->
         error = AnswerTooLargeError if kind == "reply" else MessageTooLargeError
         raise error(
             f"{method.title}: the {kind} has {size} bytes, the limit of a message is {limit} bytes"
-            " (akka.framesize): raise the limit, or make what is sent smaller (large files and modules are"
-            " shipped through the blob store)"
+            " (akka.framesize). Raise the limit, or send less: large files and modules travel through the"
+            " blob store"
         )

@@ -61,7 +61,7 @@ def load_storage(name: str) -> CheckpointStorageFactory:
     for method in ("checkpoint_storage", "worker_storage"):
         if not callable(getattr(factory, method, None)):
             raise SnapshotStorageError(
-                f"{key}: {name!r} has no method {method}: it is to be a CheckpointStorageFactory"
+                f"{key}: {name!r} has no method {method}: name a CheckpointStorageFactory"
                 " (yarrow.runtime.snapshot.custom_storage)"
             )
     return factory

@@ -203,8 +203,8 @@ def load_contents(form: StateForm, data: memoryview, count: int) -> list[Any]:
         maps = [dict(islice(pairs, length)) for length in lengths]
         if sum(map(len, maps)) != total:
             raise ValueError(
-                "keys of one map that differed when they were written are equal in the type that is declared now; "
-                "declare the keys as they were"
+                "different keys of one map are equal in the type that is declared now; declare the keys as"
+                " they were"
             )
         return maps
     elements = iter(flat)

@@ -78,7 +78,7 @@ def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
         raise CorruptSnapshotError(path, "the file is empty")
     if data[: len(MAGIC)] != MAGIC[: len(data)]:
         raise CorruptSnapshotError(
-            path, "it is no metadata of a checkpoint or savepoint (its first bytes are others)",
+            path, "it is no metadata of a checkpoint or savepoint (its first bytes differ)",
             "Name the folder of a checkpoint or savepoint, or its _metadata file.",
         )  # fmt: skip
     if len(data) < _BODY_AT:

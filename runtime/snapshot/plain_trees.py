@@ -348,7 +348,8 @@ class TreeReader:
         except Exception as error:  # code of the value's class runs
             raise ChangedFieldError(
                 "", "a pickled value", f"nothing that reads it ({type(error).__name__}: {error})",
-                "Ship the module that defines its class, and keep its name and what it was pickled with.",
+                ("Ship the module that defines the class of the value, and keep the name and the attributes of"
+" the class."),
             ) from error  # fmt: skip
 
 

@@ -158,7 +158,7 @@ class RestoredKeyedState:
         if meta.kind is not kind:
             raise StateMigrationError(
                 self._operator, meta.name, "", f"{meta.kind.value} state", f"{kind.value} state",
-                "Declare it as it was, or give the new state another name.",
+                "Declare the state as it was, or give the new state another name.",
             )  # fmt: skip
         map_key = None if meta.map_key is None else self._reader(meta.map_key, map_key_type, meta.name)
         value = self._reader(meta.value, value_type, meta.name)

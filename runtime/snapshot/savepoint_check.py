@@ -92,10 +92,10 @@ def _of_operator(
         return OperatorFinding(operator.name, operator.uid, Outcome.NEW)
     if _is_keyed(state) and state.max_parallelism != vertex.max_parallelism:
         reason = (
-            f"operator '{operator.name}': its keyed state was written with max parallelism {state.max_parallelism}, "
-            f"the job has {vertex.max_parallelism}: keys would be looked for where they are not. "
-            f"Set the max parallelism to {state.max_parallelism} (set_max_parallelism, pipeline.max-parallelism), or "
-            "leave it unset."
+            f"operator '{operator.name}': its keyed state was written with max parallelism"
+            f" {state.max_parallelism}, the job has {vertex.max_parallelism}: keys would be looked up in wrong"
+            f" key groups. Set the max parallelism to {state.max_parallelism} (set_max_parallelism,"
+            " pipeline.max-parallelism), or leave it unset."
         )
         return _finding(state, operator.name, Outcome.REFUSED, reason)
     try:
@@ -154,15 +154,15 @@ def _unclaimed(state: OperatorState, metadata: CheckpointMetadata, job_graph: Jo
         hint = f"The job's operator of that name has {now}: give it back uid('{state.uid}')"
     elif state.uid is None:
         hint = (
-            "Operators without a uid are known by their place in the program: give it back its old shape, and give "
-            "operators with state a uid"
+            "Operators without a uid are known by their place in the program: restore the old shape of the"
+            " program, and give operators with state a uid"
         )
     else:
         hint = f"Give the operator that goes on with this state uid('{state.uid}')"
     return (
-        f"operator '{state.name}' ({known_by}, id {state.operator_id}) of job '{metadata.job_name}' has state in the "
-        f"snapshot and is not in the job. {hint}; or drop its state (run -n, "
-        "execution.state-recovery.ignore-unclaimed-state: true)."
+        f"operator '{state.name}' ({known_by}, id {state.operator_id}) of job '{metadata.job_name}' has"
+        f" state in the snapshot and is not in the job. {hint}; or drop the state (run -n,"
+        " execution.state-recovery.ignore-unclaimed-state: true)."
     )
 
 
@@ -201,8 +201,11 @@ def max_parallelism_of_savepoint(
         if first.max_parallelism < vertex.parallelism:
             raise SavepointMismatchError(
                 first.name,
-                f"operator '{first.name}': parallelism {vertex.parallelism} is above the max parallelism "
-                f"{first.max_parallelism} of its state in the snapshot, which cannot change. Lower the parallelism.",
+                (
+                    f"operator '{first.name}': parallelism {vertex.parallelism} is above the max parallelism"
+                    f" {first.max_parallelism} of its state in the snapshot, which cannot change. Lower the"
+                    " parallelism."
+                ),
             )
         adopted[vertex.id] = first.max_parallelism
     return adopted

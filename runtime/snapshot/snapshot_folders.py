@@ -54,7 +54,7 @@ def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, se
         )
     except FileExistsError as error:
         raise SnapshotStorageError(
-            f"{target} is there already: a checkpoint is completed once and never overwritten"
+            f"{target} exists already: a checkpoint is completed once and never overwritten"
         ) from error
     except (OSError, FileSystemError) as error:
         raise SnapshotStorageError(f"a checkpoint cannot be completed: {error}") from error
@@ -103,8 +103,9 @@ def dispose_savepoint(pointer: str) -> None:
     metadata, directory = opened.metadata, opened.directory
     if not metadata.kind.is_savepoint:
         raise SnapshotStorageError(
-            f"{directory} is checkpoint {metadata.checkpoint_id} of job {metadata.job_id} and no savepoint: files of "
-            "it may belong to other checkpoints too. Retained checkpoints are removed with their job's folder."
+            f"{directory} is checkpoint {metadata.checkpoint_id} of job {metadata.job_id} and no savepoint:"
+            " other checkpoints may share its files. Retained checkpoints are removed with their job's"
+            " folder."
         )
     remove_snapshot(opened)
     file_system = file_system_for(directory)
@@ -130,7 +131,8 @@ class SavepointFolders:
         """Makes the folder of a savepoint below `target`."""
         if not target:
             raise SnapshotStorageError(
-                "no folder was named for the savepoint: name one, or set execution.checkpointing.savepoint-dir"
+                "no folder was named for the savepoint: name a folder, or set"
+                " execution.checkpointing.savepoint-dir"
             )
         name = f"{SAVEPOINT_PREFIX}{self._job_id[:6]}-{self._ids.hex_id()[-12:]}"
         folder = join(target, name)

@@ -130,7 +130,7 @@ class _FolderStorage:
             return ()
         except (OSError, FileSystemError) as error:
             raise SnapshotStorageError(
-                f"{folder}: it is not known which checkpoints are there ({error}). Check who may read it."
+                f"{folder}: its checkpoints cannot be listed ({error}). Check who may read the folder."
             ) from error
 
 
@@ -212,9 +212,9 @@ class JobManagerSnapshotStorage(_FolderStorage):
     ) -> None:
         if message_limit is not None and max_state_size > message_limit:
             raise SnapshotStorageError(
-                f"max_state_size of JobManagerCheckpointStorage is {max_state_size} bytes and a message has at most "
-                f"{message_limit} (rpc.message.max-size): lower the one, raise the other, or set "
-                "execution.checkpointing.dir"
+                f"max_state_size of JobManagerCheckpointStorage is {max_state_size} bytes and a message has at"
+                f" most {message_limit} (rpc.message.max-size). Lower the first, raise the second, or set"
+                " execution.checkpointing.dir"
             )
         self._max_state_size = max_state_size
         self._job_folder = join(directory, job_id) if directory else ""

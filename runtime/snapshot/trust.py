@@ -83,7 +83,7 @@ def check_trust(metadata: CheckpointMetadata, seal: Seal, trust: SnapshotTrust, 
         names = sorted({name for name, _ in _states(metadata, holds_pickles)})
         if names:
             _log.warning(
-                "%s holds pickled state, which is read unchecked since there is no %s: %s",
+                "%s holds pickled state, which is read unchecked because %s is not set: %s",
                 path, security.SNAPSHOT_SECRET_FILE.key, _listed(names),
             )  # fmt: skip
         return True
@@ -100,11 +100,11 @@ def check_trust(metadata: CheckpointMetadata, seal: Seal, trust: SnapshotTrust, 
             f" the types of these states in the program that writes it, or set {security.SNAPSHOT_SECRET_FILE.key} for"
             " that program and this one."
         )
-    why = "was made with another secret, or changed" if seal is Seal.WRONG else "bears no seal of it"
+    why = "was made with another secret, or changed" if seal is Seal.WRONG else "bears no seal"
     raise UntrustedPickleError(
-        f"{path} holds pickled state, and its _metadata {why} ({security.SNAPSHOT_SECRET_FILE.key}): {_listed(names)}."
-        " Restore with the secret with which it was written; or, if you trust it, once without a secret, and take"
-        " a savepoint with one."
+        f"{path} holds pickled state, and its _metadata {why} ({security.SNAPSHOT_SECRET_FILE.key}):"
+        f" {_listed(names)}. Restore with the secret with which the snapshot was written. If you trust the"
+        " snapshot, restore it once without a secret, and take a savepoint with a secret."
     )
 
 

@@ -129,7 +129,7 @@ def stored_serializer(
     except ValueError as error:
         raise StateMigrationError(
             operator, state, "", f"a type this release does not know ({error})", "any type of Types",
-            "Restore with the release that wrote the snapshot, or a later.",
+            "Restore with the release that wrote the snapshot, or a later one.",
         ) from error  # fmt: skip
     if config.format is ValueFormat.TYPED and type_info is not None:
         return TypedValues(type_info, state, operator, trusted)
@@ -156,7 +156,8 @@ def _check_version(config: SerializerConfig, operator: str, state: str) -> None:
     if config.version > known[config.format]:
         raise StateMigrationError(
             operator, state, "", f"{config.format.value} values of version {config.version}",
-            f"version {known[config.format]} at most", "Restore with the release that wrote the snapshot, or a later.",
+            f"version {known[config.format]} at most", ("Restore with the release that wrote the snapshot, or"
+" a later one."),
         )  # fmt: skip
 
 
@@ -296,8 +297,10 @@ class PlainValues:
         if place not in _logged:
             _logged.add(place)
             _LOG.warning(
-                "operator '%s', state '%s': values of %s are pickled; declare a type for them to be restored by a "
-                "changed program",
+                (
+                    "operator '%s', state '%s': values of %s are pickled; declare a type for them, so that a"
+                    " changed program can restore them"
+                ),
                 *place,
                 ", ".join(sorted(self._pickled)),
             )

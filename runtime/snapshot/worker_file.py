@@ -177,10 +177,11 @@ class WorkerSnapshotFile:
 
     def _too_large(self, size: int) -> StateTooLargeError:
         return StateTooLargeError(
-            f"a state of {size} bytes is over the {self._location.max_inline_size} bytes that one state may have "
-            "where checkpoints stay in the master process: set execution.checkpointing.dir (or use "
-            "FileSystemCheckpointStorage), or raise execution.checkpointing.jobmanager-storage.max-state-size "
-            "(max_state_size of JobManagerCheckpointStorage)"
+            f"a state of {size} bytes is over the {self._location.max_inline_size} bytes that one state may"
+            " have where checkpoints stay in the master process. Set execution.checkpointing.dir (or use"
+            " FileSystemCheckpointStorage), or raise"
+            " execution.checkpointing.jobmanager-storage.max-state-size (max_state_size of"
+            " JobManagerCheckpointStorage)"
         )
 
 

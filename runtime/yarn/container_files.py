@@ -84,8 +84,9 @@ def read_secrets(path: Path, kind: type[Secrets]) -> Secrets:
         raise ContainerFolderError(f"{path.name} cannot be read: {error}") from None
     if mode & _READABLE_BY_OTHERS:
         raise ContainerFolderError(
-            f"{path.name} may be read by others (mode {stat.S_IMODE(mode):04o}) and cannot be tightened: the folders of"
-            " the NodeManager must be on a file system that keeps modes, and belong to the container's user"
+            f"{path.name} may be read by others (mode {stat.S_IMODE(mode):04o}) and cannot be tightened. The"
+            " folders of the NodeManager must be on a file system that keeps modes, and belong to the"
+            " container's user"
         )
     return _decode(path, msgspec.msgpack.Decoder(kind))
 

@@ -68,7 +68,7 @@ class ContainerOutput:
 
     def _connection(self, node: str) -> http.client.HTTPConnection:
         if not node:
-            raise ValueError("YARN has not said where its web server is")
+            raise ValueError("YARN has not reported the address of the node's web server")
         if not self._secure:
             return http.client.HTTPConnection(node, timeout=_TIMEOUT)
         return http.client.HTTPSConnection(node, timeout=_TIMEOUT, context=ssl.create_default_context())

@@ -46,7 +46,10 @@ def time_left(ends_ms: int, now_ms: int) -> str:
     if seconds <= 0:
         return "has ended: containers that start from now on cannot read HDFS. Start the application anew"
     when = f"{seconds / 86_400:.1f} days" if seconds >= 86_400 else f"{seconds / 3600:.1f} hours"
-    return f"ends in {when}, and nothing renews it beyond that: stop this application with a savepoint before"
+    return (
+        f"ends in {when}, and nothing renews it beyond that: stop this application with a savepoint before"
+        " that"
+    )
 
 
 def tokens_end(environment: Mapping[str, str]) -> int:

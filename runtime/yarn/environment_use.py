@@ -57,4 +57,4 @@ def note_use(path: str, clock: Clock, status: FileStatus | None = None) -> None:
     except FileNotFoundError:
         raise
     except (OSError, FileSystemError) as error:
-        _log.debug("the use of %s is not noted: %s", path, error)
+        _log.debug("the time of use of %s was not recorded: %s", path, error)

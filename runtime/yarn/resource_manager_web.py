@@ -171,7 +171,9 @@ class ResourceManagerWeb:
             except _NotFoundError:
                 continue
             except (LookupError, TypeError) as error:
-                raise ResourceManagerWebError(f"{key} is not told: {error!r}") from None
+                raise ResourceManagerWebError(
+                    f"the ResourceManager does not report {key}: {error!r}"
+                ) from None
             return int(value) if str(value).isdecimal() else None
         return None
 

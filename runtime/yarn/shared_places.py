@@ -41,9 +41,9 @@ def check_savepoint_target(path: str) -> None:
     """The same for the place that a request names for a savepoint: a local one would be the master's node's."""
     if not is_custom(path) and scheme_of(path) == "file":
         raise YarnError(
-            f"The savepoint is to go to {path}: on YARN every node has another {local_path(path)}, and the files would"
-            " lie on whichever node the master and each TaskExecutor run. Name a directory on HDFS,"
-            f" {_on_hdfs(path)}, or none where {checkpointing.SAVEPOINT_DIRECTORY.key} is set."
+            f"The savepoint is to go to {path}: on YARN every node has another {local_path(path)}, and its"
+            f" files would be spread over the nodes. Name a directory on HDFS, {_on_hdfs(path)}, or none where"
+            f" {checkpointing.SAVEPOINT_DIRECTORY.key} is set."
         )
 
 

@@ -96,8 +96,8 @@ class SkeinDriver:
             return ""
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return (
-            f"Skein's driver, the Java process of this command, {how}: {self._log_tail() or 'it said nothing'}."
-            " Where the machine is short of memory processes are killed: look at its log, free some, and run the"
+            f"Skein's driver, the Java process of this command, {how}: {self._log_tail() or 'it said nothing'}"
+            ". A machine that is short of memory kills processes: look at its log, free memory, and run the"
             " command again."
         )
 
@@ -185,9 +185,9 @@ class SkeinDriver:
         process.wait()
         if waited >= _START_SECONDS:
             raise YarnError(
-                f"Skein's driver, a Java process ({self._java()}), has not started within {_START_SECONDS:g} s. It"
-                " takes seconds on a machine that is not overloaded: look at its load and free memory, and run the"
-                f" command again. It said: {self._log_tail() or 'nothing'}"
+                f"Skein's driver, a Java process ({self._java()}), has not started within {_START_SECONDS:g}"
+                " s. A start takes seconds on a machine that is not overloaded: look at its load and free"
+                f" memory, and run the command again. The driver said: {self._log_tail() or 'nothing'}"
             )
         if self._keytab is not None and (reason := known_reason(self._log_tail(whole=True))):
             raise YarnError(f"The login by {HadoopLogin(*self._keytab)} failed: {reason}")
@@ -234,7 +234,7 @@ class SkeinDriver:
         found = shutil.which("java", path=self._environment.get("PATH"))
         if found is None:
             raise YarnError(
-                "There is no Java: YARN is reached through it. Install a Java runtime and set JAVA_HOME to"
+                "There is no Java, through which YARN is reached. Install a Java runtime and set JAVA_HOME to"
                 " its folder."
             )
         return found
@@ -256,8 +256,9 @@ class SkeinDriver:
             )
         except subprocess.TimeoutExpired:
             raise YarnError(
-                f"`{program} classpath --glob` did not answer within {_CLASS_PATH_SECONDS:g} s. It takes a second on a"
-                " machine that is not overloaded: look at its load, and run the command again."
+                f"`{program} classpath --glob` did not answer within {_CLASS_PATH_SECONDS:g} s. The command"
+                " takes a second on a machine that is not overloaded: look at its load, and run the command"
+                " again."
             ) from None
         except subprocess.CalledProcessError as error:
             said = first_lines(error.stderr.decode(errors="replace"))
@@ -272,7 +273,7 @@ def _skein_jar() -> Path:
     specification = util.find_spec("skein")
     if specification is None or specification.origin is None:
         raise YarnError(
-            "The Python package `skein` is missing: YARN is reached through it. Install it: `pip install"
+            "The Python package `skein` is missing, through which YARN is reached. Install it: `pip install"
             " skein`."
         )
     return Path(specification.origin).parent / "java" / "skein.jar"

@@ -97,8 +97,8 @@ class CheckpointApi:
         expected = JobStatus.CANCELED if request.cancel_job else JobStatus.FINISHED
         if status is not expected:
             raise CheckpointFailedError(
-                f"the savepoint {checkpoint.pointer} is complete, but the job did not end as it should: it is"
-                f" {status.value}. Start it again from that savepoint."
+                f"the savepoint {checkpoint.pointer} is complete, but the job did not end with it: its "
+                f"status is {status.value}. Start the job again from that savepoint."
             )
         return checkpoint.pointer
 
@@ -115,6 +115,6 @@ class CheckpointApi:
         finally:
             ended.cancel()
         raise CheckpointFailedError(
-            f"the savepoint {savepoint} is complete, but a task failed before the job had ended: the job goes on from"
-            " that savepoint. See its exceptions, and stop it again."
+            f"the savepoint {savepoint} is complete, but a task failed before the job had ended: the job "
+            "goes on from that savepoint. Look at the exceptions of the job, and stop the job again."
         )

@@ -290,7 +290,7 @@ class CheckpointLink:
         if self._next_restart is not None:
             self._next_restart.set_result(None)
             self._next_restart = None
-        self.handle(TasksRestart("tasks restart"))
+        self.handle(TasksRestart("tasks of the job restart"))
 
     def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:
         """The part of the latest completed checkpoint that belongs to executions about to be deployed."""

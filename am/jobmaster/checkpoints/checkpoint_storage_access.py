@@ -111,7 +111,7 @@ class CheckpointStorageAccess:
         try:
             await self._run_blocking(self._recovery.close, terminal)
         except RecoveryStoreError as error:
-            _log.warning("%s: pointers to checkpoints were not removed: %s", self._name, error)
+            _log.warning("%s: the pointers to checkpoints were not removed: %s", self._name, error)
 
     async def clean_up(self, kept: Collection[int]) -> None:
         """Deletes checkpoints that masters of an ended job have begun, except the `kept` ones.
@@ -126,7 +126,7 @@ class CheckpointStorageAccess:
             await self._run_blocking(remove_unpointed, self._storage, self._recovery, kept)
         except Exception as error:
             self.left_some = True
-            _log.warning("%s: checkpoints that were not completed were not removed: %s", self._name, error)
+            _log.warning("%s: the files of incomplete checkpoints were not removed: %s", self._name, error)
         if not kept:
             await self._run_blocking(self._storage.clean_up)
 
@@ -195,7 +195,7 @@ class CheckpointStorageAccess:
                 await self._run_blocking(self._recovery.discard, checkpoint_id)
             except RecoveryStoreError as error:
                 _log.warning(
-                    "%s: whether checkpoint %d can be found is not known: %s",
+                    "%s: it is unknown whether other masters can find checkpoint %d: %s",
                     self._name, checkpoint_id, error,
                 )  # fmt: skip
                 if self._job_is_over:
@@ -254,4 +254,4 @@ class CheckpointStorageAccess:
 
 
 def _recovery_failure(error: RecoveryStoreError) -> FailureCause:
-    return failure_of(type(error), f"it cannot be made known to other masters: {error}")
+    return failure_of(type(error), f"other masters cannot learn of the checkpoint: {error}")

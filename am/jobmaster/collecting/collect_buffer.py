@@ -209,7 +209,7 @@ class CollectBuffer:
             await self._changed.wait_for(lambda: bool(self._waiting) or self._closed or self._abandoned)
             if self._abandoned:
                 raise EndpointStoppedError(
-                    f"the job {self._job_id} goes on under another master: ask that one"
+                    f"the job {self._job_id} goes on under another master: fetch its rows from that master"
                 )
             if not self._waiting:
                 return (self._end(),)

@@ -95,7 +95,7 @@ class ResourceManagerLink:
     def explanation(self) -> str:
         """Why slots are missing; "" = there is nothing to say."""
         if not self.is_registered:
-            return "not registered with a ResourceManager yet"
+            return "the JobMaster is not registered with a ResourceManager yet"
         return f"ResourceManager: {self._said}" if self._said else ""
 
     def heard(self, explanation: str) -> None:
@@ -124,7 +124,7 @@ class ResourceManagerLink:
         if self._left:
             return
         if self._beats.tick().silent:
-            _log.warning("%s: the ResourceManager is silent, registering again", self._owner.name)
+            _log.warning("%s: the ResourceManager is silent, the JobMaster registers again", self._owner.name)
             self._connection.reconnect()
         gateway = self._connection.gateway
         if gateway is not None:
@@ -141,7 +141,9 @@ class ResourceManagerLink:
             try:
                 await gateway.disconnect_job_master(self._job_id, self._leader_id, status)
             except YarrowError as error:
-                _log.info("%s: the ResourceManager was not told of the end: %s", self._owner.name, error)
+                _log.info(
+                    "%s: the ResourceManager did not hear of the end of the job: %s", self._owner.name, error
+                )
 
     async def _register(self, gateway: ResourceManagerGateway) -> RegistrationSuccess | RegistrationRejection:
         registration = JobMasterRegistration(
@@ -178,6 +180,6 @@ class ResourceManagerLink:
 
     def _start_over(self, gateway: ResourceManagerGateway, error: YarrowError) -> None:
         """Registers anew after a failed message, because the registration may be invalid."""
-        _log.info("%s: registering with the ResourceManager again: %s", self._owner.name, error)
+        _log.info("%s: the JobMaster registers with the ResourceManager again: %s", self._owner.name, error)
         if not self._left and self._connection.gateway is gateway:
             self._connection.reconnect()

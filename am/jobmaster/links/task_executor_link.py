@@ -167,7 +167,7 @@ class TaskExecutorLink:
             try:
                 await self._call_until_answered(message)
             except YarrowError as error:
-                _log.info("message to TaskExecutor %s failed: %s", self.resource_id, error)
+                _log.info("a message to TaskExecutor %s failed: %s", self.resource_id, error)
                 if isinstance(message, Deployment):
                     self._on_submit_failed(tuple(task.attempt_id for task in message.tasks), error)
                 elif isinstance(message, _Trigger):
@@ -189,7 +189,11 @@ class TaskExecutorLink:
                 ends = any(isinstance(following, _Disconnect) for following in self._queue)
                 if ends or not isinstance(message, OperatorEvent | ResetSubtask):
                     raise
-                _log.info("message to TaskExecutor %s not answered, tried again: %s", self.resource_id, error)
+                _log.info(
+                    "TaskExecutor %s did not answer a message, which is sent again: %s",
+                    self.resource_id,
+                    error,
+                )
             await asyncio.sleep(RETRY_SECONDS)
 
     def _merged(self, first: _Cancel) -> _Cancel:

@@ -262,7 +262,9 @@ class JobScheduler:
         actions = self._changed(execution, now)
         if slot is None:
             return [*actions, *self._queue.declare()]
-        text = f"its worker is replaced, for {execution.title} left the threads {', '.join(threads)} running"
+        text = (
+            f"the worker is replaced, since {execution.title} left the threads {', '.join(threads)} running"
+        )
         cause = FailureCause(exception_name="", message=text, stacktrace=text)
         return [*actions, *self._fail_in([slot], cause, now)]
 
@@ -304,7 +306,7 @@ class JobScheduler:
             return []
         self._rescale.drop_slots()
         idle = self.pool.take_idle(now)
-        return [*self._queue.declare(), *(FreeSlot(slot, "not needed any more") for slot in idle)]
+        return [*self._queue.declare(), *(FreeSlot(slot, "the slot is not needed any more") for slot in idle)]
 
     def _begin_rescale(self, job: JobGraph, now: float) -> Actions:
         self._rescale.stops_tasks = False
@@ -381,12 +383,15 @@ class JobScheduler:
         idle = self.pool.take_idle(now)
         if not idle:
             return []
-        return [*self._queue.declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
+        return [
+            *self._queue.declare(),
+            *(FreeSlot(slot, "the slot was idle (slot.idle.timeout)") for slot in idle),
+        ]
 
     def explanation(self, now: float) -> str:
         """The thing that the job waits for; "" while it waits for nothing."""
         if self.graph.status in _ACTIVE and self.pool.waiting:
-            return f"needs {self.pool.held + self.pool.waiting} slots, has {self.pool.held} of them"
+            return f"needs {self.pool.held + self.pool.waiting} slots and has {self.pool.held}"
         if self.graph.status is not JobStatus.RESTARTING:
             return ""
         restart = self._restarts.pending()[0]
@@ -419,7 +424,9 @@ class JobScheduler:
             return self._fail_together([execution], unexpected_cancel(execution), now)
         if state is ExecutionState.FINISHED and status in _ACTIVE:
             if left_behind := self._failover.readers_left_behind(execution):
-                return self._restart_uncounted(left_behind, "a reader's split enumerator has ended", now)
+                return self._restart_uncounted(
+                    left_behind, ("the split enumerator of a source reader has ended"), now
+                )
             self._keep_result(subtask, now)
             self._holds.let_go(subtask, now)
             actions = self._schedule() if self._queue.has_later else []

@@ -39,7 +39,7 @@ def read_dump(data: bytes) -> SchedulerDump:
             )
         return msgspec.json.decode(data, type=SchedulerDump)
     except msgspec.DecodeError as error:
-        raise DumpNotReadError(f"this is no dump of a JobScheduler: {error}") from error
+        raise DumpNotReadError(f"the file is no dump of a JobScheduler: {error}") from error
 
 
 class _Version(msgspec.Struct):

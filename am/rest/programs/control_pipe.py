@@ -36,7 +36,7 @@ def _read(descriptor: int, length: int) -> bytes:
     while len(parts) < length:
         part = os.read(descriptor, length - len(parts))
         if not part:
-            raise EOFError("the control plane closed the pipe before it sent a request")
+            raise EOFError("the control plane closed the pipe before the control plane sent a request")
         parts += part
     return parts
 

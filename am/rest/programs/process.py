@@ -67,8 +67,8 @@ async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Pat
                     await process.wait()
         except (TimeoutError, ConnectionError):
             raise UploadedProgramFailedError(
-                f"{request.name} did not come to its end within {timeout_seconds:g} s and was ended:"
-                f" main has to build the job and call execute.{output.text()}"
+                f"{request.name} did not end within {timeout_seconds:g} s and was killed: main has to "
+                f"build the job and call execute.{output.text()}"
             ) from None
         finally:
             _kill_session(process)
@@ -150,7 +150,7 @@ async def _read_results(results: asyncio.StreamReader) -> tuple[list[JobHandedOv
         except asyncio.IncompleteReadError:
             return jobs, None
         except msgspec.DecodeError as error:
-            return jobs, ProgramEnded(error=f"what the program's process sent cannot be read: {error}")
+            return jobs, ProgramEnded(error=f"the output of the program's process cannot be read: {error}")
         if isinstance(message, ProgramEnded):
             return jobs, message
         jobs.append(message)

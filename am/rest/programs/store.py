@@ -93,7 +93,7 @@ class ProgramStore:
         for program in self.list():
             if program.id == program_id:
                 return program
-        raise NotFoundError(f"no program {program_id!r} is stored: GET /jars lists those that are")
+        raise NotFoundError(f"no program {program_id!r} is stored: GET /jars lists the stored programs")
 
     def remove(self, program_id: str) -> None:
         """Deletes a program. Raises NotFoundError if there is none."""
@@ -155,7 +155,9 @@ def _entries_of(path: Path, name: str) -> tuple[str, ...]:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
-        raise BadRequestError(f"{name} is no zip archive: {error}") from None
+        raise BadRequestError(
+            f"{name} is no zip archive: {error}. Upload a zip of modules with a __main__.py at its top"
+        ) from None
     if len(members) > MAX_MEMBERS:
         raise _too_many(name, len(members))
     top = {member.split("/")[0] for member in members if member.endswith(".py")}
@@ -183,6 +185,7 @@ def _check_size(path: Path, name: str) -> None:
 
 def _too_many(name: str, members: int) -> BadRequestError:
     return BadRequestError(
-        f"{name} has {members} members or a directory as long as of more than {MAX_MEMBERS}: upload the program's own"
-        " modules alone, and ship packages as an archive (-pyarch) or install them for the workers"
+        f"{name} has more than {MAX_MEMBERS} members, or a directory of that length ({members} "
+        "counted). Upload the program's own modules alone, and ship packages as an archive (-pyarch) "
+        "or install them for the workers"
     )

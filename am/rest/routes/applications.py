@@ -63,7 +63,7 @@ async def cancel_application(access: Access, application_id: ApplicationIdPath) 
         job for job in await _jobs(access, application_id) if not job.status.is_globally_terminal_state()
     ]
     if not running:
-        raise ConflictError(f"application {application_id} has no job that could be cancelled: none runs")
+        raise ConflictError(f"application {application_id} has no running job that could be cancelled")
     for job in running:
         await access.services.dispatcher.cancel_job(job.job_id)
     return EmptyBody()
@@ -100,6 +100,7 @@ async def _jobs(access: ClusterAccess, application_id: str) -> Sequence[JobOverv
     found = [job for job in jobs if whole is None and job.job_id == wanted]
     if not found:
         raise NotFoundError(
-            f"no application {application_id} on this cluster: GET /applications/overview lists those there are"
+            f"no application {application_id} on this cluster: GET /applications/overview lists all "
+            "applications"
         )
     return found

@@ -72,8 +72,8 @@ async def checkpoint_of_vertex(
         if vertex.vertex_id == vertex_id.lower():
             return TaskCheckpointDetails.model_validate(vertex)
     raise NotFoundError(
-        f"vertex {vertex_id} has no part in checkpoint {checkpoint_id} of job {job_id}:"
-        f" GET /jobs/{job_id}/checkpoints/details/{checkpoint_id} lists those that have"
+        f"vertex {vertex_id} has no part in checkpoint {checkpoint_id} of job {job_id}: GET /jobs/"
+        f"{job_id}/checkpoints/details/{checkpoint_id} lists the vertices of the checkpoint"
     )
 
 
@@ -81,7 +81,8 @@ async def _record(access: ClusterAccess, job_id: str, checkpoint_id: int) -> Che
     record = await access.services.dispatcher.request_checkpoint(JobID(job_id.lower()), checkpoint_id)
     if record is None:
         raise NotFoundError(
-            f"job {job_id} has no checkpoint {checkpoint_id}, or it is forgotten (web.checkpoints.history)"
+            f"job {job_id} has no checkpoint {checkpoint_id}, or the checkpoint is forgotten "
+            "(web.checkpoints.history)"
         )
     return record
 

@@ -103,7 +103,8 @@ class ClusterAccess:
             if info.registration.resource_id == resource_id:
                 return info
         raise NotFoundError(
-            f"no TaskExecutor {resource_id!r} is registered: GET /taskmanagers lists those that are"
+            f"no TaskExecutor {resource_id!r} is registered: GET /taskmanagers lists the registered "
+            "TaskExecutors"
         )
 
     async def task_executor_gateway(self, resource_id: str) -> TaskExecutorGateway:
@@ -171,8 +172,8 @@ def attempt_of(vertex: VertexDetails, subtask: int, number: int | None) -> Attem
             f"vertex {vertex.name!r} has no subtask {subtask}: it has {vertex.parallelism}, counted from 0"
         )
     raise NotFoundError(
-        f"subtask {subtask} of vertex {vertex.name!r} has no attempt {number}, or it is forgotten"
-        " (jobmanager.execution.attempts-history-size)"
+        f"subtask {subtask} of vertex {vertex.name!r} has no attempt {number}, or the attempt is "
+        "forgotten (jobmanager.execution.attempts-history-size)"
     )
 
 

@@ -88,7 +88,9 @@ def _chosen_ids(text: str | None, what: str, hexadecimal: bool) -> set[str] | No
     if names is None:
         return None
     if hexadecimal and not all(is_hex_id(name.lower()) for name in names):
-        raise BadRequestError(f"{what} must be ids of 32 hexadecimal digits, separated by commas: {text!r}")
+        raise BadRequestError(
+            f"{what} must be ids of 32 hexadecimal digits, separated by commas, not {text!r}"
+        )
     return {name.lower() for name in names} if hexadecimal else set(names)
 
 

@@ -170,13 +170,15 @@ async def run_program_as_application(
     if arguments.application_id is not None and whole is None:
         if arguments.job_id not in (None, arguments.application_id):
             raise BadRequestError(
-                f"in a session a job is its own application: applicationId {arguments.application_id} and jobId"
-                f" {arguments.job_id} must be equal, or one of them left out"
+                "in a session a job is its own application, so that applicationId "
+                f"{arguments.application_id} and jobId {arguments.job_id} must be equal: make them equal, "
+                "or leave one out"
             )
         arguments.job_id = arguments.application_id
     elif arguments.application_id not in (None, whole and whole.id):
         raise BadRequestError(
-            f"all jobs of this cluster belong to its application {whole and whole.id}: applicationId must be left out"
+            f"all jobs of this cluster belong to its application {whole and whole.id}: leave applicationId "
+            "out"
         )
     started = await run_program(
         access, program_id, arguments, entry, argument, parallelism, savepoint_path, allow_non_restored_state

@@ -88,8 +88,9 @@ async def change_resource_requirements(
         bounds = wanted.parallelism
         if not bounds.lower_bound <= bounds.upper_bound <= vertex.max_parallelism:
             raise BadRequestError(
-                f"the parallelism of {vertex.name!r} must lie between its lower bound, {bounds.lower_bound}, and its"
-                f" max parallelism, {vertex.max_parallelism}: not {bounds.upper_bound}"
+                f"the parallelism of {vertex.name!r} must lie between its lower bound, "
+                f"{bounds.lower_bound}, and its max parallelism, {vertex.max_parallelism}: "
+                f"{bounds.upper_bound} does not"
             )
     dispatcher = access.services.dispatcher
     parallelism = {JobVertexID(name): entry.parallelism.upper_bound for name, entry in request.root.items()}
@@ -150,7 +151,7 @@ async def rescale_details(access: Access, job_id: JobIdPath, rescaleuuid: str) -
     for details in _history(await access.job(job_id)):
         if details.rescale_uuid == rescaleuuid:
             return details
-    raise NotFoundError(f"job {job_id} had no rescale {rescaleuuid}, or it is forgotten")
+    raise NotFoundError(f"job {job_id} had no rescale {rescaleuuid}, or the rescale is forgotten")
 
 
 def _is_being_rescaled(job: ExecutionGraphDetails) -> bool:

@@ -98,7 +98,9 @@ async def savepoint_status(
 async def dispose_savepoint(access: Access, request: SavepointDisposal | None = None) -> TriggerBody:
     """Deletes the files of a savepoint; GET with the id that is answered tells how it goes."""
     if request is None:
-        raise BadRequestError("the body is missing: it names the savepoint, as savepoint-path")
+        raise BadRequestError(
+            "the body is missing: send JSON with the path of the savepoint as savepoint-path"
+        )
     path = _place(access, request.savepoint_path, "savepoint to dispose of")
     dispatcher = access.services.dispatcher
     trigger = access.operations.begin(_DISPOSALS, None, lambda: dispatcher.dispose_savepoint(path))

@@ -63,7 +63,9 @@ async def submit_job(access: Access, request: Request) -> JobSubmission:
 def _submission(form: FormData) -> JobSubmissionRequest:
     text = form.get("request")
     if not isinstance(text, str):
-        raise BadRequestError("the part 'request' is missing: it names the other parts, as JSON")
+        raise BadRequestError(
+            "the part 'request' is missing: send it as JSON with the names of the other parts"
+        )
     try:
         return JobSubmissionRequest.model_validate_json(text)
     except ValidationError as error:
@@ -83,21 +85,23 @@ async def _job_graph(asked: JobSubmissionRequest, files: Mapping[str, UploadFile
     name = asked.execution_plan_file_name or asked.job_graph_file_name
     if name is None:
         raise BadRequestError(
-            "the part 'request' has no executionPlanFileName: it names the part with the JobGraph"
+            "the part 'request' has no executionPlanFileName: name the part with the JobGraph there"
         )
     try:
         return decode_job_graph(await _part(files, name).read())
     except msgspec.DecodeError as error:
         raise BadRequestError(
-            f"the part {name!r} is no JobGraph of this version of Yarrow: {error}. Client and cluster need the"
-            " same version"
+            f"the part {name!r} is no JobGraph of this version of Yarrow: {error}. Run the same version on "
+            "client and cluster"
         ) from None
 
 
 def _part(files: Mapping[str, UploadFile], name: str) -> UploadFile:
     if name not in files:
         there = ", ".join(sorted(files)) or "none"
-        raise BadRequestError(f"the request names the file {name!r}, which was not sent; there are: {there}")
+        raise BadRequestError(
+            f"the request names the file {name!r}, which was not sent; the request has: {there}"
+        )
     return files[name]
 
 
@@ -116,8 +120,8 @@ async def _with_artifacts(
         if not file.blob_key:
             if file.name not in artifacts:
                 raise BadRequestError(
-                    f"the JobGraph ships {file.name!r} without a blob key: send it as an artifact, or POST /blobs"
-                    " before"
+                    f"the JobGraph ships {file.name!r} without a blob key: send the file as an artifact, "
+                    "or POST it to /blobs before"
                 )
             data = await _part(files, artifacts[file.name]).read()
             file = msgspec.structs.replace(file, blob_key=await access.services.put_blob(data))

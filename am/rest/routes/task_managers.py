@@ -91,7 +91,8 @@ async def task_manager_log_file(
         if file.name == name:
             return _text(gateway, file)
     raise NotFoundError(
-        f"TaskExecutor {resource_id} has no log file {name!r}: its path /logs lists those there are"
+        f"TaskExecutor {resource_id} has no log file {name!r}: GET /taskmanagers/{resource_id}/logs "
+        "lists its log files"
     )
 
 

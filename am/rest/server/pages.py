@@ -104,7 +104,7 @@ def _opened(path: Path | None) -> tuple[zipfile.ZipFile | None, Mapping[str, zip
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
-        _log.warning("no page is shown: %s cannot be read: %s", path, error)
+        _log.warning("the dashboard is not shown: %s cannot be read: %s", path, error)
         return None, {}
     members = {
         f"/{member.filename.removeprefix(FOLDER)}": member

@@ -187,9 +187,9 @@ def _listen(host: str, ports: Iterable[int]) -> socket.socket:
             tried.append(port)
     shown = f"{tried[0]} to {tried[-1]}" if len(tried) > 1 else str(tried[0] if tried else "none")
     raise RestServerError(
-        f"the REST server cannot listen on {host or 'any address'}: port {shown} is in use."
-        " Set rest.port to another (rest.bind-port to a range); where any will do, as for a program that runs locally"
-        " beside a cluster, set rest.bind-port to 0"
+        f"the REST server cannot listen on {host or 'any address'}: port {shown} is in use. Set "
+        "rest.port to another port, or rest.bind-port to a range. Set rest.bind-port to 0 where any "
+        "port will do, as for a program that runs beside a local cluster"
     )
 
 

@@ -44,7 +44,8 @@ async def run_application(
     program = cluster.description.program
     if program is None:
         raise InvalidProgramError(
-            "an application in application mode has a program: its description names none"
+            "the description of this application names no program, which application mode needs: start it "
+            "with `yarrow run-application`"
         )
     # Only in YARN's application mode does the client not choose main()'s interpreter.
     interpreter = await asyncio.to_thread(
@@ -108,4 +109,4 @@ async def _cancel_jobs(cluster: RunningCluster) -> None:
             for job in running:
                 await cluster.result_of(job.job_id)
     except TimeoutError:
-        _log.warning("jobs do not end within %g s: they end with the application", _CANCEL_LIMIT)
+        _log.warning("some jobs do not end within %g s: they end with the application", _CANCEL_LIMIT)

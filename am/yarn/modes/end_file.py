@@ -50,5 +50,7 @@ class EndFile:
         try:
             return msgspec.json.decode(data, type=ApplicationEnd)
         except msgspec.DecodeError as error:
-            _log.error("%s does not decode: %s", self._path, error)
+            _log.error(
+                "the file with the end of the application, %s, cannot be decoded: %s", self._path, error
+            )
             return None

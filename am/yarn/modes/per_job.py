@@ -45,7 +45,10 @@ async def submit_until_taken(dispatcher: DispatcherGateway, graph: JobGraph) -> 
         except DuplicateJobError:
             return  # Recovered by high availability, or accepted by a leader that could not answer any more.
         except (RpcUnavailableError, FencingTokenError, RecordsError) as error:
-            _log.warning("the job was not taken yet, tried again: %s", error)
+            _log.warning(
+                ("the Dispatcher did not accept the job yet, the ApplicationMaster submits it again: %s"),
+                error,
+            )
             await asyncio.sleep(LOOK)
         else:
             return
@@ -65,6 +68,6 @@ def _read_job(cluster: RunningCluster) -> JobGraph:
     for key, content in files.items():
         if cluster.plane.blobs.put(content) != key:
             raise InvalidProgramError(
-                f"a file of the job has changed on its way ({key}): submit the job again"
+                f"the blob {key} of a file of the job has changed on its way: submit the job again"
             )
     return graph

@@ -74,7 +74,8 @@ async def run_main(start: ProgramStart, place: ProgramPlace, sessions: Sessions)
         return decode_end(said)
     except msgspec.DecodeError as error:
         return ProgramEnd(
-            outcome=ProgramOutcome.FAILED, text=f"what the program's process said cannot be read: {error}"
+            outcome=ProgramOutcome.FAILED,
+            text=(f"the report of the program's process cannot be read: {error}"),
         )
 
 

@@ -30,5 +30,5 @@ def recorded_end(records: LeaderRecords) -> ApplicationEnd | None:
     try:
         return msgspec.json.decode(data, type=ApplicationEnd)
     except msgspec.DecodeError as error:
-        _log.error("%s does not decode: %s", END_RECORD, error)
+        _log.error("the record of the end of the application, %s, cannot be decoded: %s", END_RECORD, error)
         return None

@@ -22,8 +22,9 @@ async def run_session(cluster: RunningCluster) -> ApplicationEnd:
         elif await _client_is_gone(cluster, asked):
             seconds = cluster.config.get(rpc.CLIENT_HEARTBEAT_TIMEOUT).seconds
             text = (
-                f"The session was attached to the client that started it, which has been silent for {seconds:g} s"
-                f" ({rpc.CLIENT_HEARTBEAT_TIMEOUT.key}): it has ended. Start it with -d to let it outlive its client."
+                "The session was attached to the client that started it. That client has been silent for "
+                f"{seconds:g} s ({rpc.CLIENT_HEARTBEAT_TIMEOUT.key}), and the session has ended. Start the "
+                "session with -d to let it outlive its client."
             )
             return ApplicationEnd(FinalStatus.SUCCEEDED, text)
     finally:

@@ -141,7 +141,7 @@ def filled(entries: list[Any], like: npt.NDArray[Any], empty: Any) -> npt.NDArra
     try:
         array[: len(entries)] = [empty if entry is None else entry for entry in entries]
     except (OverflowError, TypeError, ValueError) as error:
-        raise ForeignStateError(f"it holds values that are no {like.dtype}: {error}") from None
+        raise ForeignStateError(f"the state holds values that are no {like.dtype}: {error}") from None
     return array
 
 
@@ -162,7 +162,7 @@ def undated(entries: list[Any], kind: pa.DataType) -> list[Any]:
         number, found = entry if type(entry) is tuple and len(entry) == 2 else (entry, None)
         if entry is not None and (found != name or type(number) is not int):
             raise ForeignStateError(
-                f"it holds {'values of type ' + found if found else repr(number)}, not of {kind}"
+                f"the state holds {'values of type ' + found if found else repr(number)}, not of {kind}"
             )
         numbers.append(number)
     return numbers

@@ -94,9 +94,9 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
             return _with_side_columns(batches, batch)
         if batch.kinds is not None and any(batch.kinds):
             raise BatchFunctionError(
-                f"operator '{self.name}': map_batches made {sum(made.num_rows for made in batches)} "
-                f"rows of {len(batch)}, "
-                "some of which are updates or deletions; the result must have a row for each of them"
+                f"operator '{self.name}': map_batches returned {sum(made.num_rows for made in batches)} rows"
+                f" for a batch of {len(batch)} rows with updates or deletions; return one row for each row of"
+                " such a batch"
             )
         return [ArrowBatch(made) for made in batches if made.num_rows]
 

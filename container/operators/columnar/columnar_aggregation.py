@@ -69,8 +69,8 @@ class VectorizedAggregation(ColumnarOperator):
                 )
             if aggregate.column is None and aggregate.kind is not AggregateKind.COUNT:
                 raise AggregationError(
-                    f"operator '{name}': {aggregate.kind.value} '{aggregate.name}' names no column; "
-                    "only count needs none"
+                    f"operator '{name}': {aggregate.kind.value} '{aggregate.name}' names no column; name one,"
+                    " since only count needs none"
                 )
         self._columns = {
             **dict.fromkeys(self._key.names),
@@ -99,9 +99,8 @@ class VectorizedAggregation(ColumnarOperator):
             return ()
         if batch.kinds is not None and any(batch.kinds):
             raise AggregationError(
-                f"operator '{self.name}': running aggregates of columns take new rows only, this "
-                "batch holds updates or "
-                "deletions; aggregate before the operator that makes them"
+                f"operator '{self.name}': running aggregates of columns take new rows only, and this batch"
+                " holds updates or deletions; aggregate before the operator that emits updates or deletions"
             )
         records = batch.batch
         self._check(records)
@@ -158,9 +157,8 @@ class VectorizedAggregation(ColumnarOperator):
             known = self._types.setdefault(name, kind)
             if known != kind:
                 raise AggregationError(
-                    f"operator '{self.name}': column '{name}' is of type {kind}, in the batches "
-                    f"before it was {known}; "
-                    "declare the schema of map_batches, so that each batch has the same types"
+                    f"operator '{self.name}': column '{name}' is of type {kind}, in earlier batches it was"
+                    f" {known}; declare the schema of map_batches, so that each batch has the same types"
                 )
         if not self._states:
             self._start(schema)
@@ -234,8 +232,9 @@ class VectorizedAggregation(ColumnarOperator):
                 state.restore([value[name] for value in values])
             except KeyError:
                 raise AggregationError(
-                    f"operator '{self.name}': the restored state has no aggregate {name}, only "
-                    f"{', '.join(values[0])}; give the operator another uid to begin it anew"
+                    f"operator '{self.name}': the restored state has no aggregate {name}, only"
+                    f" {', '.join(values[0])}; keep the aggregates as they were, or give the operator another"
+                    " uid to start with empty state"
                 ) from None
             except ForeignStateError as error:
                 raise AggregationError(

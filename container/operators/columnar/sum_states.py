@@ -191,6 +191,6 @@ class MeanState(AggregateState):
 
     def restore(self, entries: list[Any]) -> None:
         if not all(entry is None or (type(entry) is tuple and len(entry) == 2) for entry in entries):
-            raise ForeignStateError("it holds no pairs of a sum and a count")
+            raise ForeignStateError("the state holds no pairs of a sum and a count")
         self._total.restore([None if entry is None else entry[0] for entry in entries])
         self._count.restore([0 if entry is None else entry[1] for entry in entries])

@@ -84,5 +84,5 @@ class TupleIndex(KeyIndex):
             parts.append(np.fromiter(map(slot_of.__getitem__, values), np.int64, len(values)))
         slots = self._combined(parts)
         if self.size != len(keys):
-            raise ValueError("keys that differ are the same in the types of the columns")
+            raise ValueError("different keys are equal in the types of the columns")
         return slots

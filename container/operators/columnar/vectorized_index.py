@@ -134,7 +134,7 @@ class WordIndex(ColumnIndex):
             raise ValueError(f"not all keys are of type {self._key_type}: {error}") from None
         slots = self.slots(column)
         if self.size != len(keys):
-            raise ValueError(f"keys that differ are the same in type {self._key_type}")
+            raise ValueError(f"different keys are equal in type {self._key_type}")
         return slots
 
     def slots_of_words(self, keys: Words) -> Slots:
@@ -325,7 +325,7 @@ def _key_column(keys: list[Any], kind: pa.DataType) -> pa.Array:
     """Canonical keys as a column of their type, in the units of words. Raises ValueError if it holds other keys."""
     if pa.types.is_boolean(kind):
         if not {*keys} <= {None, 0, 1}:
-            raise ValueError("a bool is 0 or 1")
+            raise ValueError("a key of a boolean column is neither True nor False")
         return pa.array([None if key is None else bool(key) for key in keys], kind)
     if pa.types.is_integer(kind):
         # pyarrow would cut off the fraction of a number.

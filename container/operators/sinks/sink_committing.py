@@ -36,7 +36,7 @@ class CommitFailedError(YarrowError):
         if len(shown) > _SHOWN:
             shown = shown[: _SHOWN - 3] + "..."
         again = (
-            "trying again cannot help"
+            "another attempt cannot help"
             if isinstance(cause, CommitRejectedError)
             else f"tried {tries} times; see {sink.COMMITTER_RETRIES.key}"
         )

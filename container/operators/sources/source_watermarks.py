@@ -327,9 +327,10 @@ class SplitWatermarks(SourceTime):
         stamps = records.timestamps
         if stamps is None or None in stamps:
             raise TimestampError(
-                f"operator '{self._name}': its record batches have rows without timestamp, but its watermark strategy "
-                "needs them: let the reader give timestamps, or pass WatermarkStrategy.no_watermarks() and call "
-                "assign_timestamps_and_watermarks behind the source, which looks at rows"
+                f"operator '{self._name}': rows of its record batches have no timestamp, but its watermark"
+                " strategy needs timestamps. Let the reader give timestamps. Or pass"
+                " WatermarkStrategy.no_watermarks(), and call assign_timestamps_and_watermarks behind the"
+                " source"
             )
         return list(stamps)  # type: ignore[arg-type]
 

@@ -90,10 +90,10 @@ def make_directories(directories: tuple[str, ...]) -> None:
     for directory in directories:
         try:
             if not os.path.isabs(directory):
-                raise OSError("it is no absolute path")
+                raise OSError("the path is not absolute")
             Path(directory).mkdir(parents=True, exist_ok=True)
             if not os.access(directory, os.W_OK | os.X_OK):
-                raise PermissionError("it must not be written")
+                raise PermissionError("this process may not write there")
         except OSError as error:
             raise RocksDBFolderError(
                 f"{directory}: this directory of state.backend.rocksdb.localdir cannot be used on"

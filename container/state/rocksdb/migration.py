@@ -63,7 +63,7 @@ class Migration:
         if meta.kind is not state.kind:
             raise StateMigrationError(
                 operator, state.name, "", f"{meta.kind.value} state", f"{state.kind.value} state",
-                "Declare it as it was, or give the new state another name.",
+                "Declare the state as it was, or give the new state another name.",
             )  # fmt: skip
         if meta.is_by_window is not state.by_window:
             order = {True: "entries by window and key", False: "entries by key"}
@@ -86,7 +86,7 @@ class Migration:
             raise StateMigrationError(
                 operator, state.name, "windows", f"windows of {type_of(meta.map_key_form)}",  # type: ignore[arg-type]
                 f"windows of {state.map_key_type}",
-                "Declare them as they were, or restore from a savepoint in the canonical format.",
+                "Declare the windows as they were, or restore from a savepoint in the canonical format.",
             )  # fmt: skip
 
     @property
@@ -151,8 +151,8 @@ class Migration:
             new_key = new_keys.dump(self._convert_key(old_keys.load(map_key)))
             if new_key in taken:
                 raise StateMigrationError(
-                    self._operator, self._meta.name, "keys", "keys of one map that differ",
-                    "a type in which they are equal", "Declare the keys as they were.",
+                    self._operator, self._meta.name, "keys", "different keys of one map",
+                    "a type in which the keys are equal", "Declare the keys as they were.",
                 )  # fmt: skip
             taken.add(new_key)
             if new_key != map_key:

@@ -98,9 +98,9 @@ class NativeRestore:
                 merged = _merged(before, state)
                 if merged is None:
                     raise StateBackendError(
-                        f"operator '{self._context.operator_name}', state '{state.name}': two parts of the checkpoint "
-                        f"hold it in different forms ({before} and {state}); restore from another checkpoint or from a "
-                        "savepoint"
+                        f"operator '{self._context.operator_name}', state '{state.name}': two parts of the"
+                        f" checkpoint hold the state in different forms ({before} and {state}); restore from"
+                        " another checkpoint or from a savepoint"
                     )
                 found[state.name] = merged
         return found

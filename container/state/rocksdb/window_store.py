@@ -234,7 +234,7 @@ class RocksDBWindowTables(ListedTables[W, RocksDBWindowTable], Generic[W]):
                 raise StateMigrationError(
                     store.context.operator_name, store.family.name, "windows", f"{stored!r:.200} at another place",
                     "another order of windows or another serializer",
-                    "Declare them as they were, or restore from a savepoint in the canonical format.",
+                    "Declare the windows as they were, or restore from a savepoint in the canonical format.",
                 )  # fmt: skip
             table.groups.add(group)
 

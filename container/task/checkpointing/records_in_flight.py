@@ -186,9 +186,9 @@ class InFlightRecorder:
             self._current = None
         elif current.size > self._max_bytes:
             raise CheckpointRefusedError(
-                f"more than {self._max_bytes} bytes came on inputs whose barriers are late: the checkpoint would hold "
-                "far more than the records in flight. Some producer holds its barrier back: look for the task whose "
-                "alignment takes long, which may read a forward, rescale or broadcast edge"
+                f"more than {self._max_bytes} bytes came on inputs whose barriers are late: the checkpoint"
+                " would hold far more than the records in flight. Some producer holds its barrier back. Look"
+                " for the task with the longest alignment; it may read a forward, rescale or broadcast edge"
             )
 
     @property

@@ -102,7 +102,7 @@ def _frame(channel: RecoveredChannel, position: int) -> tuple[FrameHeader, memor
     data = channel.data
     try:
         if len(data) - position < HEADER.size:
-            raise WireProtocolError("it is cut short")
+            raise WireProtocolError("the data is cut short")
         header = decode_header(data, position, authenticated=True, max_payload=_ANY_LENGTH)
         start = position + HEADER.size
         end = start + header.length

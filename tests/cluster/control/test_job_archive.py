@@ -154,7 +154,7 @@ def test_a_storage_that_hangs_holds_up_no_job_and_the_end_of_the_master_not_for_
             for number in (1, 2):
                 job_id = await cluster.submit(linear_job(Stage(1), job_id=number))
                 assert (await cluster.result(job_id)).status is JobStatus.FINISHED
-        assert caplog.text.count("was not archived within 0.05 s: this master ends") == 2
+        assert caplog.text.count("was not archived within 0.05 s, and this master ends") == 2
 
     try:
         run(body())

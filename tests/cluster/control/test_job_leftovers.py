@@ -86,7 +86,7 @@ def test_the_leader_removes_it_when_storage_is_back(tmp_path: Path, caplog: pyte
 
             async def tried_again() -> bool:
                 await cluster.pass_time(1)
-                return "(4 times so far)" in caplog.text
+                return "(4 attempts so far)" in caplog.text
 
             await eventually(tried_again)
             assert records.children("results") == (job_id,), "the next leader would find what is left"

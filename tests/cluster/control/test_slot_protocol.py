@@ -159,7 +159,7 @@ def test_a_job_says_what_it_waits_for_when_it_changes_and_every_minute(
             async def has(slots: int) -> None:
                 async def reached() -> bool:
                     details = await cluster.dispatcher.request_job_details(job_id)
-                    return f"needs 3 slots, has {slots} of them" in details.waiting_for
+                    return f"needs 3 slots and has {slots}" in details.waiting_for
 
                 await eventually(reached)
 
@@ -167,17 +167,17 @@ def test_a_job_says_what_it_waits_for_when_it_changes_and_every_minute(
             cluster.timers.advance(5)
             assert said() == []
             await cluster.pass_time(10)
-            assert said() == [f"{job} needs 3 slots, has 1 of them"]
+            assert said() == [f"{job} needs 3 slots and has 1"]
             await cluster.pass_time(70)
-            assert said() == [f"{job} needs 3 slots, has 1 of them"]
+            assert said() == [f"{job} needs 3 slots and has 1"]
             await cluster.add(1)
             await has(2)
             await cluster.pass_time(10)
-            assert said() == [f"{job} needs 3 slots, has 2 of them"]
+            assert said() == [f"{job} needs 3 slots and has 2"]
             await cluster.add(1)
             await cluster.until_running(job_id, 3)
             await cluster.pass_time(10)
-            assert said() == [f"{job} waits for slots no more"]
+            assert said() == [f"{job} has all slots and waits no more"]
 
     run(body())
 
@@ -208,7 +208,7 @@ def test_idle_task_executors_are_released_and_busy_ones_kept(tmp_path: Path) -> 
 def test_one_whose_place_is_not_counted_any_more_serves_no_job(tmp_path: Path) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, standalone=False) as cluster:
-            cluster.driver.refused[ResourceID("te-1")] = "it is of another attempt"
+            cluster.driver.refused[ResourceID("te-1")] = "the TaskExecutor belongs to another attempt"
             stray = await cluster.add()
             await settled()
             job_id = await cluster.submit(linear_job(Stage(1)))
@@ -269,7 +269,7 @@ def test_what_a_job_hears_last_of_its_slots_is_what_is_so(tmp_path: Path) -> Non
             await cluster.add(1)
             await eventually(lambda: cluster.plane.resource_manager.slot_manager.slots_free == 0)
             await settled()
-            assert await waiting_for() == "needs 3 slots, has 2 of them", (
+            assert await waiting_for() == "needs 3 slots and has 2", (
                 "the third is given, and not offered yet"
             )
 

@@ -525,7 +525,7 @@ def test_a_job_master_of_an_older_epoch_gets_no_slot(tmp_path: Path) -> None:
     async def body() -> None:
         async with cluster("in-process", tmp_path) as c:
             await c.request_slot(0, 1, token_of_epoch(2, "a" * 32))
-            with pytest.raises(FencingTokenError, match="whose leadership is over"):
+            with pytest.raises(FencingTokenError, match="which does not lead any more"):
                 await c.request_slot(1, 2, token_of_epoch(1, "a" * 32))
             assert (c.state_of(0), c.state_of(1)) == (
                 TaskExecutorSlotState.ALLOCATED,

@@ -177,7 +177,7 @@ def test_one_that_expires_says_why_storage_is_tried_again_for_what_is_missing() 
     assert len(simulation.coordinator.pending) == 1, "it may succeed yet"
     text = failure_of_expired(simulation)
     assert "not acknowledged by vertex 0 (1), vertex 0 (2)" in text
-    assert text.endswith("storage is tried again, for it last said: standby")
+    assert text.endswith("the JobMaster retries checkpoint storage, whose last error was: standby")
     assert simulation.decline(1, 1, "in safe mode", still_tried=True) == [], "it was given up"
 
 
@@ -202,7 +202,7 @@ def test_one_that_expires_in_the_master_says_why_storage_is_tried_again_there(st
             simulation.acknowledge(1, number)
     simulation.retried = {1: "in safe mode", 2: "another's"}
     text = failure_of_expired(simulation)
-    assert text.endswith(f"it was {step}; storage is tried again, for it last said: in safe mode")
+    assert text.endswith(f"its state was {step}; the JobMaster retries checkpoint storage, whose last error was: in safe mode")
 
 
 def test_the_part_of_an_enumerator_that_comes_late_is_deleted_too() -> None:

@@ -81,7 +81,7 @@ def test_a_former_leadership_writes_nothing_any_more() -> None:
         lambda: first.note_savepoint(2),
         lambda: first.close(terminal=True),
     ):
-        with pytest.raises(RecoveryStoreError, match="epoch 2 now"):
+        with pytest.raises(RecoveryStoreError, match="a leader of epoch 2"):
             write()
     assert [(each.checkpoint_id, each.path, each.epoch) for each in second.completed()] == [(1, "/chk-1", 1)]
     assert (second.next_checkpoint_id(), second.latest_savepoint_id) == (2, -1)

@@ -112,7 +112,7 @@ def test_up_takes_more_slots_and_goes_on_counting_attempts() -> None:
     actions = job.report(CANCELED)
     assert [len(replaced.job.vertices) for replaced in of_kind(actions, JobReplaced)] == [2]
     assert not of_kind(actions, Deploy)
-    assert job.scheduler.explanation(job.now) == "needs 3 slots, has 2 of them"
+    assert job.scheduler.explanation(job.now) == "needs 3 slots and has 2"
     assert deployed(job.offer(1)) == [f"vertex {v} ({s}/3) #1" for v in (0, 1) for s in (1, 2, 3)]
     assert of_kind(job.report(RUNNING), RescaleEnded) == [RescaleEnded(None)]
     assert job.graph.restarts == 0

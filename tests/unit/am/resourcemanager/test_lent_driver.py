@@ -24,7 +24,7 @@ def test_containers_are_those_of_whoever_leads() -> None:
 
             leads = False
             await former.release_task_executor(first)
-            with pytest.raises(TaskExecutorStartError, match="leads no more"):
+            with pytest.raises(TaskExecutorStartError, match="does not lead any more"):
                 await former.request_task_executor(ANY)
             assert yarn.released == [] and len(yarn.environments) == 2
             await former.terminate()

@@ -88,20 +88,20 @@ def test_a_job_that_is_gone_hears_nothing() -> None:
 def test_starts_that_keep_failing_are_counted_and_told_with_the_pause() -> None:
     driven = Driven(SlotManagerSettings(starts=StartSettings(max_failure_rate=2, retry_interval=3)))
     said = told([*driven.need(1), *driven.tell(TaskExecutorRequestFailed("first"))])
-    assert said[-1].endswith("; the last one did not start: first")
+    assert said[-1].endswith("; the last requested TaskExecutor did not start: first")
     driven.now += 1
     said = told(driven.tell(TaskExecutorRequestFailed("second")))
-    assert said[-1].endswith("; 2 did not start within a minute, the last one: second")
+    assert said[-1].endswith("; 2 TaskExecutors did not start within a minute, the last one: second")
     driven.now += 1
     said = told(driven.tell(TaskExecutorRequestFailed("third")))
-    assert "3 did not start within a minute, so that the next are asked for 3 s later" in said[-1]
+    assert "3 TaskExecutors did not start within a minute, and the next request follows 3 s later" in said[-1]
     assert said[-1].endswith(", the last one: third")
     driven.now += 4
     assert told(driven.tell(TimePassed())) == [], "nothing new while another one starts"
     driven.now += 61
     driven.tell(TimePassed())
     said = told(driven.tell(TaskExecutorRequestFailed("much later")))
-    assert said[-1].endswith("; the last one did not start: much later")
+    assert said[-1].endswith("; the last requested TaskExecutor did not start: much later")
 
 
 def test_failing_starts_are_bounded_by_rate_and_pause() -> None:

@@ -160,8 +160,8 @@ def test_a_process_that_outlives_its_container_does_not_serve() -> None:
             assert driver.refusal(lost) == "YARN says that its container has ended"
             yarn.kept.append("not now")
             await driver.release_task_executor(released)
-            assert driver.refusal(released) == "its container was given back"
-            of_others = "it is of another attempt of the application; this is attempt 2"
+            assert driver.refusal(released) == "the container was given back to YARN"
+            of_others = "the TaskExecutor belongs to another attempt of the application; this is attempt 2"
             assert [driver.refusal(ResourceID(f"container_{it}")) for it in ("1_1", "22_1")] == [
                 of_others
             ] * 2
@@ -183,7 +183,7 @@ def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None
             yarn.end("taskexecutor_1", "FAILED", "Container failed during execution, see logs")
             await until(lambda: len(heard.ended) == 2)
             memory, other = heard.ended[ResourceID("container_2_1")], heard.ended[ResourceID("container_2_2")]
-            assert "used more memory than it may, 640 MB: raise taskmanager.memory.process.size" in memory
+            assert "used more memory than its limit of 640 MB. Raise taskmanager.memory.process.size" in memory
             assert "700 MB of 640 MB" in memory and "secret arguments" not in memory
             where = "its container container_taskexecutor_1 on node1:8042"
             assert other == f"{where} failed: Container failed during execution, see logs"
@@ -201,7 +201,7 @@ def test_who_waits_for_an_end_does_not_wait_for_the_next_look() -> None:
             yarn.end("taskexecutor_0", "FAILED", KILLED)
             async with asyncio.timeout(60):
                 await asyncio.gather(*waiting)
-            assert "used more memory than it may" in heard.ended[name], "the handler knows before who waits"
+            assert "used more memory than its limit" in heard.ended[name], "the handler knows before who waits"
             async with asyncio.timeout(60):
                 await driver.await_end(name)
                 await driver.await_end(ResourceID("nobody"))
@@ -232,7 +232,7 @@ def test_containers_that_were_given_back_are_not_said_to_be_granted(caplog: pyte
 
     with caplog.at_level("INFO"):
         asyncio.run(run())
-    assert "has granted" not in caplog.text and "granted or given up" in caplog.text
+    assert "has granted" not in caplog.text and "waits for no container any more" in caplog.text
 
 
 def test_the_words_by_which_skein_shortens_it_are_known_too() -> None:
@@ -240,7 +240,7 @@ def test_the_words_by_which_skein_shortens_it_are_known_too() -> None:
     containers.requested(ResourceID("a"), "0", 0.0)
     used = ContainerStatus("0", "FAILED", "c", "n", "879.7 MB of 768 MB physical memory used")
     (ended,) = containers.take([used])
-    assert "used more memory than it may, 768 MB" in ended.cause and "879.7 MB" in ended.cause
+    assert "used more memory than its limit of 768 MB" in ended.cause and "879.7 MB" in ended.cause
 
 
 def test_a_request_that_is_refused_is_an_error_of_its_own() -> None:
@@ -263,7 +263,7 @@ def test_what_is_released_ends_without_alarm_and_once() -> None:
             await driver.release_task_executor(waiting)
             await driver.release_task_executor(ResourceID("nobody"))
             await until(lambda: waiting in heard.ended)
-            assert heard.ended[waiting] == "it was released"
+            assert heard.ended[waiting] == "the container was released"
             assert yarn.released == ["taskexecutor_0"]
 
     asyncio.run(run())
@@ -277,7 +277,7 @@ def test_a_container_that_was_given_back_in_vain_is_given_back_again() -> None:
             yarn.kept = ["no connection", "no connection"]
             await driver.release_task_executor(first)
             assert yarn.released == []
-            await until(lambda: heard.ended == {first: "it was released"})
+            await until(lambda: heard.ended == {first: "the container was released"})
             assert yarn.released == ["taskexecutor_0"]
 
     asyncio.run(run())

@@ -408,6 +408,6 @@ def test_a_changed_value_fails_the_job_in_debug_mode() -> None:
         harness.push("k", "k", "k")
     with (
         OperatorHarness(fragment, configuration={"state.backend.debug": "true"}) as harness,
-        pytest.raises(FragmentFailedError, match=r"state 'seen': the value got for key 'k' was changed"),
+        pytest.raises(FragmentFailedError, match=r"state 'seen': user code changed the value of key 'k'"),
     ):
         harness.push("k", "k", "other")

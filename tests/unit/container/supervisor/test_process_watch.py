@@ -120,7 +120,7 @@ def test_growth_between_full_readings_counts_and_a_new_process_is_read_at_once(
     with caplog.at_level(logging.WARNING):
         watch.sample([("a", 1), ("b", 2)])
     assert watch.used == 95 << 20
-    assert "the largest is a (pid 1) with 50 MB" in caplog.text
+    assert "the largest process is a (pid 1) with 50 MB" in caplog.text
     # Both readings, of a second each, have put off the next one by 200 s.
     clock.advance(196.0)
     watch.sample([("a", 1), ("b", 2)])

@@ -222,7 +222,7 @@ def test_every_region_with_a_task_in_a_lost_slot_restarts_and_no_other() -> None
     assert not of_kind(actions, CancelTasksAction)
     assert not of_kind(actions, DeclareRequirements), "what is lost is replaced: the need is the same"
     assert job.states() == ["RUNNING", "SCHEDULED", "RUNNING", "SCHEDULED"]
-    assert job.scheduler.explanation(job.now) == "needs 2 slots, has 1 of them"
+    assert job.scheduler.explanation(job.now) == "needs 2 slots and has 1"
     assert deployed(job.offer(1)) == ["vertex 0 (2/2) #1", "vertex 1 (2/2) #1"]
 
 

@@ -223,7 +223,7 @@ def test_what_the_job_waits_for_is_said() -> None:
     assert job.scheduler.explanation(job.now) == ""
     job.start()
     job.offer(1)
-    assert job.scheduler.explanation(job.now) == "needs 4 slots, has 1 of them"
+    assert job.scheduler.explanation(job.now) == "needs 4 slots and has 1"
     job.offer(3)
     assert job.scheduler.explanation(job.now) == ""
 

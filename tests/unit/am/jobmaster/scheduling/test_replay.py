@@ -321,8 +321,8 @@ def test_a_dump_is_never_longer_than_what_is_read(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"{", "this is no dump"),
-        (b'{"format": 1}', "this is no dump"),
+        (b"{", "the file is no dump"),
+        (b'{"format": 1}', "the file is no dump"),
         (b'{"format": 2}', "has the form 2, this version of Yarrow reads the form 1"),
     ],
 )

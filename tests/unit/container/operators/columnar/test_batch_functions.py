@@ -188,7 +188,7 @@ def test_another_number_of_rows_has_no_times() -> None:
     (result,) = _caller(lambda batch: batch.slice(1)).process_batch(ArrowBatch(BATCH, pa.array([7, 8, 9])))
     assert (len(result), result.timestamps) == (2, None)
     assert list(_caller(lambda batch: []).process_batch(ArrowBatch(BATCH))) == []
-    with pytest.raises(BatchFunctionError, match="2 rows of 3, some of which are updates"):
+    with pytest.raises(BatchFunctionError, match="2 rows for a batch of 3 rows with updates"):
         _caller(lambda batch: batch.slice(1)).process_batch(ArrowBatch(BATCH, None, b"\x00\x01\x02"))
 
 

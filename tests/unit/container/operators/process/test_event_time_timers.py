@@ -200,7 +200,7 @@ class Registers(KeyedProcessFunction[Any, Any, Any]):
 @pytest.mark.parametrize(
     ("time", "message"),
     [
-        (None, "was registered for None, which is what ctx.timestamp() gives for a record without timestamp"),
+        (None, "was registered for None, the result of ctx.timestamp() for a record without timestamp"),
         (1.5, "was registered for 1.5: give whole milliseconds"),
         (1 << 63, "was registered for 9223372036854775808: give whole milliseconds"),
     ],

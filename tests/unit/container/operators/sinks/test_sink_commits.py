@@ -162,7 +162,7 @@ def test_a_rejected_commit_is_not_tried_again() -> None:
     operator.take_rows(["a"], None)
     snapshot(operator, 1)
     Outside.troubles.append(CommitRejectedError("expired"))
-    with pytest.raises(CommitFailedError, match="trying again cannot help"):
+    with pytest.raises(CommitFailedError, match="another attempt cannot help"):
         operator.notify_checkpoint_complete(1)
 
 

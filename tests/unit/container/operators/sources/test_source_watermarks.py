@@ -224,7 +224,7 @@ def test_record_batches_have_the_timestamps_of_their_reader() -> None:
     assert list(bench.time.timed(SourceRecords(batch, [5, 7], "a")))
     bench.tick()
     assert bench.target.watermarks == [6]
-    with pytest.raises(TimestampError, match="record batches have rows without timestamp"):
+    with pytest.raises(TimestampError, match="rows of its record batches have no timestamp"):
         list(bench.time.timed(SourceRecords(batch, None, "a")))
 
 

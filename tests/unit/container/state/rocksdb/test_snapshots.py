@@ -232,7 +232,7 @@ def test_every_directory_is_looked_at_before_a_task_takes_a_record(worker: Worke
     backend.dispose()
     with pytest.raises(RocksDBFolderError, match=rf"^{tmp_path}/file/x: this directory of state\.backend"):
         made_with(f"{tmp_path}/a,file://{tmp_path}/file/x")
-    with pytest.raises(RocksDBFolderError, match=r"^rocks: .* \(it is no absolute path\)"):
+    with pytest.raises(RocksDBFolderError, match=r"^rocks: .* \(the path is not absolute\)"):
         made_with("rocks")
 
 
