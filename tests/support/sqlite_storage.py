@@ -216,7 +216,7 @@ class _Reader(SnapshotReader):
         with self._database.connection() as connection:
             row = connection.execute("SELECT data FROM pieces WHERE name = ?", (handle.path,)).fetchone()
         if row is None:
-            raise FileNotFoundError(f"{handle.path} is gone")
+            raise FileNotFoundError(f"{handle.path} does not exist any more")
         yield row[0][handle.offset : handle.offset + handle.length]
 
 

@@ -32,8 +32,8 @@ def run_as_application(program: Program, config: Settings) -> None:
 
     if config.is_set(yarn.APPLICATION_ID):
         raise CommandError(
-            f"-t {YARN_APPLICATION} starts an application of its own, but {yarn.APPLICATION_ID.key} names one that"
-            " runs: leave it out."
+            f"-t {YARN_APPLICATION} starts an application of its own, but {yarn.APPLICATION_ID.key} names a"
+            " running application: leave the key out."
         )
     if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT):
         say(
@@ -62,7 +62,7 @@ def end_if_told(config: Settings, application_id: str) -> ApplicationReport | No
     try:
         return end_of(config, application_id)
     except YarnUnreachableError as error:
-        say(f"{error} {application_id} is still waited for.")
+        say(f"{error} This command still waits for {application_id}.")
         threading.Event().wait(_LOOK_AGAIN)
         return None
 

@@ -65,7 +65,7 @@ class ApplicationExecutor:
         except RestError as error:
             if error.status != _CONFLICT:
                 raise
-            print(f"Job {graph.name!r} ({job_id}) was taken over from the attempt before.", flush=True)
+            print(f"Job {graph.name!r} ({job_id}) was taken over from the former attempt.", flush=True)
         else:
             print(f"Job has been submitted with JobID {job_id}", flush=True)
         return RemoteJobClient(self._rest, graph)

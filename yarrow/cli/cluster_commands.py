@@ -146,7 +146,8 @@ def _wait(
                 raise CommandError(f"The {daemon.role} daemon has ended. The end of {log}:\n{_tail(log)}")
         if clock.monotonic() > end:
             raise CommandError(
-                f"Waited {_START_DEADLINE:g} s for {what} in vain; logs: {directory.log_directory(config)}"
+                f"{what} did not start within {_START_DEADLINE:g} s: see the logs in"
+                f" {directory.log_directory(config)}"
             )
         pause.wait(0.05)
 

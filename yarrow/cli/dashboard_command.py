@@ -41,8 +41,8 @@ def get_dashboard(source: str | None = None, say: Callable[[str], None] = print)
         found = _digest(copied)
         if found != SHA256:
             raise CommandError(
-                f"{source or 'what Maven brought'} is not {ARTIFACT} {VERSION}: its SHA-256 is {found}, expected"
-                f" {SHA256}. Nothing was kept."
+                f"{source or 'the file from Maven'} is not {ARTIFACT} {VERSION}: its SHA-256 is {found},"
+                f" expected {SHA256}. Nothing was kept."
             )
         copied.chmod(0o444)
         os.replace(copied, kept)
@@ -79,8 +79,8 @@ def _by_maven(work: Path, target: Path) -> None:
     brought = folder / f"{ARTIFACT}-{VERSION}.jar"
     if done.returncode != 0 or not brought.is_file():
         raise CommandError(
-            f"Maven could not bring {artifact}: check that it reaches its repository, or get the file elsewhere and"
-            f" name it: --from PATH. It said:\n{(done.stdout + done.stderr)[-2000:]}"
+            f"Maven could not bring {artifact}: check that Maven reaches its repository, or get the file"
+            f" elsewhere and name it: --from PATH. Maven said:\n{(done.stdout + done.stderr)[-2000:]}"
         )
     os.replace(brought, target)
 

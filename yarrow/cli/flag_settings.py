@@ -28,7 +28,7 @@ def program_of(given: Given, arguments: Sequence[str] | None) -> Program:
     if path is None and module is None and rest:
         path = rest.pop(0)
         if path.startswith("-"):
-            raise CommandError(f"There is no flag {path}: `yarrow run -h` shows those there are.")
+            raise CommandError(f"There is no flag {path}: `yarrow run -h` shows all flags.")
     files = tuple(file for file in (given.get("py_files") or "").split(",") if file)
     return Program(path, given.get("entry_class") or module, tuple(rest), files)
 

@@ -110,7 +110,7 @@ def _wrong_flags(error: Exception) -> CommandError | None:
     action = context.command_path if context is not None else "yarrow ACTION"
     said = words()
     return CommandError(
-        f"{said}{'' if said.endswith(('.', '?')) else '.'} `{action} -h` shows what there is."
+        f"{said}{'' if said.endswith(('.', '?')) else '.'} `{action} -h` shows its flags and arguments."
     )
 
 

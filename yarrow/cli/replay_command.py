@@ -28,7 +28,7 @@ def run_replay(file: str) -> None:
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
     if len(data) > DUMP_BYTES:
-        raise CommandError(f"{file} has more than {DUMP_BYTES} bytes: no dump of a JobMaster has.")
+        raise CommandError(f"{file} has more than {DUMP_BYTES} bytes, which no dump of a JobMaster has.")
     try:
         dump = read_dump(data)
         replay(dump)

@@ -121,8 +121,8 @@ def _wait_until_gone(rest: RestClient, secrets: ClientSecrets, deadline: float) 
             return
         pause.wait(0.2)
     raise CommandError(
-        f"{secrets.application_id} was told to end and its REST still answers at {rest.address} after {_GRACE:g} s. No"
-        " Hadoop cluster is named that could kill it: set HADOOP_CONF_DIR, and run"
+        f"{secrets.application_id} was asked to end, and its REST server still answers at {rest.address}"
+        f" after {_GRACE:g} s. No Hadoop cluster is named that could kill it: set HADOOP_CONF_DIR, and run"
         f" `yarn application -kill {secrets.application_id}`."
     )
 
@@ -193,8 +193,8 @@ def _take_commands(
                 answered = clock.monotonic()
             elif clock.monotonic() - answered > _GRACE:
                 raise CommandError(
-                    f"{secrets.application_id} has not answered at {rest.address} for {_GRACE:g} s."
-                    " What has become of it YARN would say: set HADOOP_CONF_DIR."
+                    f"{secrets.application_id} has not answered at {rest.address} for {_GRACE:g} s. Set"
+                    " HADOOP_CONF_DIR, so that this command can ask YARN for its state."
                 ) from None
             continue
         match line.strip().lower():

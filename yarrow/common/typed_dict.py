@@ -67,8 +67,9 @@ class TypedDictTypeInfo(TypeInformation):
             hints = get_type_hints(cls, include_extras=True)
         except NameError as error:
             raise TypeError(
-                f"TYPED_DICT({cls.__qualname__}): its annotations are texts, and {error} here. Make the type beside "
-                "the class, as a constant of its module: what runs in a worker knows only what it uses itself."
+                f"TYPED_DICT({cls.__qualname__}): its annotations are texts, and {error} here. Make the type"
+                " beside the class, as a constant of its module: a function in a worker knows only the names"
+                " that it uses itself."
             ) from error
         for name, hint in hints.items():
             required = name in cls.__required_keys__

@@ -278,7 +278,6 @@ class EnvironmentSettings:
 def refuse_batch(mode: str) -> None:
     if mode != RuntimeExecutionMode.STREAMING.name:
         raise UnsupportedFeatureError(
-            f"Runtime mode {mode} is refused: batch programs are to run on Spark, which this version does"
-            " not do."
-            " A bounded input runs in STREAMING mode, which is the default."
+            f"Runtime mode {mode} is refused: batch programs run on Spark, which this version does not"
+            " support. A bounded input runs in STREAMING mode, which is the default."
         )

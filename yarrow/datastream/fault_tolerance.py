@@ -81,8 +81,9 @@ def refuse_lost_records(settings: Settings, not_replayable: Iterable[str]) -> No
         return
     listed = ", ".join(f"'{name}'" for name in names)
     raise InvalidProgramError(
-        f"Exactly-once checkpoints are asked for, and {listed} cannot read its records again: those between the last"
-        " checkpoint and a failure would be lost. Read from a source that can (a SourceFunction: mix in"
-        f" CheckpointedFunction), set {checkpointing_options.MODE.key} to AT_LEAST_ONCE, or accept the loss by"
-        f" {checkpointing_options.ALLOW_NON_REPLAYABLE_SOURCES.key}: true."
+        f"The program asks for exactly-once checkpoints, and {listed} cannot read its records again:"
+        " records between the last checkpoint and a failure would be lost. Read from a source that can (a"
+        f" SourceFunction: mix in CheckpointedFunction), set {checkpointing_options.MODE.key} to"
+        f" AT_LEAST_ONCE, or accept the loss by {checkpointing_options.ALLOW_NON_REPLAYABLE_SOURCES.key}:"
+        " true."
     )

@@ -140,8 +140,8 @@ class KeyedStream(DataStream):
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
         raise InvalidProgramError(
-            f"A keyed stream is distributed by its key, which {spec.kind.value} would undo:"
-            " distribute the stream before key_by, or what an operator makes of the keyed stream."
+            f"A keyed stream is distributed by its key, which {spec.kind.value} would undo: distribute the"
+            " stream before key_by, or the output of an operator on the keyed stream."
         )
 
     def _aggregate(self, kind: AggregateKind, position: int | str) -> DataStream:

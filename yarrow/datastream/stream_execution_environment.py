@@ -335,7 +335,7 @@ def _refuse_what_cannot_run(settings: Settings) -> None:
     interval = settings.get(checkpointing_options.INTERVAL)
     if blocking and interval is not None and interval.nanos > 0:
         raise UnsupportedFeatureError(
-            "execution.exchange-mode: blocking is asked for together with checkpoints, but no barrier passes a"
-            " result that is read when it is complete: leave the interval out (what fails starts again from the"
-            " last complete result), or set the mode to pipelined."
+            "execution.exchange-mode is blocking and checkpoints are on, but no barrier passes a result that"
+            " is read when it is complete. Leave the interval out, so that failed tasks start again from the"
+            " last complete result. Or set the mode to pipelined."
         )

@@ -71,7 +71,7 @@ class InProcessDriver:
     async def release_task_executor(self, resource_id: ResourceID) -> None:
         executor = self._executors.get(resource_id)
         if executor is not None:
-            executor.finish("it was released")
+            executor.finish("the TaskExecutor was released")
 
     def refusal(self, resource_id: ResourceID) -> str:
         """Accepts every TaskExecutor."""
@@ -87,7 +87,7 @@ class InProcessDriver:
 
     def _make(self, resource_id: ResourceID) -> TaskExecutor:
         settings = self._settings
-        assert self._leader is not None, "initialize comes first"
+        assert self._leader is not None, "initialize must be called before any other method"
         # Removed with the cluster's own folder, in which it lies.
         working_directory = tempfile.mkdtemp(prefix="taskexecutor-", dir=settings.tmp_directory)
         bootstrap = TaskExecutorBootstrap(

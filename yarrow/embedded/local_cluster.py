@@ -92,7 +92,7 @@ class LocalCluster:
     @property
     def control_plane(self) -> ControlPlane:
         """The running control plane."""
-        assert self._plane is not None, "start comes first"
+        assert self._plane is not None, "start must be called before any other method"
         return self._plane
 
     @property
@@ -161,7 +161,7 @@ class LocalCluster:
 
     async def add_task_executor(self) -> None:
         """Starts one more TaskExecutor, besides those that jobs need."""
-        assert self._driver is not None, "start comes first"
+        assert self._driver is not None, "start must be called before any other method"
         await self._driver.request_task_executor(ResourceProfile())
 
     async def stop(self) -> None:
@@ -194,7 +194,7 @@ class LocalCluster:
 
     def _output_lost(self, error: OSError) -> None:
         """Reports a lost output. Any thread."""
-        assert self._loop is not None, "start comes first"
+        assert self._loop is not None, "start must be called before any other method"
         self._loop.call_soon_threadsafe(lambda: self.on_output_lost(error))
 
     def _driver_settings(self) -> LocalProcessSettings:

@@ -121,7 +121,10 @@ class LocalJobClient(JobClient):
         except AnswerTooLargeError as error:
             status = await self._cluster.dispatcher.request_job_status(self._job_id)
             return JobExecutionError(
-                f"Job {self._job_id} is {status.value}, but its result, accumulators included, cannot be told: {error}",
+                (
+                    f"Job {self._job_id} is {status.value}, but its result, accumulators included, cannot be read:"
+                    f" {error}"
+                ),
                 self._job_id,
             )
 
@@ -129,7 +132,7 @@ class LocalJobClient(JobClient):
         try:
             self._details = await self._cluster.dispatcher.request_job_details(self._job_id)
         except AnswerTooLargeError as error:
-            self._no_details = f"the details of job {self._job_id} cannot be told: {error}"
+            self._no_details = f"the details of job {self._job_id} cannot be read: {error}"
 
     async def _take_over_rows(self) -> None:
         """Takes over at most the content of the JobMaster's bounded buffers: an ended job sends no more."""

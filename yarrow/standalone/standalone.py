@@ -279,7 +279,7 @@ class _LeaderAnnouncer:
         try:
             await self._announce_in_turn()
         except OSError as error:
-            _log.error("clients on this host do not learn who leads: %s", error)
+            _log.error("the address of the leader cannot be written for clients on this host: %s", error)
 
     async def _announce_in_turn(self) -> None:
         async with self._turn:
@@ -382,7 +382,7 @@ def _run_task_executor(
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(encode_bootstrap(bootstrap))
             child.stdin.flush()
-        whose = "whoever leads" if leader is None else leader.address
+        whose = "any leader" if leader is None else leader.address
         _log.info("the TaskExecutor %s runs, pid %d, for %s", bootstrap.resource_id, child.pid, whose)
         while not ended.wait(_LOOK):
             status = child.poll()

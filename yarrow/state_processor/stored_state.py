@@ -85,9 +85,10 @@ def refuse_pickles(meta: StateMetaInfo, operator: str) -> None:
     if any(holds_pickles(config) for config in configs):
         types = ", ".join(sorted({name for config in configs for name in config.pickled}))
         raise UntrustedPickleError(
-            f"operator '{operator}', state '{meta.name}': its values are pickled{f' ({types})' if types else ''}, and "
-            f"reading them runs code that is in the file. Give the configuration with the"
-            f" {SNAPSHOT_SECRET_FILE.key} that sealed it, or trust_pickle=True where it is your own."
+            f"operator '{operator}', state '{meta.name}': its values are pickled"
+            f"{f' ({types})' if types else ''}, and reading them runs code that is in the file. Give the"
+            f" configuration with the {SNAPSHOT_SECRET_FILE.key} that sealed it, or trust_pickle=True where"
+            " the snapshot is your own."
         )
 
 

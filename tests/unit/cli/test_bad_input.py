@@ -50,10 +50,10 @@ UNKNOWN = "application_1700000000000_0001"
         (["token"], "No application is named"),
         (["session", "-m", "somewhere:8081"], "a session is started on YARN"),
         (["sesion"], "No such command 'sesion'."),
-        (["sesion"], "`yarrow -h` shows what there is."),
-        (["session", "-x"], "No such option: -x. `yarrow session -h` shows what there is."),
+        (["sesion"], "`yarrow -h` shows its flags and arguments."),
+        (["session", "-x"], "No such option: -x. `yarrow session -h` shows its flags and arguments."),
         (["session", "-n", "two"], "Invalid value for '-n' / '--container'"),
-        (["stop"], "`yarrow stop -h` shows what there is."),
+        (["stop"], "`yarrow stop -h` shows its flags and arguments."),
         (
             ["run", "-sae", "-D", "client.heartbeat.timeout=1 s", "-m", "a:1", "job.py"],
             "must be shorter than",

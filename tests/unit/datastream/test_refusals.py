@@ -147,7 +147,7 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
     ),
     "batch": (
         lambda env: env.set_runtime_mode(RuntimeExecutionMode.BATCH),
-        "batch programs are to run on Spark",
+        "batch programs run on Spark",
     ),
     "automatic": (lambda env: env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC), "AUTOMATIC is refused"),
     "input format": (lambda env: env.create_input(None), "this version runs no InputFormat"),

@@ -99,9 +99,11 @@ def _restarts(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding
     if hadoop.get(_HDFS_PATIENCE, "false").lower() != "true":
         yield warned(
             "hdfs",
-            "one NameNode, and nodes do not wait while it restarts: a master lost meanwhile uses up all its attempts"
-            f" within seconds; set {_HDFS_PATIENCE} to true for the NodeManagers (if this machine has not the same file"
-            " as they, look there)",
+            (
+                "there is one NameNode, and nodes do not wait while it restarts: a master lost meanwhile uses up"
+                f" all its attempts within seconds. Set {_HDFS_PATIENCE} to true for the NodeManagers (look at"
+                " their own file, if it differs from the file of this machine)"
+            ),
         )
 
 
@@ -128,8 +130,8 @@ def _name_node(addresses: Sequence[str]) -> tuple[Mapping[str, Any], float]:
         # The header has whole seconds: the middle of its second is the best estimate.
         return beans[0], parsedate_to_datetime(date).timestamp() + 0.5 - now if date else 0.0
     raise YarrowError(
-        f"the web server of the NameNode does not answer, which files go through; tried {', '.join(failures)}: check"
-        " dfs.namenode.http-address and that dfs.webhdfs.enabled is true"
+        "the web server of the NameNode, through which files travel, does not answer; tried"
+        f" {', '.join(failures)}: check dfs.namenode.http-address and that dfs.webhdfs.enabled is true"
     )
 
 
@@ -172,7 +174,10 @@ def _environments(root: str) -> str:
     except FileNotFoundError:
         return ""
     size = sum(entry.size for entry in kept) / 1e9
-    return f"; {len(kept)} files of environments are kept there, {size:.1f} GB: remove what no running application uses"
+    return (
+        f"; {len(kept)} files of environments are kept there, {size:.1f} GB: remove those that no running"
+        " application uses"
+    )
 
 
 def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
@@ -193,8 +198,10 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
             raise
         yield warned(
             "yarn",
-            "the pages of the ResourceManager ask for a login, which is not made here: nodes and queues cannot be"
-            " looked at. Applications are submitted without them",
+            (
+                "the pages of the ResourceManager ask for a login, which this check does not do: nodes and queues"
+                " are not looked at. Applications are submitted without them"
+            ),
         )
         return
     running = [node for node in nodes if node.state == "RUNNING"]
@@ -283,7 +290,13 @@ def _resolves(host: str) -> bool:
 def kerberos(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
     """A ticket or keytab if the cluster requires one, and the lifetime of tokens."""
     if not hadoop.is_secured:
-        yield fine("kerberos", "the cluster does not ask for it: whoever reaches its ports is whom he says")
+        yield fine(
+            "kerberos",
+            (
+                "the cluster does not ask for Kerberos: it believes the user name of anybody"
+                " who reaches its ports"
+            ),
+        )
         return
     keytab, principal = config.get(security.KERBEROS_KEYTAB), config.get(security.KERBEROS_PRINCIPAL)
     if keytab and not os.path.isfile(keytab):
@@ -295,8 +308,11 @@ def kerberos(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]
     lives = [int(hadoop.get(key) or _TOKEN_LIFE_MS) for key in _TOKEN_LIVES]
     yield warned(
         "kerberos",
-        f"the tokens of an application end {min(lives) / 86_400_000:.1f} days after it was submitted; nothing renews"
-        f" them beyond that: stop a longer session with a savepoint before ({', '.join(_TOKEN_LIVES)})",
+        (
+            f"the tokens of an application end {min(lives) / 86_400_000:.1f} days after it was submitted, and"
+            " nothing renews them beyond that. Stop a longer session with a savepoint before ("
+            f"{', '.join(_TOKEN_LIVES)})"
+        ),
     )
 
 

@@ -112,7 +112,8 @@ def with_flags(config: Settings, flags: YarnFlags) -> Settings:
                 f"-D {name}={before} and the flag for {meant} name two applications: leave one of them out."
             )
         print(
-            f"-D {name}={before} goes before the flag that sets it to {meant}, as in Flink.", file=sys.stderr
+            f"-D {name}={before} goes before the flag that sets {name} to {meant}, as in Flink.",
+            file=sys.stderr,
         )
     return config.overlay(heeded, "the command line")
 
@@ -121,7 +122,7 @@ def say_of_running_session(flags: YarnFlags, is_run: bool = False) -> None:
     """Prints the flags for a session's start that a running session ignores."""
     if unheeded := flags.of_the_start(is_run):
         print(
-            f"{', '.join(unheeded)}: without effect, the session runs already and keeps what it was started with.",
+            f"{', '.join(unheeded)}: without effect, the session runs already and keeps its settings.",
             file=sys.stderr,
         )
 

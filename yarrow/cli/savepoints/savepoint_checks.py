@@ -79,7 +79,7 @@ def _trust(settings: Settings) -> tuple[SnapshotTrust, tuple[str, ...]]:
         return SnapshotTrust.of(secret or "", settings.get(trusted)), ()
     except SnapshotStorageError as error:
         # The secret may lie only where the master runs.
-        return SnapshotTrust(), (f"whether pickled state is read was not checked: {error}",)
+        return SnapshotTrust(), (f"the trust in pickled state was not checked: {error}",)
 
 
 def findings_of(

@@ -164,8 +164,10 @@ class RestClient:
             return json.loads(answer) if answer else {}
         except ValueError:
             raise RestError(
-                f"{self.address} answered {method} {path} with something that is no JSON"
-                f" ({answer[:80].decode(errors='replace')!r}): is it a Yarrow cluster? {self._remedy}",
+                (
+                    f"{self.address} answered {method} {path} with text that is no JSON ("
+                    f"{answer[:80].decode(errors='replace')!r}): is it a Yarrow cluster? {self._remedy}"
+                ),
                 HTTPStatus.OK,
             ) from None
 
@@ -271,8 +273,10 @@ class RestClient:
             connection.close()
         if len(data) > self._max_answer:
             raise RestError(
-                f"{method} {path}: the answer is longer than {rest.CLIENT_MAX_CONTENT_LENGTH.key}"
-                f" ({self._max_answer} bytes); raise it with -D.",
+                (
+                    f"{method} {path}: the answer is longer than {rest.CLIENT_MAX_CONTENT_LENGTH.key} ("
+                    f"{self._max_answer} bytes); raise the limit with -D."
+                ),
                 response.status,
             )
         if response.status >= 400:
@@ -313,5 +317,5 @@ def _refusal(method: str, path: str, status: int, data: bytes) -> RestError:
             errors = [str(error) for error in found.get("errors", [])]
     except ValueError:
         errors = [data[:500].decode("utf-8", "replace")]
-    said = "\n".join(error for error in errors if error) or "it gave no reason"
+    said = "\n".join(error for error in errors if error) or "the server gave no reason"
     return RestError(f"{method} {path} was refused with status {status}: {said}", status, errors)

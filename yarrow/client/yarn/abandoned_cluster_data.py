@@ -54,7 +54,7 @@ def remove_ended(
     except FileNotFoundError:
         return
     except (OSError, FileSystemError, ConfigError) as error:
-        log.debug("what ended applications have stored cannot be removed: %s", error)
+        log.debug("the data of ended applications cannot be removed: %s", error)
 
 
 def remove_one(
@@ -75,8 +75,8 @@ def remove_one(
             log.warning("%s", error)
         directory = storage_directory(own)
         file_system_for(directory).delete(directory, recursive=True)
-        log.debug("removed what %s had stored", application_id)
+        log.debug("removed the data of %s", application_id)
     except ApplicationNotFoundError:
         return
     except (OSError, FileSystemError, YarnError, ConfigError) as error:
-        log.debug("what %s has stored cannot be removed: %s", application_id, error)
+        log.debug("the data of %s cannot be removed: %s", application_id, error)

@@ -43,9 +43,9 @@ def remove_abandoned(client: YarnClient, latest: str = "", clock: Clock | None =
     try:
         for path in abandoned_folders(client.report, latest, now_ms):
             file_system_for(path).delete(path, recursive=True)
-            log.debug("removed %s, which a master that was lost had left", path)
+            log.debug("removed %s, which a lost master had left behind", path)
     except (OSError, FileSystemError, YarnError) as error:
-        log.debug("what ended applications left on HDFS cannot be removed: %s", error)
+        log.debug("the files of ended applications on HDFS cannot be removed: %s", error)
 
 
 def abandoned_folders(

@@ -131,8 +131,9 @@ def _remedy(files: ApplicationFiles, application_id: str) -> str:
     if session is None or session.application_id != application_id:
         return "Name another with -yid."
     return (
-        f"{files.properties_path} names it for commands that name nothing: start another with `yarrow session`, which"
-        " replaces the file, or remove the file, or say with -t or -m where to run."
+        f"{files.properties_path} names it for commands that name no application. Start another with"
+        " `yarrow session`, which replaces the file. Or remove the file, or say with -t or -m where to"
+        " run."
     )
 
 
@@ -175,9 +176,9 @@ def _without_secrets(config: Settings, files: ApplicationFiles, application_id: 
     if ended is not None:
         return f"{end_sentence(ended)} {_remedy(files, application_id)}"
     return (
-        f"{none}: either it is no application of yours, or it was started on another machine or with another"
-        f" {yarn.PROPERTIES_FILE_LOCATION.key}, from where its file .yarrow-application-* must be copied here, with"
-        " mode 0600."
+        f"{none}: it is no application of yours, or it was started on another machine or with another"
+        f" {yarn.PROPERTIES_FILE_LOCATION.key}. Copy its file .yarrow-application-* from there, with mode"
+        " 0600."
     )
 
 

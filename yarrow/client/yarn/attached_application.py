@@ -56,7 +56,7 @@ class AttachedApplication:
                 if self._clock.monotonic() > deadline:
                     raise
                 if not said:
-                    self._say(f"{error} Its master is waited for, up to {_PATIENCE_SECONDS:g} s.")
+                    self._say(f"{error} This command waits for the master, up to {_PATIENCE_SECONDS:g} s.")
                 said = True
             pause.wait(_LOOK_SECONDS)
 

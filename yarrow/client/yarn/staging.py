@@ -124,9 +124,9 @@ def _check_interpreter(config: Settings, option: EngineOption[str]) -> None:
     shipped += [layout.ENVIRONMENT_FOLDER, layout.USER_FOLDER]
     if not archive_of_interpreter(config, option) and not folder_of(executable, shipped):
         raise YarnError(
-            f"{option.key} is {executable}, and nothing of that name is in the containers: ship the archive"
-            f" that holds it with the job ({python.ARCHIVES.key}, -pyarch env.zip -pyexec env.zip/bin/python) or with"
-            f" every container ({yarn.SHIP_ARCHIVES.key})."
+            f"{option.key} is {executable}, which the containers do not have: ship the archive that holds it"
+            f" with the job ({python.ARCHIVES.key}, -pyarch env.zip -pyexec env.zip/bin/python) or with every"
+            f" container ({yarn.SHIP_ARCHIVES.key})."
         )
 
 
@@ -297,7 +297,7 @@ def _remote_files(value: str) -> Iterator[Resource]:
 
 def _remote(path: str) -> str:
     if scheme_of(path) != "hdfs":
-        raise YarnError(f"{path} cannot be shipped: only local files and hdfs:// are.")
+        raise YarnError(f"{path} cannot be shipped: only local files and hdfs:// URLs can be.")
     address = absolute_hdfs_path(path)
     try:
         file_system_for(address).status(address)

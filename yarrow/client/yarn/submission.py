@@ -175,8 +175,8 @@ def without_effect(config: Settings) -> Sequence[str]:
     for option in (security.DELEGATION_TOKENS_RETRY_BACKOFF, security.DELEGATION_TOKENS_TIME_RATIO):
         if config.is_set(option):
             sentences.append(
-                f"{option.key} has no effect: tokens are not got anew; an application lasts as long as those of its"
-                " submission."
+                f"{option.key} has no effect: tokens are not renewed after the submission; an application"
+                " lasts as long as its first tokens."
             )
     kind = config.get(yarn.APPLICATION_TYPE)
     if kind and kind.lower() != _SKEIN_TYPE:

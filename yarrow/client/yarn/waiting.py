@@ -38,8 +38,8 @@ def waiting_reason(
     if _USER_AM_LIMIT.search(report.diagnostics):
         return (
             f"Queue {report.queue} gives this user no more memory for ApplicationMasters"
-            " (yarn.scheduler.capacity.<queue>.user-limit-factor): the application waits until another of"
-            " his ends."
+            " (yarn.scheduler.capacity.<queue>.user-limit-factor): the application waits until another"
+            " application of this user ends."
         )
     return _resources_missing(report, master, queue, metrics)
 
@@ -57,7 +57,7 @@ def _resources_missing(
             f" {queue.pending_containers} containers waiting"
         )
         if queue.state != "RUNNING":
-            known.append(f"it is {queue.state}")
+            known.append(f"the queue is {queue.state}")
     if metrics is not None:
         known.append(
             f"the cluster has {metrics.available_mb} MiB and {metrics.available_vcores} cores free on"

@@ -173,10 +173,11 @@ def print_how_to_end(application_id: str, job_id: Any = None) -> None:
     if job_id is None:
         # Its jobs are main()'s, which has not submitted any yet.
         print(
-            f"It runs on without this command. `yarrow list -yid {application_id}` shows its jobs. To end it:"
+            f"The application runs on without this command. `yarrow list -yid {application_id}` shows its"
+            " jobs. To end it:"
         )
         print(f"  {kill}", flush=True)
         return
-    print("It runs on without this command. To end it:")
+    print("The application runs on without this command. To end it:")
     print(f"  yarrow cancel -yid {application_id} {job_id}")
     print(f"or, where that fails: {kill}", flush=True)

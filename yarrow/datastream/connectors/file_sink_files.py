@@ -91,12 +91,13 @@ def _require_finished(file_system: FileSystem, file: PendingFile) -> None:
     found = status_of(file_system, file.target)
     if found is None:
         raise FileSinkError(
-            f"{file.source} cannot be committed as {file.target}: neither is there; was the folder cleaned?"
+            f"{file.source} cannot be committed as {file.target}: neither file exists; check whether the"
+            " folder was cleaned"
         ) from None
     if found.size != file.size:
         raise FileSinkError(
-            f"{file.source} cannot be committed as {file.target}: that is another file, of {found.size} bytes instead "
-            f"of {file.size}; move it away"
+            f"{file.source} cannot be committed as {file.target}: the target is another file, of {found.size}"
+            f" bytes instead of {file.size}; move the target away"
         ) from None
 
 
@@ -153,7 +154,7 @@ def copy_beginning(file: InProgressFile, target: str) -> bool:
         finished = status_of(file_system, file.target)
         if finished is not None and finished.size >= file.length:
             return False
-        raise FileSinkError(f"{file.path} has gone since the checkpoint that names it") from None
+        raise FileSinkError(f"{file.path} does not exist any more, though a checkpoint names it") from None
     left = file.length
     with source, create(target) as stream:
         while left and (chunk := source.read(min(left, _COPY_CHUNK))):

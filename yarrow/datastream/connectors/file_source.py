@@ -192,7 +192,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
             except FileNotFoundError:
                 if self._discovery_seconds is None:
                     raise FileSourceError(
-                        f"FileSource: input {path} has gone since the job was built"
+                        f"FileSource: input {path} was removed after the job was built"
                     ) from None
         splits: list[FileSourceSplit] = []
         for path in sorted(files.keys() - seen):
@@ -324,8 +324,8 @@ class FileSourceReader(OneByOneReader[T, FileSourceSplit], Generic[T]):
             self._reader = self._format.create_reader(split)
         except (OSError, FileSystemError) as error:
             raise FileSourceError(
-                f"{split.path} cannot be opened: {error}; it was there when its folder was listed, and must "
-                "be readable from every worker (an hdfs:// path, or a folder that all machines share)"
+                f"{split.path} cannot be opened: {error}; the file was there when its folder was listed, and"
+                " must be readable from every worker (an hdfs:// path, or a folder that all machines share)"
             ) from error
 
     def read_split(self, max_rows: int) -> SourceRecords | None:

@@ -111,8 +111,8 @@ class LineBlocks:
                 break
             if len(data) > LONGEST_RECORD:
                 raise FileFormatError(
-                    f"{self._path}: no end of record within {LONGEST_RECORD} bytes from byte {self.offset}; "
-                    "is the format right, is a quote left open?"
+                    f"{self._path}: no end of record within {LONGEST_RECORD} bytes from byte {self.offset};"
+                    " check the format, and look for a quote left open"
                 )
         if self._end is not None and self.offset + len(block) > self._end:
             last = block.find(b"\n", self._end - 1 - self.offset) + 1

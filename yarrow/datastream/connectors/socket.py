@@ -141,8 +141,8 @@ class SocketTextReader(OneByOneReader[str, SocketSplit]):
         self._lines.extend(lines)
         if len(self._rest) > _LONGEST_LINE:
             raise SocketSourceError(
-                f"{self._name}: no delimiter {self._delimiter!r} within {_LONGEST_LINE} bytes; is it the "
-                f"right one?"
+                f"{self._name}: no delimiter {self._delimiter!r} within {_LONGEST_LINE} bytes; check the"
+                " delimiter"
             )
         return None
 

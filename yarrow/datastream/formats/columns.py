@@ -115,8 +115,8 @@ def _python_values(column: pa.Array, name: str) -> list[Any]:
             column = column.cast(kind)
         except pa.ArrowInvalid as error:
             raise FileFormatError(
-                f"column {name!r} of type {column.type}: Python's times have no nanoseconds, so rows would lose some;"
-                f" read the file as columns (columnar=True): {error}"
+                f"column {name!r} of type {column.type}: Python's times have no nanoseconds, so rows would"
+                f" lose digits; read the file as columns (columnar=True): {error}"
             ) from error
     return column.to_pylist()  # type: ignore[no-any-return]
 

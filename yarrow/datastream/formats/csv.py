@@ -134,8 +134,8 @@ def _header_of(path: str, schema: CsvSchema) -> list[str]:
     if len(names) != len(wanted):
         missing = [name for name in wanted if name not in names]
         raise FileFormatError(
-            f"{path}: the columns {missing} of the schema are not in the header {names}, which cannot be taken by"
-            f" position either: it has {len(names)} columns, the schema {len(wanted)}"
+            f"{path}: the columns {missing} of the schema are not in the header {names}. They cannot be taken"
+            f" by position either: the header has {len(names)} columns, the schema {len(wanted)}"
         )
     moved = [name for name, found in zip(wanted, names, strict=True) if name != found and name in names]
     if moved:

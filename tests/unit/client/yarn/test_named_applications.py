@@ -175,7 +175,7 @@ def test_an_application_is_waited_for_while_yarn_restarts(
     write(tmp_path, "yarn-site.xml", nobody)
     assert end_if_told(config, ENDED) is None
     assert "127.0.0.1:1 (connection refused). The address is" in (said := capsys.readouterr().err)
-    assert f"{ENDED} is still waited for" in said
+    assert f"{ENDED}This command still waits for" in said
 
 
 def test_who_waited_for_the_end_is_told_all_of_it() -> None:

@@ -110,7 +110,7 @@ def test_shipped_files_keep_their_names_and_folders_stay_folders(files: Path, ma
             "missing.txt is to be shipped .yarn.ship-files., and there is no such",
         ),
         ("yarn.ship-files", "words.txt;../client/../client/words.txt;data/../words.txt", None),
-        ("yarn.ship-files", "s3://bucket/file", "only local files and hdfs:// are"),
+        ("yarn.ship-files", "s3://bucket/file", "only local files and hdfs:// URLs can be"),
         ("yarn.ship-archives", "words.txt", "which YARN does not unpack"),
     ],
 )

@@ -224,7 +224,7 @@ def test_commits_may_be_repeated_but_not_lost(tmp_path: Path) -> None:
     FileCommitter().commit(committables)
     assert sink.visible() == ["a"]
     sink.all_files()[0].unlink()
-    with pytest.raises(FileSinkError, match="neither is there"):
+    with pytest.raises(FileSinkError, match="neither file exists"):
         FileCommitter().commit(committables)
 
 
@@ -398,5 +398,5 @@ def test_what_was_finished_since_the_checkpoint_is_not_written_again(tmp_path: P
     again.end()
     assert again.visible() == ["covered"]
     next(path for path in again.all_files()).unlink()
-    with pytest.raises(FileSinkError, match="has gone since the checkpoint"):
+    with pytest.raises(FileSinkError, match="does not exist any more, though a checkpoint"):
         Sinking(tmp_path, restored=state)

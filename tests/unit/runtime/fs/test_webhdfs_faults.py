@@ -86,7 +86,7 @@ def test_what_was_not_written_is_written_again(base: str, faults: list[Fault], f
 
 def test_what_may_be_there_is_not_written_again(base: str, faults: list[Fault]) -> None:
     faults.append(Fault("create", has_data=True, after=True))
-    with pytest.raises(FileSystemError, match="a part of it may be there"):
+    with pytest.raises(FileSystemError, match="a part of the file may exist"):
         write(f"{base}/file", b"content")
 
 

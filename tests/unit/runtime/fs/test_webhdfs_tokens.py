@@ -134,7 +134,7 @@ def test_a_token_that_has_ended_is_said_to_have(
     ("login", "said"),
     [
         (HadoopLogin("", "alice"), "set together"),
-        (HadoopLogin("/no/such/keytab", "alice"), "no such file"),
+        (HadoopLogin("/no/such/keytab", "alice"), "does not exist or cannot be read"),
         (HadoopLogin(may_use_ticket_cache=False), "use-ticket-cache is false"),
     ],
 )

@@ -39,7 +39,7 @@ def test_the_file_is_whole_and_alone(tmp_path: Path) -> None:
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"first")
-    with pytest.raises(FileExistsError, match=f"{path} is there already"):
+    with pytest.raises(FileExistsError, match=f"{path} exists already"):
         write_whole(str(path), b"second")
     assert path.read_bytes() == b"first" and names(tmp_path) == ["a"]
 

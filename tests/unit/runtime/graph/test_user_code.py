@@ -152,7 +152,7 @@ def test_loading_a_function_leaves_the_classes_of_the_same_process_alone(tmp_pat
 
 
 def test_a_class_that_was_not_registered_is_named() -> None:
-    with pytest.raises(LookupError, match="main program's class 'Point' is not there"):
+    with pytest.raises(LookupError, match="main program has no class 'Point'"):
         main_class("Point")
 
 

@@ -17,7 +17,7 @@ def test_an_hour_away_is_a_handful_of_sentences() -> None:
     assert moments[:4] == [0, FIRST_INTERVAL, 3 * FIRST_INTERVAL, 7 * FIRST_INTERVAL]
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert gaps == sorted(gaps) and max(gaps) == LONGEST_INTERVAL and len(said) < 15
-    assert said[0][1] == "ZooKeeper at zk:2181 is not reached, tried on: refused"
+    assert said[0][1] == "ZooKeeper at zk:2181 cannot be reached, this process tries on: refused"
     assert said[1][1] == "ZooKeeper at zk:2181 is not reached since 10 s: refused"
     assert outage.reached(3600.5) == "ZooKeeper at zk:2181 is reached again, after 3600.5 s"
     assert outage.reached(3601.0) == "" and not outage.lasts

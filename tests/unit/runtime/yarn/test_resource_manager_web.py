@@ -132,7 +132,7 @@ def test_the_limit_of_attempts_is_the_first_property_that_is_set(address: str) -
     Answers.by_path[f"/conf?name={everywhere}"] = (200, json.dumps({"property": {"value": "3"}}))
     assert web.most_attempts() == 3
     Answers.by_path[f"/conf?name={everywhere}"] = (200, "{}")
-    with pytest.raises(ResourceManagerWebError, match="is not told"):
+    with pytest.raises(ResourceManagerWebError, match="does not report"):
         web.most_attempts()
 
 

@@ -101,8 +101,8 @@ def demands(config: Settings) -> str:
     if wanted.lower() in (AUTO, NONE):
         return ""
     return (
-        f"Its containers run what {yarn.ENVIRONMENT.key} names, {wanted}: {START_SCRIPTS[0]} in it must start from any"
-        " folder, in a Python of this client's version that has Yarrow and what it depends on."
+        f" Its containers run {wanted} ({yarn.ENVIRONMENT.key}): {START_SCRIPTS[0]} in it must start from"
+        " any folder, in a Python of this client's version, with Yarrow and its dependencies."
     )
 
 
@@ -205,9 +205,7 @@ def _existing(wanted: str) -> str:
             f" {START_SCRIPTS[0]} starts from any folder, upload it, or use `{AUTO}`."
         ) from None
     except FileSystemError as error:
-        raise YarnError(
-            f"{yarn.ENVIRONMENT.key} names {address}, which cannot be looked at: {error}"
-        ) from error
+        raise YarnError(f"{yarn.ENVIRONMENT.key} names {address}, which cannot be read: {error}") from error
     if not is_archive:
         raise YarnError(
             f"{yarn.ENVIRONMENT.key} names {address}, which is no {_suffix(address)} archive: pack an environment"
