@@ -348,10 +348,7 @@ class ControlPlane:
                 return
             except RecordsError as error:
                 _log.warning(
-                    (
-                        "the address of the REST server is not published yet, the control plane "
-                        "tries again: %s"
-                    ),
+                    "the address of the REST server is not published yet, the control plane tries again: %s",
                     error,
                 )
             await asyncio.sleep(_PAUSE)

@@ -159,11 +159,9 @@ def _with_checkpoint_folder(merged: Settings, config: Settings) -> Settings:
     directory, retention = checkpointing.DIRECTORY.key, checkpointing.EXTERNALIZED_RETENTION
     if merged.get(retention) is not checkpointing.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS:
         raise ConfigError(
-            (
-                f"{retention.key} keeps checkpoints of ended jobs, but {directory} is not set. The checkpoints "
-                f"would lie below {high_availability.STORAGE_DIR.key}, which is emptied with the cluster id. "
-                f"Set {directory}."
-            ),
+            f"{retention.key} keeps checkpoints of ended jobs, but {directory} is not set. The checkpoints "
+            f"would lie below {high_availability.STORAGE_DIR.key}, which is emptied with the cluster id. "
+            f"Set {directory}.",
             (retention.key, directory),
         )
     return merged.overlay({directory: join(storage_directory(config), CHECKPOINTS_FOLDER)})

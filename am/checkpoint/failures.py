@@ -55,11 +55,9 @@ def union_cause(operator: str) -> FailureCause:
     """A union list would lack the elements of subtasks that have ended."""
     return failure_of(
         CheckpointFailedError,
-        (
-            f"operator {operator!r} has a union list state, and some of its subtasks have ended. No "
-            "checkpoint can hold the elements of the ended subtasks. Let all subtasks of the operator end "
-            "together, or use get_list_state, which deals the elements out"
-        ),
+        f"operator {operator!r} has a union list state, and some of its subtasks have ended. No "
+        "checkpoint can hold the elements of the ended subtasks. Let all subtasks of the operator end "
+        "together, or use get_list_state, which deals the elements out",
     )
 
 

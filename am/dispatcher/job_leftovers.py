@@ -86,10 +86,8 @@ class JobLeftovers:
         for leftover in self._left.values():
             if leftover.failure:
                 _log.warning(
-                    (
-                        "the stored data of the ended job %s was not removed: %s (%s). The next leader of "
-                        "this cluster id tries again; deleting the data of the cluster removes it as well"
-                    ),
+                    "the stored data of the ended job %s was not removed: %s (%s). The next leader of "
+                    "this cluster id tries again; deleting the data of the cluster removes it as well",
                     leftover.job_id,
                     ", ".join(self._places(leftover)),
                     leftover.failure,
@@ -120,10 +118,8 @@ class JobLeftovers:
                 level = logging.INFO if isinstance(error, NotKnownYetError) else logging.WARNING
                 _log.log(
                     level,
-                    (
-                        "the stored data of job %s is not removed yet, the Dispatcher tries again (%d "
-                        "attempts so far): %s"
-                    ),
+                    "the stored data of job %s is not removed yet, the Dispatcher tries again (%d "
+                    "attempts so far): %s",
                     job_id,
                     leftover.attempts,
                     error,

@@ -60,10 +60,8 @@ class RefusedJobs:
                 _log.warning("job %s was not started here; the next leader may run it: %s", job_id, error)
             except (OSError, YarrowError) as error:
                 _log.warning(
-                    (
-                        "job %s was not started, and its stored data is not removed yet, the Dispatcher tries "
-                        "again: %s"
-                    ),
+                    "job %s was not started, and its stored data is not removed yet, the Dispatcher tries "
+                    "again: %s",
                     job_id,
                     error,
                 )

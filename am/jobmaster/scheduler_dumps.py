@@ -48,10 +48,7 @@ class SchedulerDumps:
         data = events.dump(f"{type(error).__name__}: {error}")
         if data is None:
             _log.warning(
-                (
-                    "the last decisions about the job %s are not written: the dump would have more than %d "
-                    "bytes"
-                ),
+                "the last decisions about the job %s are not written: the dump would have more than %d bytes",
                 job_id,
                 DUMP_BYTES,
             )

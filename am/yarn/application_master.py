@@ -143,10 +143,8 @@ async def _run(
     told = await tell_end(gateway, end)
     if not attempts.ends_by(end.status):
         _log.info(
-            (
-                "Skein reports the end to YARN only from attempt %d on: earlier attempts run nothing and "
-                "report the same end"
-            ),
+            "Skein reports the end to YARN only from attempt %d on: earlier attempts run nothing and "
+            "report the same end",
             attempts.limit,
         )
     # Not before YARN knows the end: another attempt would run finished jobs again.
@@ -223,10 +221,8 @@ async def tell_end(
             if pause is None:
                 raise
             _log.warning(
-                (
-                    "YARN did not hear of the end of the application, the ApplicationMaster tries "
-                    "again in %g s: %s"
-                ),
+                "YARN did not hear of the end of the application, the ApplicationMaster tries "
+                "again in %g s: %s",
                 pause,
                 error,
             )
@@ -253,10 +249,8 @@ def _log_token_life(environment: Mapping[str, str]) -> None:
 def _end_at_once(pid: int, children: ChildProcesses, temporary: Path) -> None:
     """Ends this process, because Skein's process is gone: YARN starts the next attempt, and this one must not go on."""
     _log.critical(
-        (
-            "Skein's process %d, the parent of this ApplicationMaster, has ended: the "
-            "ApplicationMaster ends as well"
-        ),
+        "Skein's process %d, the parent of this ApplicationMaster, has ended: the "
+        "ApplicationMaster ends as well",
         pid,
     )
     children.kill()

@@ -211,10 +211,8 @@ class RunningMaster:
             return None if file is None else await asyncio.to_thread(file.read)
         except (OSError, FileSystemError) as error:
             _log.warning(
-                (
-                    "it is unknown whether an earlier attempt has ended the application, and this attempt "
-                    "runs it: %s"
-                ),
+                "it is unknown whether an earlier attempt has ended the application, and this attempt "
+                "runs it: %s",
                 error,
             )
             return None

@@ -156,10 +156,8 @@ class AligningBarrierHandler:
             if position not in earlier.arrived:
                 self._give_up(
                     earlier,
-                    (
-                        f"the barrier of checkpoint {barrier.checkpoint_id} came before the barrier of"
-                        " this checkpoint"
-                    ),
+                    f"the barrier of checkpoint {barrier.checkpoint_id} came before the barrier of"
+                    " this checkpoint",
                 )
         if self._is_over(barrier.checkpoint_id):
             return ()
@@ -263,10 +261,7 @@ class AligningBarrierHandler:
             for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < checkpoint_id]:
                 self._give_up(
                     earlier,
-                    (
-                        f"the barrier of checkpoint {checkpoint_id} has overtaken the barrier"
-                        " of this checkpoint"
-                    ),
+                    f"the barrier of checkpoint {checkpoint_id} has overtaken the barrier of this checkpoint",
                 )
             self._aligned_for = perf_counter() - alignment.started
             ready.append(

@@ -213,10 +213,8 @@ class JobConnection:
                 return await self.gateway.push_collected(rows)
             except RpcUnavailableError as error:
                 _log.info(
-                    (
-                        "job %s: the JobMaster did not take collected rows, the TaskExecutor sends them"
-                        " again: %s"
-                    ),
+                    "job %s: the JobMaster did not take collected rows, the TaskExecutor sends them"
+                    " again: %s",
                     self.job_id,
                     error,
                 )

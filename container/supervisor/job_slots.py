@@ -244,10 +244,8 @@ class JobSlots:
         if slot is not None and slot.state is TaskExecutorSlotState.ALLOCATED:
             self.free(
                 allocation_id,
-                (
-                    f"the JobMaster did not accept the slot within {self._slot_timeout:g} s"
-                    " (taskmanager.slot.timeout)"
-                ),
+                f"the JobMaster did not accept the slot within {self._slot_timeout:g} s"
+                " (taskmanager.slot.timeout)",
             )
 
     def on_slots_accepted(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None:

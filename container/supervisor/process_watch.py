@@ -195,10 +195,8 @@ class ProcessWatch:
         if over and not self._warned:
             largest = max(self._samples, key=lambda sample: sample.pss)
             _log.warning(
-                (
-                    "memory: %d of %d MB (taskmanager.memory.process.size) are used; the largest process is %s"
-                    " (pid %d) with %d MB"
-                ),
+                "memory: %d of %d MB (taskmanager.memory.process.size) are used; the largest process is %s"
+                " (pid %d) with %d MB",
                 self.used >> 20,
                 self._budget >> 20,
                 largest.name,

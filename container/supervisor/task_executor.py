@@ -243,10 +243,8 @@ class TaskExecutor(RpcEndpoint):
             self._registration_deadline = self._timers.call_later(
                 timeout,
                 lambda: self.finish(
-                    (
-                        f"no ResourceManager accepted the registration within {timeout:g} s"
-                        " (taskmanager.registration.timeout)"
-                    ),
+                    f"no ResourceManager accepted the registration within {timeout:g} s"
+                    " (taskmanager.registration.timeout)",
                     orderly=False,
                 ),
             )

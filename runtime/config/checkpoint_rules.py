@@ -28,10 +28,8 @@ def interval_is_long_enough(settings: Settings) -> Iterator[ConfigError]:
     if interval is not None and 0 < interval.nanos < SHORTEST_INTERVAL.nanos:
         key = checkpointing.INTERVAL.key
         yield ContradictoryOptions(
-            (
-                f"{key} is {interval}, below the shortest of {SHORTEST_INTERVAL}. Raise the interval, or leave the"
-                " key out to take no checkpoints."
-            ),
+            f"{key} is {interval}, below the shortest of {SHORTEST_INTERVAL}. Raise the interval, or leave the"
+            " key out to take no checkpoints.",
             (key,),
         )
 
@@ -42,10 +40,8 @@ def timeout_is_long_enough(settings: Settings) -> Iterator[ConfigError]:
     if timeout.nanos < SHORTEST_INTERVAL.nanos:
         key = checkpointing.TIMEOUT.key
         yield ContradictoryOptions(
-            (
-                f"{key} is {timeout}, below {SHORTEST_INTERVAL}: no checkpoint would be complete. Raise the"
-                " timeout."
-            ),
+            f"{key} is {timeout}, below {SHORTEST_INTERVAL}: no checkpoint would be complete. Raise the"
+            " timeout.",
             (key,),
         )
 
@@ -98,10 +94,8 @@ def folders_are_absolute(settings: Settings) -> Iterator[ConfigError]:
         folder = settings.get(option)
         if folder and "://" not in folder and not folder.startswith(("/", "file:/")):
             yield ContradictoryOptions(
-                (
-                    f"{option.key} is {folder!r}, which each process would look for in its own working directory:"
-                    " name an absolute path, file:///... or hdfs://host:port/..."
-                ),
+                f"{option.key} is {folder!r}, which each process would look for in its own working directory:"
+                " name an absolute path, file:///... or hdfs://host:port/...",
                 (option.key,),
             )
 
@@ -126,10 +120,8 @@ def inline_state_fits_messages(settings: Settings) -> Iterator[ConfigError]:
     if in_master and size > limit:
         key, other = checkpointing.JOB_MANAGER_MAX_STATE_SIZE.key, rpc.MESSAGE_MAX_SIZE.key
         yield ContradictoryOptions(
-            (
-                f"{key} ({size.human()}) is more than {other} ({limit.human()}), the size of the message in which"
-                f" such state travels. Lower the first, raise the second, or set {checkpointing.DIRECTORY.key}."
-            ),
+            f"{key} ({size.human()}) is more than {other} ({limit.human()}), the size of the message in which"
+            f" such state travels. Lower the first, raise the second, or set {checkpointing.DIRECTORY.key}.",
             (key, other),
         )
 
@@ -139,10 +131,8 @@ def claim_mode_is_supported(settings: Settings) -> Iterator[ConfigError]:
     if settings.get(execution.CLAIM_MODE) is execution.ClaimMode.LEGACY:
         key = execution.CLAIM_MODE.key
         yield ContradictoryOptions(
-            (
-                f"{key}: LEGACY is refused: nobody would own the snapshot. Use NO_CLAIM, which leaves the files to"
-                " you, or CLAIM, with which the job may delete the files."
-            ),
+            f"{key}: LEGACY is refused: nobody would own the snapshot. Use NO_CLAIM, which leaves the files to"
+            " you, or CLAIM, with which the job may delete the files.",
             (key,),
         )
 

@@ -24,11 +24,9 @@ def data_port_problem(config: ReadableConfig, slots: int) -> ContradictoryOption
         )
     if bound is not None and not told.is_any and _count(told) != _count(bound):
         return ContradictoryOptions(
-            (
-                f"{taskmanager.DATA_PORT.key} ({told}) and {taskmanager.DATA_BIND_PORT.key} ({bound}) differ in"
-                f" length, {_count(told)} and {_count(bound)}. Each port that a worker listens on needs one port"
-                " at which other workers reach it."
-            ),
+            f"{taskmanager.DATA_PORT.key} ({told}) and {taskmanager.DATA_BIND_PORT.key} ({bound}) differ in"
+            f" length, {_count(told)} and {_count(bound)}. Each port that a worker listens on needs one port"
+            " at which other workers reach it.",
             (taskmanager.DATA_PORT.key, taskmanager.DATA_BIND_PORT.key),
         )
     return None

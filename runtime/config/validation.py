@@ -162,10 +162,8 @@ def _total_within_process_size(settings: Settings) -> Iterator[ConfigError]:
         part, whole = option.parse(part_text, part_key, settings.origin_of(part_key)), settings.get(option)
         if part > whole:
             yield MemoryBudgetError(
-                (
-                    f"{part_key} ({part.human()}) is more than {option.key} ({whole.human()}), of which it is a"
-                    f" part. Remove {part_key}, which has no effect beside {option.key}, or raise {option.key}."
-                ),
+                f"{part_key} ({part.human()}) is more than {option.key} ({whole.human()}), of which it is a"
+                f" part. Remove {part_key}, which has no effect beside {option.key}, or raise {option.key}.",
                 (part_key, option.key),
             )
 
@@ -185,11 +183,9 @@ def _heartbeats(settings: Settings) -> Iterator[ConfigError]:
     interval, timeout = settings.get(rpc.HEARTBEAT_INTERVAL), settings.get(rpc.HEARTBEAT_TIMEOUT)
     if timeout <= interval:
         yield ContradictoryOptions(
-            (
-                f"{rpc.HEARTBEAT_TIMEOUT.key} ({timeout}) must be longer than {rpc.HEARTBEAT_INTERVAL.key} ("
-                f"{interval}): every peer would be taken for dead between two heartbeats. Raise the first or lower"
-                " the second."
-            ),
+            f"{rpc.HEARTBEAT_TIMEOUT.key} ({timeout}) must be longer than {rpc.HEARTBEAT_INTERVAL.key} ("
+            f"{interval}): every peer would be taken for dead between two heartbeats. Raise the first or lower"
+            " the second.",
             (rpc.HEARTBEAT_TIMEOUT.key, rpc.HEARTBEAT_INTERVAL.key),
         )
 

@@ -123,11 +123,9 @@ def _check_rows(
     ):
         raise SavepointMismatchError(
             owner.name,
-            (
-                f"operator '{owner.name}': the unaligned checkpoint holds records in flight on the edge to '"
-                f"{job.vertex(edge.target).operators[0].name}', whose type has changed. Restore the unchanged"
-                " program, take a savepoint and restore that."
-            ),
+            f"operator '{owner.name}': the unaligned checkpoint holds records in flight on the edge to '"
+            f"{job.vertex(edge.target).operators[0].name}', whose type has changed. Restore the unchanged"
+            " program, take a savepoint and restore that.",
         )
     if channel.rows is not None and holds_pickles(channel.rows) and metadata.job_id != job.job_id:
         raise SavepointMismatchError(
@@ -170,11 +168,9 @@ def _consumers(
         name = vertex.operators[0].name
         raise SavepointMismatchError(
             name,
-            (
-                f"operator '{name}': the unaligned checkpoint holds records in flight on an edge with a custom"
-                f" partitioner, and the parallelism changes from {old} to {new}. The new owners of these records"
-                f" are unknown: restore at parallelism {old}, or from a savepoint."
-            ),
+            f"operator '{name}': the unaligned checkpoint holds records in flight on an edge with a custom"
+            f" partitioner, and the parallelism changes from {old} to {new}. The new owners of these records"
+            f" are unknown: restore at parallelism {old}, or from a savepoint.",
         )
     return [channel.consumer * new // old], False
 
@@ -195,9 +191,7 @@ def _reading_order(channel: ChannelStateHandle) -> tuple[str, int, int, bool]:
 def _edge_is_gone(owner: OperatorState, channel: ChannelStateHandle) -> SavepointMismatchError:
     return SavepointMismatchError(
         owner.name,
-        (
-            f"operator '{owner.name}': the unaligned checkpoint holds records in flight on an edge that the"
-            f" job does not have ({channel.edge}). Restore the unchanged program, take a savepoint and restore"
-            " that; or allow state that is not restored, which loses the records."
-        ),
+        f"operator '{owner.name}': the unaligned checkpoint holds records in flight on an edge that the"
+        f" job does not have ({channel.edge}). Restore the unchanged program, take a savepoint and restore"
+        " that; or allow state that is not restored, which loses the records.",
     )

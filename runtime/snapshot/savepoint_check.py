@@ -201,11 +201,9 @@ def max_parallelism_of_savepoint(
         if first.max_parallelism < vertex.parallelism:
             raise SavepointMismatchError(
                 first.name,
-                (
-                    f"operator '{first.name}': parallelism {vertex.parallelism} is above the max parallelism"
-                    f" {first.max_parallelism} of its state in the snapshot, which cannot change. Lower the"
-                    " parallelism."
-                ),
+                f"operator '{first.name}': parallelism {vertex.parallelism} is above the max parallelism"
+                f" {first.max_parallelism} of its state in the snapshot, which cannot change. Lower the"
+                " parallelism.",
             )
         adopted[vertex.id] = first.max_parallelism
     return adopted

@@ -297,10 +297,8 @@ class PlainValues:
         if place not in _logged:
             _logged.add(place)
             _LOG.warning(
-                (
-                    "operator '%s', state '%s': values of %s are pickled; declare a type for them, so that a"
-                    " changed program can restore them"
-                ),
+                "operator '%s', state '%s': values of %s are pickled; declare a type for them, so that a"
+                " changed program can restore them",
                 *place,
                 ", ".join(sorted(self._pickled)),
             )

@@ -121,10 +121,8 @@ class LocalJobClient(JobClient):
         except AnswerTooLargeError as error:
             status = await self._cluster.dispatcher.request_job_status(self._job_id)
             return JobExecutionError(
-                (
-                    f"Job {self._job_id} is {status.value}, but its result, accumulators included, cannot be read:"
-                    f" {error}"
-                ),
+                f"Job {self._job_id} is {status.value}, but its result, accumulators included, cannot be read:"
+                f" {error}",
                 self._job_id,
             )
 

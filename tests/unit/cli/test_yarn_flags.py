@@ -72,7 +72,8 @@ def test_dynamic_properties_go_before_flags_as_in_flink_and_a_line_says_so(
     assert config.get(taskmanager.NUMBER_OF_TASK_SLOTS) == 3
     assert config.get(yarn.APPLICATION_QUEUE) == "a", "the configuration file comes last"
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "-D taskmanager.numberOfTaskSlots=3 goes before the flag that sets it to 2, as in Flink."
+    key = "taskmanager.numberOfTaskSlots"
+    assert line == f"-D {key}=3 goes before the flag that sets {key} to 2, as in Flink."
 
 
 def test_a_flag_and_a_dynamic_property_that_name_two_applications_are_refused() -> None:

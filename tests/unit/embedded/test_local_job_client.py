@@ -181,7 +181,7 @@ def test_details_above_the_limit_hide_no_result() -> None:
     client = ended_client(TooLarge("request_job_details"))
     with pytest.raises(JobExecutionError, match=r"^ValueError: x\n\nJob 'job' .* failed"):
         client.get_job_execution_result().result()
-    with pytest.raises(JobExecutionError, match=r"details of job 1+ cannot be told: .*akka.framesize"):
+    with pytest.raises(JobExecutionError, match=r"details of job 1+ cannot be read: .*akka.framesize"):
         client.get_job_details().result()
 
 

@@ -99,11 +99,9 @@ def _restarts(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding
     if hadoop.get(_HDFS_PATIENCE, "false").lower() != "true":
         yield warned(
             "hdfs",
-            (
-                "there is one NameNode, and nodes do not wait while it restarts: a master lost meanwhile uses up"
-                f" all its attempts within seconds. Set {_HDFS_PATIENCE} to true for the NodeManagers (look at"
-                " their own file, if it differs from the file of this machine)"
-            ),
+            "there is one NameNode, and nodes do not wait while it restarts: a master lost meanwhile uses up"
+            f" all its attempts within seconds. Set {_HDFS_PATIENCE} to true for the NodeManagers (look at"
+            " their own file, if it differs from the file of this machine)",
         )
 
 
@@ -198,10 +196,8 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
             raise
         yield warned(
             "yarn",
-            (
-                "the pages of the ResourceManager ask for a login, which this check does not do: nodes and queues"
-                " are not looked at. Applications are submitted without them"
-            ),
+            "the pages of the ResourceManager ask for a login, which this check does not do: nodes and queues"
+            " are not looked at. Applications are submitted without them",
         )
         return
     running = [node for node in nodes if node.state == "RUNNING"]
@@ -292,10 +288,8 @@ def kerberos(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]
     if not hadoop.is_secured:
         yield fine(
             "kerberos",
-            (
-                "the cluster does not ask for Kerberos: it believes the user name of anybody"
-                " who reaches its ports"
-            ),
+            "the cluster does not ask for Kerberos: it believes the user name of anybody"
+            " who reaches its ports",
         )
         return
     keytab, principal = config.get(security.KERBEROS_KEYTAB), config.get(security.KERBEROS_PRINCIPAL)
@@ -308,11 +302,9 @@ def kerberos(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]
     lives = [int(hadoop.get(key) or _TOKEN_LIFE_MS) for key in _TOKEN_LIVES]
     yield warned(
         "kerberos",
-        (
-            f"the tokens of an application end {min(lives) / 86_400_000:.1f} days after it was submitted, and"
-            " nothing renews them beyond that. Stop a longer session with a savepoint before ("
-            f"{', '.join(_TOKEN_LIVES)})"
-        ),
+        f"the tokens of an application end {min(lives) / 86_400_000:.1f} days after it was submitted, and"
+        " nothing renews them beyond that. Stop a longer session with a savepoint before ("
+        f"{', '.join(_TOKEN_LIVES)})",
     )
 
 

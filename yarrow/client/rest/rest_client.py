@@ -164,10 +164,8 @@ class RestClient:
             return json.loads(answer) if answer else {}
         except ValueError:
             raise RestError(
-                (
-                    f"{self.address} answered {method} {path} with text that is no JSON ("
-                    f"{answer[:80].decode(errors='replace')!r}): is it a Yarrow cluster? {self._remedy}"
-                ),
+                f"{self.address} answered {method} {path} with text that is no JSON ("
+                f"{answer[:80].decode(errors='replace')!r}): is it a Yarrow cluster? {self._remedy}",
                 HTTPStatus.OK,
             ) from None
 
@@ -273,10 +271,8 @@ class RestClient:
             connection.close()
         if len(data) > self._max_answer:
             raise RestError(
-                (
-                    f"{method} {path}: the answer is longer than {rest.CLIENT_MAX_CONTENT_LENGTH.key} ("
-                    f"{self._max_answer} bytes); raise the limit with -D."
-                ),
+                f"{method} {path}: the answer is longer than {rest.CLIENT_MAX_CONTENT_LENGTH.key} ("
+                f"{self._max_answer} bytes); raise the limit with -D.",
                 response.status,
             )
         if response.status >= 400:

@@ -202,7 +202,9 @@ def test_one_that_expires_in_the_master_says_why_storage_is_tried_again_there(st
             simulation.acknowledge(1, number)
     simulation.retried = {1: "in safe mode", 2: "another's"}
     text = failure_of_expired(simulation)
-    assert text.endswith(f"its state was {step}; the JobMaster retries checkpoint storage, whose last error was: in safe mode")
+    assert text.endswith(
+        f"its state was {step}; the JobMaster retries checkpoint storage, whose last error was: in safe mode"
+    )
 
 
 def test_the_part_of_an_enumerator_that_comes_late_is_deleted_too() -> None:

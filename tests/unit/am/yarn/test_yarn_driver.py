@@ -183,7 +183,9 @@ def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None
             yarn.end("taskexecutor_1", "FAILED", "Container failed during execution, see logs")
             await until(lambda: len(heard.ended) == 2)
             memory, other = heard.ended[ResourceID("container_2_1")], heard.ended[ResourceID("container_2_2")]
-            assert "used more memory than its limit of 640 MB. Raise taskmanager.memory.process.size" in memory
+            assert (
+                "used more memory than its limit of 640 MB. Raise taskmanager.memory.process.size" in memory
+            )
             assert "700 MB of 640 MB" in memory and "secret arguments" not in memory
             where = "its container container_taskexecutor_1 on node1:8042"
             assert other == f"{where} failed: Container failed during execution, see logs"
@@ -201,7 +203,9 @@ def test_who_waits_for_an_end_does_not_wait_for_the_next_look() -> None:
             yarn.end("taskexecutor_0", "FAILED", KILLED)
             async with asyncio.timeout(60):
                 await asyncio.gather(*waiting)
-            assert "used more memory than its limit" in heard.ended[name], "the handler knows before who waits"
+            assert "used more memory than its limit" in heard.ended[name], (
+                "the handler knows before who waits"
+            )
             async with asyncio.timeout(60):
                 await driver.await_end(name)
                 await driver.await_end(ResourceID("nobody"))

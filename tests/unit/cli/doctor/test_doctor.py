@@ -192,7 +192,7 @@ def test_a_single_name_node_that_nodes_do_not_wait_for_is_warned_of_where_master
 ) -> None:
     def said(found: HadoopConfiguration, kind: str) -> bool:
         findings = list(doctor_hadoop.hdfs(Settings({"high-availability.type": kind}), found))
-        key = "set dfs.client.retry.policy.enabled to true for the NodeManagers"
+        key = "Set dfs.client.retry.policy.enabled to true for the NodeManagers"
         return any(one.level is Level.WARN and key in one.text for one in findings)
 
     monkeypatch.setattr(_NameNode, "state", {"FSState": "Operational", "NumLiveDataNodes": 1})

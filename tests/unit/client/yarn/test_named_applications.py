@@ -175,7 +175,7 @@ def test_an_application_is_waited_for_while_yarn_restarts(
     write(tmp_path, "yarn-site.xml", nobody)
     assert end_if_told(config, ENDED) is None
     assert "127.0.0.1:1 (connection refused). The address is" in (said := capsys.readouterr().err)
-    assert f"{ENDED}This command still waits for" in said
+    assert f"This command still waits for {ENDED}." in said
 
 
 def test_who_waited_for_the_end_is_told_all_of_it() -> None:
@@ -214,7 +214,7 @@ def test_the_next_master_is_waited_for(config: Settings) -> None:
         with YarnClusterDescriptor(config, say) as descriptor:
             assert descriptor.retrieve(RUNNING).rest_address == rest_address
     assert len(said) == 1
-    assert "does not run yet: it is ACCEPTED. Its master is waited for" in said[0]
+    assert "does not run yet: it is ACCEPTED. This command waits for the master" in said[0]
 
 
 def test_one_that_ends_meanwhile_is_not_waited_for(config: Settings) -> None:

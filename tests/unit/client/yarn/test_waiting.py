@@ -60,7 +60,7 @@ def test_a_label_is_named() -> None:
 
 def test_a_stopped_queue_is_named() -> None:
     stopped = LeafQueue("etl", "root.etl", "STOPPED", 0.0, 0, 0, 0, 0)
-    assert "it is STOPPED" in reason("", queue=stopped)
+    assert "the queue is STOPPED" in reason("", queue=stopped)
 
 
 def test_a_cluster_without_nodes() -> None:

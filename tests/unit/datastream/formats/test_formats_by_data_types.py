@@ -132,7 +132,7 @@ def test_a_header_with_other_names_is_taken_by_position(tmp_path: Path, header: 
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("who,years,town", r"the columns \['name', 'age'\] .* it has 3 columns, the schema 2"),
+        ("who,years,town", r"the columns \['name', 'age'\] .* the header has 3 columns, the schema 2"),
         ("age,years", r"\['age'\] at another position: name all columns as the header does"),
     ],
 )

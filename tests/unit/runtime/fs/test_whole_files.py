@@ -124,7 +124,7 @@ def test_a_file_that_the_storage_has_shortened_gets_no_name(tmp_path: Path) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "LocalFileSystem", Short)
         with pytest.raises(
-            FileNotWrittenError, match=rf"{path} cannot be written \(the storage holds 1 of its 3"
+            FileNotWrittenError, match=rf"{path} cannot be written \(the storage holds 1 of 3"
         ):
             write_whole(str(path), b"abc")
     assert names(tmp_path) == []

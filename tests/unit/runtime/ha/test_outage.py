@@ -18,7 +18,7 @@ def test_an_hour_away_is_a_handful_of_sentences() -> None:
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert gaps == sorted(gaps) and max(gaps) == LONGEST_INTERVAL and len(said) < 15
     assert said[0][1] == "ZooKeeper at zk:2181 cannot be reached, this process tries on: refused"
-    assert said[1][1] == "ZooKeeper at zk:2181 is not reached since 10 s: refused"
+    assert said[1][1] == "ZooKeeper at zk:2181 has not been reached for 10 s: refused"
     assert outage.reached(3600.5) == "ZooKeeper at zk:2181 is reached again, after 3600.5 s"
     assert outage.reached(3601.0) == "" and not outage.lasts
     assert outage.failed("refused", 3602.0), "the next one is said at once"
@@ -40,7 +40,7 @@ def test_only_attempts_are_kept_back(caplog: pytest.LogCaptureFixture) -> None:
         "Connecting to zk(10.0.0.1):2181",
         "Session has expired",
     ]
-    assert [text.rpartition("tried on: ")[2] for text in said] == [
+    assert [text.rpartition("tries on: ")[2] for text in said] == [
         "Connection dropped: socket connection error: Connection refused",
         "Cannot resolve zk: unknown",
     ]
