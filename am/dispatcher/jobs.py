@@ -37,8 +37,8 @@ class Jobs:
         """Raises DuplicateJobError for the id of a known job."""
         if job_id in self.kept:
             raise DuplicateJobError(
-                f"a job of the id {job_id} is stored, and could not be taken over from its former master: "
-                "cancel that job, or give the new job another id"
+                f"a job of the id {job_id} is stored, and could not be taken over from its former master."
+                " Cancel that job, or give the new job another id"
             )
         if job_id in self.running or job_id in self.starting or job_id in self.recovering:
             raise DuplicateJobError(

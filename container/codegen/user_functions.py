@@ -20,8 +20,9 @@ def load_function(blob: bytes, operator_name: str) -> Any:
         return pickle.loads(blob)
     except ModuleNotFoundError as error:
         raise InvalidProgramError(
-            f"operator '{operator_name}': its function needs module '{error.name}', which this worker cannot import; "
-            "ship it with add_python_file (-pyfs), or install it in the environment of the workers"
+            f"operator '{operator_name}': its function needs module '{error.name}', which this worker cannot"
+            " import. Ship the module with add_python_file (-pyfs), or install it in the environment of the"
+            " workers"
         ) from error
 
 

@@ -75,9 +75,9 @@ class ColumnarResultPartition(Partition):
         count = len(self.channels)
         if self._kind is PartitionerKind.CUSTOM:
             raise InvalidProgramError(
-                f"edge {self.edge.index}: a custom partitioner is called with the key of a row, and a "
-                "columnar edge has no "
-                "rows; convert the stream to rows before partition_custom, or use key_by with a column"
+                f"edge {self.edge.index}: a custom partitioner is called with the key of a row, and a columnar"
+                " edge has no rows. Convert the stream to rows before partition_custom, or use key_by with a"
+                " column"
             )
         if self._kind is not PartitionerKind.KEY_GROUP:
             return

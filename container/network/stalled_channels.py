@@ -92,7 +92,7 @@ class StalledChannels:
     def _tell(self, watched: WatchedChannel, wait: Wait, now: float) -> None:
         credit = wait.credit
         _log.warning(
-            "task %s: edge %d to %s holds data and got no credit for %.0f s: sent %d of %d granted batches"
+            "task %s: edge %d to %s holds data and got no credit for %.0f s. It sent %d of %d granted batches"
             " and %d of %d granted bytes, %d elements wait. Check whether the consumer is busy or stuck in"
             " user code. An idle consumer has lost a grant: restart it",
             self._task,

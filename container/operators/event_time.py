@@ -104,9 +104,9 @@ def check_timestamp(timestamp: Any, row: Any, operator: str) -> int:
     if type(timestamp) is int and MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         return timestamp
     error = TimestampError(
-        f"operator '{operator}': the timestamp of a record is {short_record(timestamp)} "
-        f"({type(timestamp).__name__}); expected whole milliseconds since the epoch, an int of 64 bits: convert it "
-        "in the timestamp assigner or source"
+        f"operator '{operator}': the timestamp of a record is {short_record(timestamp)} ("
+        f"{type(timestamp).__name__}); expected whole milliseconds since the epoch, an int of 64 bits."
+        " Convert it in the timestamp assigner or source"
     )
     raise OperatorFailure(operator, short_record(row), error)
 
@@ -114,8 +114,9 @@ def check_timestamp(timestamp: Any, row: Any, operator: str) -> int:
 def refuse_missing(row: Any, operator: str) -> NoReturn:
     """Raises OperatorFailure for a row without timestamp."""
     error = TimestampError(
-        f"operator '{operator}': a record has no timestamp, but its watermark strategy needs one: give the strategy a "
-        "timestamp assigner (with_timestamp_assigner), or emit records with timestamps from the source"
+        f"operator '{operator}': a record has no timestamp, but its watermark strategy needs one. Give the"
+        " strategy a timestamp assigner (with_timestamp_assigner), or emit records with timestamps from"
+        " the source"
     )
     raise OperatorFailure(operator, short_record(row), error)
 

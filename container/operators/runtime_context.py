@@ -150,7 +150,7 @@ class _StateFunctionContext(OperatorRuntimeContext):
         if name.startswith("_") or name == "has_keyed_state":
             return super().__getattribute__(name)
         raise UnsupportedFeatureError(
-            f"operator '{self._context.descriptor.name}': the function of state '{self._state}' called {name}:"
-            " functions of reducing and aggregating states have no runtime context; use that of the function with"
-            " the state"
+            f"operator '{self._context.descriptor.name}': the function of state '{self._state}' called {name}."
+            " Functions of reducing and aggregating states have no runtime context; use that of the function"
+            " with the state"
         )

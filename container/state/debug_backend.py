@@ -75,9 +75,9 @@ class _Watch:
             if pickle.dumps(value, 5) != before:
                 place = f"state '{state}'" + ("" if part is None else f", entry {part}")
                 raise StateMutationError(
-                    f"operator '{self._operator_name}', {place}: user code changed the value of key {self.key!r} to"
-                    f" {_short(value)} without writing the value back; call update (or put) with the value, or change"
-                    " a copy"
+                    f"operator '{self._operator_name}', {place}: user code changed the value of key"
+                    f" {self.key!r} to {_short(value)} without writing the value back. Call update (or put)"
+                    " with the value, or change a copy"
                 )
 
 

@@ -204,9 +204,9 @@ def restored_state(context: KeyedBackendContext) -> RestoredKeyedState:
             and context.key_groups.intersection(KeyGroupRange(*handle.key_groups)).number_of_key_groups
         ):
             raise StateBackendError(
-                f"operator '{context.operator_name}': the checkpoint to restore holds files of RocksDB, which the "
-                "state backend 'hashmap' cannot read; set state.backend.type: rocksdb as it was, or take a savepoint "
-                "with it, which every backend restores"
+                f"operator '{context.operator_name}': the checkpoint to restore holds files of RocksDB, which"
+                " the state backend 'hashmap' cannot read. Set state.backend.type: rocksdb as it was, or take"
+                " a savepoint with it, which every backend restores"
             )
     return RestoredKeyedState(
         context.restored, context.key_groups, context.read, context.operator_name, trusted=context.trusted

@@ -198,7 +198,7 @@ class RegisteringBackend(KeyedStateBackend):
         """The current key; raises if there is none."""
         if self.current_key is NO_KEY:
             raise UnsupportedFeatureError(
-                f"operator '{self.context.operator_name}': keyed state '{name}' was used outside of a record or timer; "
-                "read and write it in process_element or on_timer, not in open or close"
+                f"operator '{self.context.operator_name}': keyed state '{name}' was used outside of a record"
+                " or timer. Read and write it in process_element or on_timer, not in open or close"
             )
         return self.current_key

@@ -101,7 +101,7 @@ class ListedTables(WindowTables[W], Generic[W, T]):
             if at < len(listed) and listed[at][0] == place:
                 # Two tables would read and write the same rows, and a restore would keep those of one.
                 raise InvalidProgramError(
-                    f"the windows {listed[at][1]!r} and {window!r} are stored alike but are not equal; define"
+                    f"the windows {listed[at][1]!r} and {window!r} are stored alike but are not equal. Define"
                     f" __eq__ and __hash__ in {type(window).__name__}, and store all fields in which its"
                     " windows differ"
                 )

@@ -60,7 +60,7 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
     if missing:
         raise InvalidProgramError(
             f"job '{graph.name}' needs module '{missing[0]}', which this worker ({sys.executable}) cannot"
-            " import; ship the module with add_python_file (-pyfs), or install it in the environment of the"
+            " import. Ship the module with add_python_file (-pyfs), or install it in the environment of the"
             " workers"
         )
     if own_main:

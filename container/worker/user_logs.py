@@ -115,8 +115,8 @@ class ClientLogHandler(logging.Handler):
         if not count:
             return
         text = (
-            f"{count} log records of a worker were dropped: at most {RECORDS_A_SECOND} a second travel to the client;"
-            " raise the level of the logger, or log less"
+            f"{count} log records of a worker were dropped: at most {RECORDS_A_SECOND} a second travel to the"
+            " client. Raise the level of the logger, or log less"
         )
         created = self._clock.epoch_ms() / 1000
         told = LoggedRecord(name="yarrow.worker", level=logging.WARNING, created=created, message=text)

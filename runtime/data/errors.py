@@ -79,9 +79,10 @@ class UnpicklableRowError(SerializationError):
         kind = f"{type(member).__module__}.{type(member).__qualname__}"
         because = f" because of its member {place}, {_shortened(member)} of type {kind}" if place else ""
         self.args = (
-            f"row {row}, {_shortened(record)}, cannot be pickled{because}: {type(error).__name__}: {error}. Rows of "
-            "no declared type travel between workers as pickles: emit plain data, or objects of classes and "
-            "functions at the top level of a module, and make what cannot travel in open() where it is used.",
+            f"row {row}, {_shortened(record)}, cannot be pickled{because}: {type(error).__name__}: {error}."
+            " Rows of no declared type travel between workers as pickles. Emit plain data, or objects of"
+            " classes and functions at the top level of a module. Create what cannot travel in open() of the"
+            " function that uses it.",
         )
 
 

@@ -79,9 +79,8 @@ def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]
     column = _plain(column)
     if not _is_leaf(column.type):
         raise ColumnKeyError(
-            f"a column of Arrow type {kind} cannot be a key: key by a number, bool, string, binary, decimal, "
-            f"date, time, "
-            "timestamp, duration, UUID or struct of these, or select one of its parts"
+            f"a column of Arrow type {kind} cannot be a key. Key by a number, bool, string, binary, decimal,"
+            " date, time, timestamp, duration, UUID or struct of these, or select one of its parts"
         )
     encoded = column.dictionary_encode()
     values = encoded.dictionary

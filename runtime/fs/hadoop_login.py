@@ -193,7 +193,7 @@ def _class_path(environment: Mapping[str, str]) -> str:
     program = next((path for path in named if path), None)
     if program is None:
         raise HadoopLoginError(
-            "HDFS asks for Kerberos, and there is no program `yarn`, `hdfs` or `hadoop` on PATH to log in with: add"
+            "HDFS asks for Kerberos, and the login finds no program `yarn`, `hdfs` or `hadoop` on PATH. Add"
             " the bin folder of the Hadoop client to PATH."
         )
     # On standard output alone: a JVM may say on the other that it picked up options.

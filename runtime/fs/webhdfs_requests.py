@@ -53,8 +53,8 @@ _NOT_LET_IN = (
     (
         "SecretManager$InvalidToken",
         (
-            "HDFS does not know the delegation token (any more): the token was cancelled, or has reached its"
-            " maximum lifetime; start the application, or log in, anew"
+            "HDFS does not know the delegation token (any more), which was cancelled, or has reached its"
+            " maximum lifetime. Start the application, or log in, anew"
         ),
     ),
     (

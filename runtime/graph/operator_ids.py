@@ -77,8 +77,8 @@ def _breadth_first(graph: StreamGraph) -> list[StreamNode]:
 def _duplicate(node: StreamNode, other: StreamNode) -> InvalidProgramError:
     if node.uid is not None and node.uid == other.uid:
         return InvalidProgramError(
-            f"The uid {node.uid!r} is given to two operators, {other.name!r} and {node.name!r}:"
-            " a uid must be unique in its program, or a savepoint could not tell them apart."
+            f"The uid {node.uid!r} is given to two operators, {other.name!r} and {node.name!r}. A uid must be"
+            " unique in its program, or a savepoint could not tell them apart."
         )
     return InvalidProgramError(
         f"Operators {other.name!r} and {node.name!r} have the same id: give each a uid of its own."

@@ -26,8 +26,9 @@ def shipped(spec: OperatorSpec, operator: str) -> ShippedOperator:
     kind = type(spec)
     if kind.__module__ in ("__main__", "__mp_main__") or "." in kind.__qualname__:
         raise InvalidProgramError(
-            f"Operator {operator!r}: workers cannot import its spec {kind.__qualname__} of module {kind.__module__}:"
-            " put the spec and its operator into a package, and ship that with add_python_file (-pyfs)."
+            f"Operator {operator!r}: workers cannot import its spec {kind.__qualname__} of module"
+            f" {kind.__module__}. Put the spec and its operator into a package, and ship that with"
+            " add_python_file (-pyfs)."
         )
     claimed = [name for name in _ENGINE_ALONE if getattr(spec, name) != getattr(OperatorSpec, name)]
     if claimed or spec.collects_for is not None:

@@ -164,11 +164,12 @@ class ResultReader:
             else "this client has no secret of the cluster to check its seal with"
         )
         return (
-            f"job {self._stream.job_id}: execute_and_collect got pickled rows, and {why}: over plain HTTP anybody could"
-            f" have sent them, and reading them runs code. They are pickled because of {what!r}. Declare an"
-            " output_type for the operator before, or return plain values (numbers, texts, dataclasses); or run the"
-            " client where the cluster's secrets file is (security.cluster.directory, or the client that started the"
-            " application on YARN); or have REST prove itself by TLS (security.ssl.rest.enabled with a truststore)."
+            f"job {self._stream.job_id}: execute_and_collect got pickled rows, and {why}: over plain HTTP"
+            " anybody could have sent them, and reading them runs code. The rows are pickled because of"
+            f" {what!r}. Declare an output_type for the operator before, or return plain values (numbers,"
+            " texts, dataclasses). Or run the client where the cluster's secrets file is"
+            " (security.cluster.directory, or the client that started the application on YARN). Or have REST"
+            " prove itself by TLS (security.ssl.rest.enabled with a truststore)."
         )
 
     def _unreadable(self, problem: str) -> UnreadableRowsError:

@@ -154,7 +154,7 @@ def _unclaimed(state: OperatorState, metadata: CheckpointMetadata, job_graph: Jo
         hint = f"The job's operator of that name has {now}: give it back uid('{state.uid}')"
     elif state.uid is None:
         hint = (
-            "Operators without a uid are known by their place in the program: restore the old shape of the"
+            "Operators without a uid are known by their place in the program. Restore the old shape of the"
             " program, and give operators with state a uid"
         )
     else:

@@ -31,8 +31,9 @@ Convert = Callable[[Any], Any]
 _WHOLE: Final = ("BYTE", "SHORT", "INT", "LONG", "BIG_INT")
 _LISTS: Final = (ListTypeInfo, ObjectArrayTypeInfo, BasicArrayTypeInfo, PrimitiveArrayTypeInfo)
 _REMEDY: Final = (
-    "Fields may be added to and removed from named Rows and TypedDicts, and numbers may become wider; for any other "
-    "change give the state a new name and fill it from the old one, or rewrite the savepoint."
+    "Fields may be added to and removed from named Rows and TypedDicts, and numbers may become wider."
+    " For any other change give the state a new name and fill it from the old one, or rewrite the"
+    " savepoint."
 )
 
 

@@ -55,8 +55,8 @@ def explain_containers(
         )
     if queue is not None:
         return (
-            f"nodes have room, so that queue {queue_name} or its limit for a user is full: it uses"
-            f" {queue.used_percent:.0f} % of the cluster and {queue.pending_containers} containers wait in it"
+            f"nodes have room, so that queue {queue_name} or its limit for a user is full:"
+            f" {queue.used_percent:.0f} % of the cluster used, {queue.pending_containers} containers waiting"
         )
     if metrics is not None:
         return f"the cluster has {metrics.available_mb} MB and {metrics.available_vcores} cores left"

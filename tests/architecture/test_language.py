@@ -62,6 +62,21 @@ def docstrings() -> Iterator[tuple[str, str]]:
                     yield package, text
 
 
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of each literal that is no docstring: log lines, errors, help. A value in braces is one word."""
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    inner = {id(part) for node in formatted for value in node.values for part in ast.walk(value)}
+    for node in ast.walk(tree):
+        if id(node) in statements or id(node) in inner:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "value" for part in node.values)
+            yield node.lineno, "".join(map(str, parts))
+
+
 def documents() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -78,6 +93,16 @@ def test_no_sentence_of_a_page_is_too_long(path: Path) -> None:
     assert long_sentences(paragraphs_of_document(path.read_text())) == []
 
 
+def test_no_sentence_of_a_log_line_or_error_message_is_too_long() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {sentence}"
+        for path in engine_files()
+        for line, text in texts(parse(path))
+        for sentence in long_sentences(text.split("\n"))
+    ]
+    assert not found, "make two sentences of it, or say less"
+
+
 def test_docstrings_begin_with_one_sentence() -> None:
     unfinished = [text for _, text in docstrings() if not text.splitlines()[0].rstrip("`\"')").endswith(".")]
     assert not unfinished
@@ -90,3 +115,8 @@ def test_long_sentences_are_found() -> None:
     assert sentences("One `a. b c` here. Two [it is](there.md).") == ["One code here.", "Two it is."]
     document = f"# {words}\n\n- {words}\n- no\n\n```\n{words}\n```\n\n| {words} | x |\n"
     assert [len(one.split()) for one in long_sentences(paragraphs_of_document(document))] == [26, 26]
+
+
+def test_texts_are_found_with_their_values_as_words() -> None:
+    tree = ast.parse('"""Doc."""\n_log.info("a %s",\n  x)\nraise Error(f"b {c + \'d\'} " "e")\n')
+    assert [*texts(tree)] == [(2, "a %s"), (4, "b value e")]

@@ -85,7 +85,7 @@ def run(program: Program, config: Settings) -> None:
     detached = config.is_set(execution.ATTACHED) and not config.get(execution.ATTACHED)
     if detached and target == LOCAL:
         raise CommandError(
-            "-d leaves a job behind that runs on, but the embedded cluster ends with this command: start a"
+            "-d leaves a job behind that runs on, but the embedded cluster ends with this command. Start a"
             " cluster with `yarrow start-cluster` and name it with -m host:port."
         )
     if target == YARN_APPLICATION:

@@ -148,7 +148,7 @@ class ColumnarKeyedStream(DataStream):
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
         raise InvalidProgramError(
-            f"A keyed stream is distributed by its key, which {spec.kind.value} would undo: distribute the"
+            f"A keyed stream is distributed by its key, which {spec.kind.value} would undo. Distribute the"
             " stream before key_by, or the output of an operator on the keyed stream."
         )
 

@@ -232,8 +232,8 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
             return ColumnarKeyedStream.of(self, names, keys_of)
         if columns or isinstance(key_type, str):
             raise InvalidProgramError(
-                "key_by takes a function and the type of its keys, or names of columns: let the function return a"
-                " tuple of all parts of the key."
+                "key_by takes a function and the type of its keys, or names of columns. Let the function"
+                " return a tuple of all parts of the key."
             )
         from yarrow.datastream.keyed_stream import KeyedStream
 

@@ -201,10 +201,9 @@ class GraphBuilder:
             if read.output_type is None:
                 behind = operator_behind(read)
                 raise InvalidProgramError(
-                    f"{consumer} takes columns, but the rows of operator {(behind or read).name!r} have no "
-                    f"declared"
-                    " type to make them from: give that operator an output_type (Types.ROW_NAMED(...)),"
-                    " or convert with to_arrow(schema)."
+                    f"{consumer} takes columns, but the rows of operator {(behind or read).name!r} have no"
+                    " declared type to make them from. Give that operator an output_type"
+                    " (Types.ROW_NAMED(...)), or convert with to_arrow(schema)."
                 )
             schema = schema_bytes(schema_of_type(read.output_type, (operator_behind(read) or read).name))
         return self._conversion(read, ROWS_TO_ARROW, RowsToArrowOperator(schema=schema), schema)

@@ -23,8 +23,7 @@ def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
     if slot_sharing_group != SlotSharingGroup(slot_sharing_group.name):
         raise UnsupportedFeatureError(
             f"Slot sharing group {slot_sharing_group.name!r} asks for resources of its own, but all slots of"
-            " this"
-            " version are alike: leave them out, and set taskmanager.memory.process.size and"
+            " this version are alike. Leave the resources out, and set taskmanager.memory.process.size and"
             " taskmanager.numberOfTaskSlots."
         )
     return slot_sharing_group.name
@@ -43,7 +42,7 @@ class OperatorSettings:
             kind = " ".join(words[:-1]).lower()
             raise InvalidProgramError(
                 f"{method}() concerns an operator, but this stream is a {kind}, which only says how records"
-                f" reach the next one: call it on the operator before or behind."
+                f" reach the next one. Call {method}() on the operator before or behind."
             )
         return self.transformation
 

@@ -386,8 +386,8 @@ def _offset_of(offset: Time | Duration | None) -> int:
 def _check_size_and_offset(assigner: object, size: int, slide: int, offset: int) -> None:
     if size < 1 or slide < 1 or abs(offset) >= slide:
         raise ValueError(
-            f"{type(assigner).__name__} needs a size and a slide of at least 1 ms and an offset smaller than "
-            f"the slide, got size {size} ms, slide {slide} ms, offset {offset} ms"
+            f"{type(assigner).__name__} needs a size and a slide of at least 1 ms and an offset smaller than"
+            f" the slide. It got size {size} ms, slide {slide} ms, offset {offset} ms"
         )
 
 

@@ -84,8 +84,9 @@ class ClusterDirectory:
         status = path.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise CommandError(
-                f"{path} must be a directory of mode 0700 that belongs to {getpass.getuser()}, for it holds the"
-                " cluster's secret: mend it with chmod 700, or name another in security.cluster.directory."
+                f"{path} must be a directory of mode 0700 that belongs to {getpass.getuser()}, since it holds"
+                " the cluster's secret. Mend it with chmod 700, or name another in"
+                " security.cluster.directory."
             )
         self.path = path
         self.leaders = LeaderAnnouncements(path)

@@ -144,8 +144,8 @@ def _rows_of_keys(
             keys = dict.fromkeys((*event.by_key, *processing.by_key))
         if not keys and not backend.registrations and restores:
             raise StateProcessorError(
-                f"operator '{operator.name}': the reader function registers no state in open, and the operator has no "
-                "timers: get the handles of the states to read from the RuntimeContext"
+                f"operator '{operator.name}': the reader function registers no state in open, and the operator"
+                " has no timers. Get the handles of the states to read from the RuntimeContext"
             )
         key_context = _KeyContext(event, processing)
         for key in keys:

@@ -186,9 +186,9 @@ class ExponentialDelayBackoff:
     def description(self) -> str:
         settings = self._settings
         return (
-            f"exponential delay: {settings.initial:g} s, multiplied by {settings.multiplier:g} at each "
-            f"restart, up to {settings.maximum:g} s, reset after {settings.reset_threshold:g} s without a "
-            f"failure, at most {settings.attempts} restarts in between"
+            f"exponential delay: {settings.initial:g} s, times {settings.multiplier:g} at each restart, up to"
+            f" {settings.maximum:g} s, reset after {settings.reset_threshold:g} s without failure, at most"
+            f" {settings.attempts} restarts before"
         )
 
     def failed(self, now: float) -> None:

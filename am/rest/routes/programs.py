@@ -170,9 +170,8 @@ async def run_program_as_application(
     if arguments.application_id is not None and whole is None:
         if arguments.job_id not in (None, arguments.application_id):
             raise BadRequestError(
-                "in a session a job is its own application, so that applicationId "
-                f"{arguments.application_id} and jobId {arguments.job_id} must be equal: make them equal, "
-                "or leave one out"
+                f"in a session a job is its own application. Make applicationId {arguments.application_id} and"
+                f" jobId {arguments.job_id} equal, or leave one out"
             )
         arguments.job_id = arguments.application_id
     elif arguments.application_id not in (None, whole and whole.id):

@@ -43,8 +43,8 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise UnsupportedFeatureError(
-            f"a columnar function takes {name} batches, but {name} cannot be imported here ({error}): run"
-            f" `pip install 'yarrow[{name}]'` in the environment of the workers, or let the function take"
+            f"a columnar function takes {name} batches, but {name} cannot be imported here ({error}). Run `pip"
+            f" install 'yarrow[{name}]'` in the environment of the workers, or let the function take"
             " pyarrow.RecordBatch"
         ) from error
 

@@ -95,7 +95,7 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
         if batch.kinds is not None and any(batch.kinds):
             raise BatchFunctionError(
                 f"operator '{self.name}': map_batches returned {sum(made.num_rows for made in batches)} rows"
-                f" for a batch of {len(batch)} rows with updates or deletions; return one row for each row of"
+                f" for a batch of {len(batch)} rows with updates or deletions. Return one row for each row of"
                 " such a batch"
             )
         return [ArrowBatch(made) for made in batches if made.num_rows]

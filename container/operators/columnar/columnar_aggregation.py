@@ -63,9 +63,9 @@ class VectorizedAggregation(ColumnarOperator):
         for aggregate in spec.aggregates:
             if aggregate.kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
                 raise UnsupportedFeatureError(
-                    f"operator '{name}': {aggregate.kind.value} keeps whole rows, which running "
-                    "aggregates of columns do "
-                    "not; use min and max of the columns wanted, or min_by and max_by on a stream of rows"
+                    f"operator '{name}': {aggregate.kind.value} keeps whole rows, which running aggregates of"
+                    " columns do not. Use min and max of the columns wanted, or min_by and max_by on a stream"
+                    " of rows"
                 )
             if aggregate.column is None and aggregate.kind is not AggregateKind.COUNT:
                 raise AggregationError(
@@ -100,7 +100,7 @@ class VectorizedAggregation(ColumnarOperator):
         if batch.kinds is not None and any(batch.kinds):
             raise AggregationError(
                 f"operator '{self.name}': running aggregates of columns take new rows only, and this batch"
-                " holds updates or deletions; aggregate before the operator that emits updates or deletions"
+                " holds updates or deletions. Aggregate before the operator that emits updates or deletions"
             )
         records = batch.batch
         self._check(records)
@@ -122,11 +122,9 @@ class VectorizedAggregation(ColumnarOperator):
             except SumOverflowError as error:
                 at = int(np.flatnonzero(slots == error.slot)[0])
                 raise AggregationError(
-                    f"operator '{self.name}': the sum of column '{aggregate.column}' for the key "
-                    f"{self._shown(keys, at)!r} is "
-                    f"{error.value}, which does not fit {error.type}; cast the column to "
-                    "decimal128(38, 0) or to float64 "
-                    "before the aggregation"
+                    f"operator '{self.name}': the sum of column '{aggregate.column}' for the key"
+                    f" {self._shown(keys, at)!r} is {error.value}, which does not fit {error.type}. Cast the"
+                    " column to decimal128(38, 0) or to float64 before the aggregation"
                 ) from None
             results.append(state.values(touched))
         stamps = None if batch.timestamps is None else batch.timestamps.take(pa.array(rows))
@@ -158,7 +156,7 @@ class VectorizedAggregation(ColumnarOperator):
             if known != kind:
                 raise AggregationError(
                     f"operator '{self.name}': column '{name}' is of type {kind}, in earlier batches it was"
-                    f" {known}; declare the schema of map_batches, so that each batch has the same types"
+                    f" {known}. Declare the schema of map_batches, so that each batch has the same types"
                 )
         if not self._states:
             self._start(schema)
@@ -233,13 +231,13 @@ class VectorizedAggregation(ColumnarOperator):
             except KeyError:
                 raise AggregationError(
                     f"operator '{self.name}': the restored state has no aggregate {name}, only"
-                    f" {', '.join(values[0])}; keep the aggregates as they were, or give the operator another"
+                    f" {', '.join(values[0])}. Keep the aggregates as they were, or give the operator another"
                     " uid to start with empty state"
                 ) from None
             except ForeignStateError as error:
                 raise AggregationError(
-                    f"operator '{self.name}': the restored state of {name} does not fit its column: {error}; keep the "
-                    "type of the column as it was when the state was written"
+                    f"operator '{self.name}': the restored state of {name} does not fit its column: {error}."
+                    " Keep the type of the column as it was when the state was written"
                 ) from None
         self._restored = ([], [])
 

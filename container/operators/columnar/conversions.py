@@ -142,8 +142,8 @@ class ArrowToRowsConverter(ColumnarOperator):
             return python_values(column)
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise ConversionError(
-                f"operator '{self.name}': column '{name}' of type {column.type} holds a value that no Python object "
-                f"stands for: {error}; cast or filter it in map_batches before the conversion"
+                f"operator '{self.name}': column '{name}' of type {column.type} holds a value that no Python"
+                f" object stands for: {error}. Cast or filter the column in map_batches before the conversion"
             ) from error
 
 

@@ -99,7 +99,7 @@ class NativeRestore:
                 if merged is None:
                     raise StateBackendError(
                         f"operator '{self._context.operator_name}', state '{state.name}': two parts of the"
-                        f" checkpoint hold the state in different forms ({before} and {state}); restore from"
+                        f" checkpoint hold the state in different forms ({before} and {state}). Restore from"
                         " another checkpoint or from a savepoint"
                     )
                 found[state.name] = merged

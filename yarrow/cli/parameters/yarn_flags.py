@@ -87,9 +87,9 @@ def check_flags(target: str | None, flags: YarnFlags) -> None:
     """Refuses flags of YARN with another target: a job must not run elsewhere than intended."""
     if flags.any and target not in YARN_TARGETS:
         raise CommandError(
-            f"--env and flags that begin with -y are for YARN, but {execution.TARGET.key} is {target or 'not set'}: add"
-            f" -m {YARN_CLUSTER} (an application of its own), -yid APPLICATION (a session), or -t"
-            f" {' | '.join(YARN_TARGETS)}."
+            f"--env and flags that begin with -y are for YARN, but {execution.TARGET.key} is"
+            f" {target or 'not set'}. Add -m {YARN_CLUSTER} (an application of its own), -yid APPLICATION (a"
+            f" session), or -t {' | '.join(YARN_TARGETS)}."
         )
 
 

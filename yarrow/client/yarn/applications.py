@@ -36,9 +36,9 @@ def application_of(config: Settings) -> ClientSecrets:
         session = files.read_properties()
         if session is None:
             raise CommandError(
-                "No application is named: give its id or name (-yid; the argument of `yarrow token` and `yarrow proxy`;"
-                f" -D{yarn.APPLICATION_ID.key}), or start a session with `yarrow session`, which writes"
-                f" {files.properties_path}."
+                "No application is named. Give its id or name (-yid; the argument of `yarrow token` and"
+                f" `yarrow proxy`; -D{yarn.APPLICATION_ID.key}). Or start a session with `yarrow session`,"
+                f" which writes {files.properties_path}."
             )
         named = session.application_id
     if not named.startswith("application_"):

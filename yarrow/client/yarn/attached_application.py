@@ -69,8 +69,8 @@ class AttachedApplication:
             raise YarnError(f"{named} has ended: {report.state.value}, {report.final_status.value}{said}")
         if secrets is None:
             raise YarnError(
-                f"{named} runs, but this user has no token for it in {self._files.folder}: use the machine and user"
-                " that started it, or name the folder by yarn.properties-file.location."
+                f"{named} runs, but this user has no token for it in {self._files.folder}. Use the machine and"
+                " user that started it, or name the folder by yarn.properties-file.location."
             )
         return secrets
 

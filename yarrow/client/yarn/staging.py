@@ -110,9 +110,9 @@ def _check_interpreter(config: Settings, option: EngineOption[str]) -> None:
     if packed and config.is_set(option) and os.path.isabs(executable):
         raise YarnError(
             f"{option.key} is {executable}, a path of this machine; containers run the environment that"
-            f" {yarn.ENVIRONMENT.key} names. Leave it out, name an interpreter in an archive of"
-            f" {python.ARCHIVES.key} or {yarn.SHIP_ARCHIVES.key} by its path there (venv.zip/bin/python), or, where"
-            f" every node has it, set {yarn.ENVIRONMENT.key}: {NONE}."
+            f" {yarn.ENVIRONMENT.key} names. Leave the key out, or name an interpreter in an archive of"
+            f" {python.ARCHIVES.key} or {yarn.SHIP_ARCHIVES.key} by its path there (venv.zip/bin/python)."
+            f" Where every node has the interpreter, set {yarn.ENVIRONMENT.key}: {NONE}."
         )
     if not config.is_set(option) or os.path.isabs(executable) or os.sep not in executable:
         return
@@ -124,7 +124,7 @@ def _check_interpreter(config: Settings, option: EngineOption[str]) -> None:
     shipped += [layout.ENVIRONMENT_FOLDER, layout.USER_FOLDER]
     if not archive_of_interpreter(config, option) and not folder_of(executable, shipped):
         raise YarnError(
-            f"{option.key} is {executable}, which the containers do not have: ship the archive that holds it"
+            f"{option.key} is {executable}, which the containers do not have. Ship the archive that holds it"
             f" with the job ({python.ARCHIVES.key}, -pyarch env.zip -pyexec env.zip/bin/python) or with every"
             f" container ({yarn.SHIP_ARCHIVES.key})."
         )

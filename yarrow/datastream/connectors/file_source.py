@@ -324,7 +324,7 @@ class FileSourceReader(OneByOneReader[T, FileSourceSplit], Generic[T]):
             self._reader = self._format.create_reader(split)
         except (OSError, FileSystemError) as error:
             raise FileSourceError(
-                f"{split.path} cannot be opened: {error}; the file was there when its folder was listed, and"
+                f"{split.path} cannot be opened: {error}. The file was there when its folder was listed. It"
                 " must be readable from every worker (an hdfs:// path, or a folder that all machines share)"
             ) from error
 

@@ -140,8 +140,8 @@ def _header_of(path: str, schema: CsvSchema) -> list[str]:
     moved = [name for name, found in zip(wanted, names, strict=True) if name != found and name in names]
     if moved:
         raise FileFormatError(
-            f"{path}: the header {names} has other names than the schema {wanted}, and {moved} at another position:"
-            " name all columns as the header does, or in its order"
+            f"{path}: the header {names} has other names than the schema {wanted}, and {moved} at another"
+            " position. Name all columns as the header does, or in its order"
         )
     return wanted
 

@@ -51,7 +51,7 @@ def test_a_channel_without_credit_is_told_of_once_with_its_names_and_counters(
         assert job.after(100) == 1
     (line,) = caplog.messages
     assert "task 'Map' (1/2): edge 2 to 'Count' (2/3)" in line
-    assert "for 60 s: sent 0 of 0 granted batches and 0 of 0 granted bytes, 1 elements wait" in line
+    assert "for 60 s. It sent 0 of 0 granted batches and 0 of 0 granted bytes, 1 elements wait" in line
 
 
 def test_a_grant_ends_the_stall_and_the_next_one_is_told_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -133,7 +133,7 @@ def test_a_header_with_other_names_is_taken_by_position(tmp_path: Path, header: 
     ("header", "message"),
     [
         ("who,years,town", r"the columns \['name', 'age'\] .* the header has 3 columns, the schema 2"),
-        ("age,years", r"\['age'\] at another position: name all columns as the header does"),
+        ("age,years", r"\['age'\] at another position. Name all columns as the header does"),
     ],
 )
 def test_a_header_that_names_and_positions_read_differently_is_refused(
