@@ -93,7 +93,7 @@ class ChildProcess:
             tail = self._error_file.read_bytes()[-_QUOTED:].decode(errors="replace").strip()
         except OSError:
             tail = ""
-        return f"its process ended: {how}" + (
+        return f"the process ended: {how}" + (
             f"; the end of {self._error_file.name}:\n{tail}" if tail else ""
         )
 

@@ -121,4 +121,8 @@ class SparkDrivers:
             await gateway.disconnect_spark_driver(started.driver_id, failure)
         except YarrowError as error:
             # It has ended meanwhile, or finds the driver silent.
-            _log.info("the BatchJobMaster of job %s was not told: %s", request.job_id, error)
+            _log.info(
+                "the BatchJobMaster of job %s did not hear the end of a SparkDriver: %s",
+                request.job_id,
+                error,
+            )

@@ -50,7 +50,7 @@ def assign(
     if not ended:
         raise SplitAssignmentError(
             f"the split enumerator of '{name}' did not signal the end of splits to {readers.waiting} of {parallelism} "
-            f"readers within {timeout:g} s; batch mode assigns all splits before readers run, so let it call "
+            f"readers within {timeout:g} s. Batch mode assigns all splits before readers run. Let the enumerator call "
             "signal_no_more_splits, or run the job in STREAMING mode"
         )
     return readers.splits
@@ -107,9 +107,9 @@ class _Readers:
         elif message[0] == "event":
             self.fail(
                 SplitAssignmentError(
-                    f"the split enumerator of '{self._name}' sends events to its readers (send_event_to_reader); batch "
-                    "mode assigns all splits before readers run: use a source whose enumerator only assigns splits, "
-                    "or run the job in STREAMING mode"
+                    f"the split enumerator of '{self._name}' sends events to its readers (send_event_to_reader), but "
+                    "batch mode assigns all splits before readers run. Use a source whose enumerator only assigns "
+                    "splits, or run the job in STREAMING mode"
                 )
             )
 

@@ -71,10 +71,12 @@ class ParentWatch:
             self.orphaned = True
             if executor is None:
                 if not self._stopped.is_set():
-                    _log.info("the process that started it has ended while this one was starting")
+                    _log.info(
+                        "the process that started this TaskExecutor ended before the TaskExecutor was ready"
+                    )
                     self._end_by_force()
                 return
-        cause = "the process that started it has ended"
+        cause = "the process that started the TaskExecutor has ended"
         try:
             executor.loop.call_soon_threadsafe(lambda: executor.finish(cause, grace=ORPHAN_GRACE))
         except RuntimeError:

@@ -142,7 +142,7 @@ def _refusal(operator: str, states: Iterable[str], difference: str, advice: str)
     listed = ", ".join(f"'{name}'" for name in states)
     return SavepointMismatchError(
         operator,
-        f"operator '{operator}': its keyed state ({listed}) was written for {difference}. {advice}, rewrite the keys "
-        "with yarrow.state_processor (transform_state with the new key_type), or drop this state: give the operator "
-        "another uid and restore with run -n (execution.state-recovery.ignore-unclaimed-state: true).",
+        f"operator '{operator}': its keyed state ({listed}) was written for {difference}. {advice}, or rewrite the "
+        "keys with yarrow.state_processor (transform_state with the new key_type). Or drop this state: give the "
+        "operator another uid and restore with run -n (execution.state-recovery.ignore-unclaimed-state: true).",
     )

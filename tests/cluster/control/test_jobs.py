@@ -100,7 +100,7 @@ def test_cancel_ends_the_job_and_an_ended_job_cannot_be_cancelled(tmp_path: Path
             await cluster.until_running(job_id, 4)
             await cluster.dispatcher.cancel_job(job_id)
             assert (await cluster.result(job_id)).status is JobStatus.CANCELED
-            with pytest.raises(JobAlreadyEndedError, match="it is CANCELED already"):
+            with pytest.raises(JobAlreadyEndedError, match="its status is CANCELED already"):
                 await cluster.dispatcher.cancel_job(job_id)
             with pytest.raises(JobNotFoundError):
                 await cluster.dispatcher.cancel_job(JobID("f" * 32))

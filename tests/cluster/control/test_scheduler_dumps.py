@@ -101,7 +101,7 @@ def test_decisions_are_told_while_the_job_runs(tmp_path: Path) -> None:
             assert last == found[-1]
             await cluster.dispatcher.cancel_job(job_id)
             await cluster.result(job_id)
-            with pytest.raises(JobAlreadyEndedError, match="it is CANCELED already"):
+            with pytest.raises(JobAlreadyEndedError, match="its status is CANCELED already"):
                 await cluster.dispatcher.request_scheduler_decisions(job_id, 1)
             with pytest.raises(JobNotFoundError):
                 await cluster.dispatcher.request_scheduler_decisions(JobID("f" * 32), 1)
