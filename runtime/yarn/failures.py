@@ -99,13 +99,13 @@ _LABEL: Final = (
 )
 _ADMISSION: Final = (
     "{line}. The user may not submit to the queue of yarn.application.queue:"
-    " ask for the right to, or name another queue."
+    " ask for that right, or name another queue."
 )
 _MASTER_GONE: Final = "Skein's ApplicationMaster does not answer (any more): it has ended, or is just ending."
 _DRIVER_SILENT: Final = (
     "Skein's driver, the Java process of this command, runs and does not answer: the machine is overloaded, or the"
-    " process hangs. Look at load and free memory, see by `yarn application -list` whether what was asked for has"
-    " happened all the same, and run the command again."
+    " process hangs. Look at load and free memory. Check by `yarn application -list` whether YARN did the work all"
+    " the same, and run the command again."
 )
 _KNOWN: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
     (re.compile(pattern, re.DOTALL), sentence)

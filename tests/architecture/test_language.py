@@ -17,6 +17,9 @@ MOST_WORDS = 25
 #: Longer sentences that are left in docstrings, by package of the code. A number may only become smaller.
 LONG_SENTENCES: dict[str, int] = {}
 
+#: Beginnings of literals that no person reads: a schema of Spark.
+NO_SENTENCES = ("edge int not null",)
+
 _CODE = re.compile(r"`[^`]*`")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _END = re.compile(r"(?<=[.!?])[)\"'*]*\s+")
@@ -99,6 +102,7 @@ def test_no_sentence_of_a_log_line_or_error_message_is_too_long() -> None:
         for path in engine_files()
         for line, text in texts(parse(path))
         for sentence in long_sentences(text.split("\n"))
+        if not text.startswith(NO_SENTENCES)
     ]
     assert not found, "make two sentences of it, or say less"
 

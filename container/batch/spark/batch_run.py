@@ -281,8 +281,8 @@ class BatchRun:
             self._progress.failed(started)
             self._lost = self._lost or (
                 f"the Python process {started.pid} of task '{stage.name}' (subtask {started.subtask + 1}/"
-                f"{stage.parallelism}) has died without a word: it was killed, has run out of memory, or its code has"
-                " ended the process; see the log of the SparkDriver"
+                f"{stage.parallelism}) has died without a word. It was killed, has run out of memory, or its code has"
+                " ended the process: see the log of the SparkDriver"
             )
 
     def results_started(self, started: ResultsStarted) -> None:
