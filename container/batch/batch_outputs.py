@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from yarrow.container.batch.chunk import COLLECTED, PRINTED
+from yarrow.container.batch.chunk import COLLECTED, COMMITTABLES, PRINTED
 from yarrow.container.batch.chunk_channel import ChunkChannel, Outbox
+from yarrow.container.batch.commits import encode_committables
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import CollectMessage
@@ -93,10 +94,21 @@ class BatchOutputs:
     def _write(self, text: str) -> None:
         self.outbox.put(PRINTED, 0, text.count("\n"), text.encode("utf-8", "backslashreplace"))
 
+    def put_committables(self, chain: OperatorChain) -> None:
+        """Takes what the sinks of a finished chain have prepared."""
+        for index, operator in enumerate(chain.operators):
+            with chain.attributed(index):
+                if prepared := operator.take_committables():
+                    self.outbox.put(COMMITTABLES, index, len(prepared), encode_committables(prepared))
+
     def settle(self, chain: OperatorChain) -> None:
-        """Between two steps: runs mails, and takes the messages of collect operators, which wait for an answer."""
+        """Between two steps: runs mails and upkeep, and takes the messages of collect operators.
+
+        These wait for an answer, and get it at once.
+        """
         while self._mails:
             self._mails.popleft()()
+        chain.upkeep()
         while self._messages:
             message = self._messages.popleft()
             if message.payload:

@@ -16,6 +16,7 @@ import msgspec
 from yarrow.container.batch.batch_inputs import BatchInputs
 from yarrow.container.batch.batch_outputs import BatchOutputs
 from yarrow.container.batch.chunk import FINISHED, Chunk, TaskResult, encode_task_result
+from yarrow.container.batch.commits import KEEPS_TRANSACTIONS
 from yarrow.container.batch.single_key_state import SINGLE_KEY_BACKEND
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.base import TaskEnvironment
@@ -73,6 +74,8 @@ class BatchTask:
                 attempt.subtask,
                 attempt.attempt,
                 str(self._directory / "operators"),
+                # Another attempt may have been taken: what it prepared is no leftover before the job has ended.
+                latest_savepoint_id=KEEPS_TRANSACTIONS,
                 bounded=True,
             ),
             self._settings,
@@ -129,6 +132,7 @@ class BatchTask:
         chain.finish()
         for partition in self._partitions:
             partition.flush_all()
+        self._outputs.put_committables(chain)
         yield
 
     def _result(self) -> TaskResult:

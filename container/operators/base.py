@@ -367,6 +367,10 @@ class Operator(ABC):
         yield from self.fire_event_timers(inf)
         yield from self.fire_timers(MAX_TIMESTAMP, inf)
 
+    def take_committables(self) -> list[Any]:
+        """What the operator has prepared for a commit at the end of bounded input; it is the caller's from now on."""
+        return []
+
     def next_timer(self) -> int | None:
         """Epoch ms of the earliest processing-time timer; None = none."""
         return None

@@ -338,12 +338,18 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
 
     @property
     def _commits_without_checkpoint(self) -> bool:
-        """True if the last results wait and no checkpoint will come.
+        """True if the last results wait and no checkpoint will come; those of bounded input leave with the task.
 
         Called after `finish` only: if a savepoint stops the job, its cut follows at once and takes the last
         results.
         """
+        if self.context.environment.bounded:
+            return False
         return bool(self._last) and not self._awaits_checkpoint
+
+    def take_committables(self) -> list[Any]:
+        taken, self._last = self._last, []
+        return taken
 
     @property
     def is_drained(self) -> bool:
