@@ -47,6 +47,29 @@ class ExecutedTemplate(NamedTuple):
     control: socket.socket
 
 
+class StartOptions(NamedTuple):
+    """What the command line of one of our processes says: the counterpart of `python_command`."""
+
+    #: Descriptor of the control socket.
+    fd: int
+    #: Process id of the process that wrote the command line.
+    parent: int
+    #: `module:function` of the workers' main.
+    entry: str
+    name: str
+
+    @staticmethod
+    def of(arguments: list[str]) -> StartOptions:
+        """Reads pairs of a flag and its value; argparse, made for people, takes 5 ms to import."""
+        given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        return StartOptions(
+            fd=int(given["--fd"]),
+            parent=int(given["--parent"]),
+            entry=given.get("--entry", DEFAULT_ENTRY),
+            name=given.get("--name", "yarrow-worker"),
+        )
+
+
 def set_process_name(name: str) -> None:
     """Names the process in `ps` and `top`; if the kernel refuses, the name stays."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "wb") as comm:

@@ -7,7 +7,6 @@ worker's socket after the fork. It ends when its control socket reaches EOF, and
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import gc
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from yarrow.container.launch.process_start import DEFAULT_ENTRY, set_process_name
+from yarrow.container.launch.process_start import StartOptions, set_process_name
 from yarrow.container.launch.worker_process import die_with_parent, prepare_process, run_worker_process
 from yarrow.container.protocol.worker_protocol import (
     ForkWorker,
@@ -173,11 +172,7 @@ def preload(entry: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Serves as the template; does not return in a child."""
-    parser = argparse.ArgumentParser(prog="python -m yarrow.container.launch.template", add_help=False)
-    parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--entry", default=DEFAULT_ENTRY)
-    options = parser.parse_args(arguments)
+    options = StartOptions.of(arguments)
     die_with_parent(options.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_process_name("yarrow-template")

@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn, cast
 
-from yarrow.container.launch.process_start import DEFAULT_ENTRY, set_process_name
+from yarrow.container.launch.process_start import StartOptions, set_process_name
 
 WorkerMain = Callable[[socket.socket], int]
 
@@ -116,14 +116,7 @@ def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
 
 def main(arguments: list[str]) -> NoReturn:
     """Starts without a fork: this process was executed for one worker."""
-    import argparse  # the supervisor and forked workers import only functions of this module
-
-    parser = argparse.ArgumentParser(prog="python -m yarrow.container.launch.worker_process", add_help=False)
-    parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--name", default="yarrow-worker")
-    parser.add_argument("--entry", default=DEFAULT_ENTRY)
-    options = parser.parse_args(arguments)
+    options = StartOptions.of(arguments)
     control = prepare_process(options.fd, None, options.name, options.parent)
     run_worker_process(control, options.entry)
 

@@ -7,6 +7,7 @@ since one SSL object must not be read and written at once. Must not decode paylo
 
 from __future__ import annotations
 
+import mmap
 import socket
 import ssl
 import threading
@@ -71,7 +72,8 @@ class Connection:
         #: Frames that wait for the end of the handshake.
         self._held: list[Buffer] = []
         self._outgoing: deque[Buffer] = deque()
-        self._view = memoryview(bytearray(_RECEIVE_BYTES))
+        # Of the kernel, which gives a page when something is written there: an idle connection has next to none.
+        self._view = memoryview(mmap.mmap(-1, _RECEIVE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         self._filled = 0
         self._large: bytearray | None = None
         self._large_header: FrameHeader | None = None

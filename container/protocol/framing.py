@@ -44,10 +44,10 @@ def check_length(length: int, what: str) -> None:
 class FramedSocket(Generic[M]):
     """Blocking side: `receive` from one thread, `send` from any."""
 
-    def __init__(self, sock: socket.socket, message_type: type[M]) -> None:
+    def __init__(self, sock: socket.socket, decoder: msgspec.msgpack.Decoder[M]) -> None:
         sock.setblocking(True)
         self._socket = sock
-        self._decoder: msgspec.msgpack.Decoder[M] = msgspec.msgpack.Decoder(message_type)
+        self._decoder = decoder
         self._send_lock = threading.Lock()
 
     def send(self, message: msgspec.Struct) -> None:

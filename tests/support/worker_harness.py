@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from yarrow.container.protocol.framing import FramedSocket
 from yarrow.container.protocol.worker_protocol import (
     CancelTasks,
@@ -107,7 +109,9 @@ class WorkerHarness:
             worker = WorkerThread(theirs)
             worker.start()
             self._threads.append(worker)
-        framed: FramedSocket[MessageFromWorker] = FramedSocket(ours, MessageFromWorker)  # type: ignore[arg-type]
+        framed: FramedSocket[MessageFromWorker] = FramedSocket(
+            ours, msgspec.msgpack.Decoder(MessageFromWorker)
+        )
         self._sockets.append(framed)
         folder = os.path.join(self._folder.name, str(index))
         os.mkdir(folder, 0o700)

@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from yarrow.container.protocol.framing import FramedSocket
 from yarrow.container.protocol.worker_protocol import (
     BeginCheckpoint,
@@ -67,7 +69,9 @@ class PlayedWorker:
     """One worker."""
 
     def __init__(self, sock: socket.socket, in_thread: bool) -> None:
-        self._framed: FramedSocket[MessageToWorker] = FramedSocket(sock, MessageToWorker)  # type: ignore[arg-type]
+        self._framed: FramedSocket[MessageToWorker] = FramedSocket(
+            sock, msgspec.msgpack.Decoder(MessageToWorker)
+        )
         self._in_thread = in_thread
         self._tasks: dict[ExecutionAttemptID, str] = {}
         self._calls: CurrentCallWriter | None = None

@@ -7,6 +7,7 @@ import itertools
 import socket
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ def test_blocking_side_and_channel_understand_each_other() -> None:
         closed: list[FrameError | None] = []
         channel = channel_of(messages, closed)
         await channel.open(ours)
-        framed: FramedSocket[LogLines] = FramedSocket(theirs, LogLines)
+        framed: FramedSocket[LogLines] = FramedSocket(theirs, msgspec.msgpack.Decoder(LogLines))
         for message in MESSAGES:
             await asyncio.to_thread(framed.send, message)
         await eventually(lambda: len(messages) == len(MESSAGES), "all arrived")
@@ -59,7 +60,7 @@ def test_blocking_side_and_channel_understand_each_other() -> None:
 def test_receive_tells_an_end_between_frames_from_one_inside() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        framed: FramedSocket[LogLines] = FramedSocket(ours, LogLines)
+        framed: FramedSocket[LogLines] = FramedSocket(ours, msgspec.msgpack.Decoder(LogLines))
         theirs.sendall(encode_frame(MESSAGES[0]) + b"\x05\x00")
         theirs.close()
         assert framed.receive() == MESSAGES[0]

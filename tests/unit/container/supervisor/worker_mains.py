@@ -16,13 +16,15 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
+
 from yarrow.container.protocol.framing import FramedSocket
 from yarrow.container.protocol.worker_protocol import MessageToWorker, OutputLines, StartWorker, StopWorker
 
 
 def report(sock: socket.socket) -> int:
     """Answers StartWorker with one line per fact about this process, then waits for the end."""
-    framed: FramedSocket[MessageToWorker] = FramedSocket(sock, MessageToWorker)  # type: ignore[arg-type]
+    framed: FramedSocket[MessageToWorker] = FramedSocket(sock, msgspec.msgpack.Decoder(MessageToWorker))
     start = framed.receive()
     assert isinstance(start, StartWorker)
     framed.send(OutputLines(stream="stdout", text="\n".join(facts(sock))))
@@ -74,7 +76,7 @@ def _descriptors_of_a_child() -> str:
 
 def misbehave(sock: socket.socket) -> int:
     """Ends, or hangs, in the way that `test.do` of the settings says."""
-    framed: FramedSocket[MessageToWorker] = FramedSocket(sock, MessageToWorker)  # type: ignore[arg-type]
+    framed: FramedSocket[MessageToWorker] = FramedSocket(sock, msgspec.msgpack.Decoder(MessageToWorker))
     start = framed.receive()
     if start is None:
         return 0
