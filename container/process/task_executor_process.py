@@ -2,7 +2,7 @@
 
 Owner: the main thread, which runs the event loop. Must not import pyarrow, numpy, pandas or user code, nor
 log secrets. Two modules bring the bootstrap and watch over the process: child_task_executor (a child with a
-pipe) and yarn_task_executor (a container).
+pipe) and container_task_executor (of YARN).
 """
 
 from __future__ import annotations

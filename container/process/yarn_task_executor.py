@@ -1,109 +1,21 @@
-"""The TaskExecutor process of a YARN container: `python -m yarrow.container.process.yarn_task_executor`.
+"""The executed module of a YARN container: `python -m yarrow.container.process.yarn_task_executor`.
 
-Owner: its main thread, which runs the event loop. The application's description and the secrets of
-TaskExecutors lie in the container's folder, the ResourceManager's address in the environment. Must not import
-pyarrow, numpy, pandas or user code, nor put a secret into its arguments, environment or logs. It removes its
-own folder, and no file that YARN brought.
+Owner: its main thread. It executes the template first, then imports the rest beside it: so this module must not
+import at the top what takes more than a few milliseconds. It removes its own folder, and no file that YARN
+brought. See container_task_executor for the process itself.
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import logging
+import gc
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from yarrow.container.launch.process_start import DEFAULT_ENTRY, set_process_name
-from yarrow.container.process.container_life import ContainerLife
-from yarrow.container.process.task_executor_process import (
-    EarlyTemplate,
-    configure_logging,
-    output_files,
-    run_task_executor,
-)
-from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
-from yarrow.runtime.config.options import rpc, security, taskmanager
-from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
-from yarrow.runtime.yarn.application import TaskExecutorSecrets
-from yarrow.runtime.yarn.container_files import (
-    ContainerFolder,
-    ContainerFolderError,
-    configuration_of,
-    read_description,
-    read_secrets,
-)
-from yarrow.runtime.yarn.layout import (
-    RESOURCE_ID,
-    RESOURCE_MANAGER_ADDRESS,
-    RESOURCE_MANAGER_ID,
-    TASK_EXECUTOR_SECRETS_FILE,
-)
+from yarrow.container.launch.process_start import DEFAULT_ENTRY, execute_early_template, set_process_name
 
-#: Prefix of its log names, which are Flink's: YARN shows them.
-LOG_NAME = "taskmanager"
 _WORKING_DIRECTORY = "yarrow-te-"
-_log = logging.getLogger("yarrow.container.process.yarn_task_executor")
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceManagerRequest:
-    """The environment variables that the requesting ResourceManager set for this container."""
-
-    resource_id: ResourceID
-    address: str
-    leader_id: ResourceManagerID
-
-    @staticmethod
-    def of(environment: Mapping[str, str]) -> ResourceManagerRequest:
-        """Reads them. Raises ContainerFolderError with the missing variable."""
-        values = {
-            name: environment.get(name, "")
-            for name in (RESOURCE_ID, RESOURCE_MANAGER_ADDRESS, RESOURCE_MANAGER_ID)
-        }
-        missing = [name for name, value in values.items() if not value]
-        if missing:
-            raise ContainerFolderError(
-                f"the environment has no {', '.join(missing)}. The ResourceManager of an application on YARN"
-                " starts this process in a container: do not start it by hand"
-            )
-        return ResourceManagerRequest(
-            ResourceID(values[RESOURCE_ID]),
-            values[RESOURCE_MANAGER_ADDRESS],
-            ResourceManagerID(values[RESOURCE_MANAGER_ID]),
-        )
-
-
-def bootstrap_of(
-    config: Settings,
-    secrets: TaskExecutorSecrets,
-    request: ResourceManagerRequest,
-    folder: ContainerFolder,
-    working_directory: str,
-) -> TaskExecutorBootstrap:
-    """The bootstrap of the TaskExecutor. Raises ConfigError."""
-    host = config.get(taskmanager.HOST) or folder.host
-    return TaskExecutorBootstrap(
-        application_id=secrets.application_secret_id,
-        resource_id=request.resource_id,
-        resource_manager_address=request.address,
-        resource_manager_id=request.leader_id,
-        host=host,
-        bind_host=config.get(taskmanager.BIND_HOST) or host,
-        identity=secrets.identity if config.get(security.INTERNAL_ENABLED) else PemIdentity(),
-        data_secret=secrets.data_secret,
-        configuration=config.with_value(taskmanager.TMP_DIRS, (working_directory,)).to_dict(redact=False),
-        log_directory=str(folder.log_directory),
-        log_name=LOG_NAME,
-        working_directory=working_directory,
-        max_message_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes,
-        listen_tcp=True,
-    )
 
 
 def main(worker_entry: str = DEFAULT_ENTRY) -> int:
@@ -117,42 +29,16 @@ def main(worker_entry: str = DEFAULT_ENTRY) -> int:
         shutil.rmtree(working_directory, ignore_errors=True)
 
     try:
-        asyncio.run(_main(working_directory, remove_files, worker_entry))
-    except Exception as error:
-        _log.critical("the TaskExecutor failed", exc_info=error)
-        print(f"the TaskExecutor failed: {error}", file=sys.stderr)
-        return 1
+        template = execute_early_template(worker_entry)
+        # Imports leave next to no garbage, and what they make stays: no collection looks at it, now or later.
+        gc.disable()
+        from yarrow.container.process.container_task_executor import run_in_container
+
+        gc.freeze()
+        gc.enable()
+        return run_in_container(worker_entry, template, working_directory, remove_files)
     finally:
         remove_files()
-    return 0
-
-
-async def _main(working_directory: str, remove_files: Callable[[], None], worker_entry: str) -> None:
-    early = EarlyTemplate(worker_entry, jobs_hear_of_unfit=True)
-    await early.start()
-    life = ContainerLife(remove_files)
-    life.start()
-    try:
-        folder = ContainerFolder.of(os.environ)
-        secrets = read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, TaskExecutorSecrets)
-        config = configuration_of(
-            read_description(folder.path), secrets.sensitive_configuration, folder.application_id
-        )
-        request = ResourceManagerRequest.of(os.environ)
-        bootstrap = bootstrap_of(config, secrets, request, folder, working_directory)
-        configure_logging(output_files(bootstrap).log_path)
-        _log.info(
-            "the TaskExecutor %s starts in %s, pid %d",
-            bootstrap.resource_id,
-            folder.container_id,
-            os.getpid(),
-        )
-        importlib.import_module("grpc.aio")
-        await run_task_executor(bootstrap, early, life)
-        _log.info("the TaskExecutor %s has ended", bootstrap.resource_id)
-    finally:
-        life.stop()
-        await early.close()
 
 
 if __name__ == "__main__":

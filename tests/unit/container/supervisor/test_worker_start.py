@@ -23,7 +23,7 @@ from tests.unit.container.supervisor.conftest import (
     run,
     within,
 )
-from yarrow.container.launch.process_start import worker_environment
+from yarrow.container.launch.process_start import execute_template, worker_environment
 from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit
 from yarrow.container.protocol.errors import WorkerStartError
@@ -252,6 +252,34 @@ def test_a_launch_under_way_starts_no_template_that_nobody_would_end(tmp_path: P
             with pytest.raises(WorkerStartError, match="ends"):
                 await pending
             assert launcher.template_pid is None
+
+    run(body())
+
+
+def test_a_launcher_takes_over_a_template_that_was_executed_before_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with open_launcher("spawn", "report", tmp_path) as open_:
+            settings = launch_settings("report")
+            executed = execute_template(settings, open_.raw_output)
+            launcher = TemplateLauncher(settings, open_.raw_output, executed)
+            await launcher.start()
+            assert launcher.template_pid == executed.process.pid
+            peer = await launch_and_report(OpenLauncher(launcher, open_.raw_output, open_.raw_path))
+            assert int(peer.facts["parent"]) == executed.process.pid
+            await launcher.close()
+            assert executed.process.returncode is not None
+
+    run(body())
+
+
+def test_closing_a_launcher_that_never_started_ends_the_template_it_was_given(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with open_launcher("spawn", "report", tmp_path) as open_:
+            settings = launch_settings("report")
+            executed = execute_template(settings, open_.raw_output)
+            await TemplateLauncher(settings, open_.raw_output, executed).close()
+            assert executed.process.returncode is not None
+            assert executed.control.fileno() == -1
 
     run(body())
 
