@@ -15,6 +15,7 @@ from yarrow.am.jobmaster.scheduling.restart_strategies import restart_backoff_fa
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, JobMasterSettings, SchedulerMode
 from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
+from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.runtime.common.errors import JobSubmissionError, YarrowError
 from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options import (
@@ -157,7 +158,7 @@ def _with_checkpoint_folder(merged: Settings, config: Settings) -> Settings:
     if has_own or not is_highly_available(config):
         return merged
     directory, retention = checkpointing.DIRECTORY.key, checkpointing.EXTERNALIZED_RETENTION
-    if merged.get(retention) is not checkpointing.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS:
+    if merged.get(retention) is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS:
         raise ConfigError(
             f"{retention.key} keeps checkpoints of ended jobs, but {directory} is not set. The checkpoints "
             f"would lie below {high_availability.STORAGE_DIR.key}, which is emptied with the cluster id. "

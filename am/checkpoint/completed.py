@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
+from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 
@@ -44,13 +44,13 @@ class Dropped(msgspec.Struct, frozen=True):
     shared: tuple[str, ...]
 
 
-def outlives(status: JobStatus, retention: ExternalizedRetention) -> bool:
+def outlives(status: JobStatus, retention: ExternalizedCheckpointRetention) -> bool:
     """Whether checkpoints are kept after the job has ended with that status."""
     if not status.is_globally_terminal_state():
         return True
-    if retention is ExternalizedRetention.RETAIN_ON_CANCELLATION:
+    if retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
         return status is not JobStatus.FINISHED
-    if retention is ExternalizedRetention.DELETE_ON_CANCELLATION:
+    if retention is ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION:
         return status is JobStatus.FAILED
     return False
 
@@ -116,7 +116,7 @@ class CompletedCheckpointStore:
             dropped.append(self._drop(0, under_way))
         return dropped
 
-    def end(self, status: JobStatus, retention: ExternalizedRetention) -> list[Dropped]:
+    def end(self, status: JobStatus, retention: ExternalizedCheckpointRetention) -> list[Dropped]:
         """Drops the checkpoints that must not outlive a job that ended with that status."""
         if outlives(status, retention):
             return []

@@ -16,7 +16,7 @@ import yarrow.runtime.config.options.execution as execution
 import yarrow.runtime.config.options.rpc as rpc
 import yarrow.runtime.config.options.security as security
 import yarrow.runtime.config.options.web as web
-from yarrow.common.execution_modes import CheckpointingMode
+from yarrow.common.execution_modes import CheckpointingMode, ExternalizedCheckpointRetention
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -48,7 +48,7 @@ class CheckpointSettings:
     after_tasks_finish: bool = True
     #: Number of completed checkpoints that are kept.
     retained: int = 1
-    retention: options.ExternalizedRetention = options.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS
+    retention: ExternalizedCheckpointRetention = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
     storage: StorageKind = StorageKind.JOB_MANAGER
     #: module:name of the user's own storage; "" = none.
     custom_storage: str = ""

@@ -15,9 +15,9 @@ import msgspec
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.pending import PendingCheckpoint
 from yarrow.am.checkpoint.settings import CheckpointSettings
+from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.checkpoint_statistics import (
     BarrierWait,
@@ -343,8 +343,8 @@ def configuration_record(settings: CheckpointSettings) -> CheckpointConfiguratio
         min_pause=round(settings.min_pause * 1000),
         max_concurrent=settings.max_concurrent,
         externalization=ExternalizedCheckpoints(
-            enabled=retention is not ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
-            delete_on_cancellation=retention is not ExternalizedRetention.RETAIN_ON_CANCELLATION,
+            enabled=retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
+            delete_on_cancellation=retention is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
         ),
         state_backend=_BACKENDS.get(settings.state_backend, settings.state_backend),
         checkpoint_storage=settings.custom_storage or _STORAGES[settings.storage.value],

@@ -52,6 +52,34 @@ class LocalProcessSettings(msgspec.Struct, frozen=True):
     #: Seconds in which a child may end by itself before it is killed.
     grace: float = 3.0
 
+    def bootstrap(
+        self,
+        resource_id: ResourceID,
+        leader: LeaderInformation,
+        identity: PemIdentity,
+        working_directory: str,
+        *,
+        forward_output: bool = False,
+    ) -> TaskExecutorBootstrap:
+        """The bootstrap of one TaskExecutor."""
+        return TaskExecutorBootstrap(
+            application_id=self.application_id,
+            resource_id=resource_id,
+            resource_manager_address=leader.address,
+            resource_manager_id=ResourceManagerID(leader.leader_id),
+            host=self.host,
+            bind_host=self.bind_host,
+            identity=identity,
+            data_secret=self.data_secret,
+            configuration=dict(self.configuration),
+            log_directory=self.log_directory,
+            working_directory=working_directory,
+            slots=self.slots_per_task_executor,
+            max_message_bytes=self.max_message_bytes,
+            listen_tcp=self.listen_tcp,
+            forward_output=forward_output,
+        )
+
 
 class OutputReader(Protocol):
     """Reads the task output that TaskExecutors forward (runtime/rpc/output_stream.py)."""
@@ -131,7 +159,12 @@ class LocalProcessDriver:
         child = _Child(started.process, working_directory)
         self._children[resource_id] = child
         child.watcher = asyncio.get_running_loop().create_task(self._watch(resource_id, child))
-        await started.process.give(encode_bootstrap(self._bootstrap(resource_id, working_directory)))
+        identity = self._issue_identity(f"taskexecutor {resource_id}")
+        assert self._leader is not None, "initialize must be called before any other method"
+        bootstrap = self._settings.bootstrap(
+            resource_id, self._leader, identity, working_directory, forward_output=self._output is not None
+        )
+        await started.process.give(encode_bootstrap(bootstrap))
         return resource_id
 
     async def _start(self) -> _Started:
@@ -172,27 +205,6 @@ class LocalProcessDriver:
 
     def _make_directories(self) -> str:
         return tempfile.mkdtemp(prefix=WORKING_DIRECTORY_PREFIX, dir=self._settings.tmp_directory)
-
-    def _bootstrap(self, resource_id: ResourceID, working_directory: str) -> TaskExecutorBootstrap:
-        settings = self._settings
-        assert self._leader is not None, "initialize must be called before any other method"
-        return TaskExecutorBootstrap(
-            application_id=settings.application_id,
-            resource_id=resource_id,
-            resource_manager_address=self._leader.address,
-            resource_manager_id=ResourceManagerID(self._leader.leader_id),
-            host=settings.host,
-            bind_host=settings.bind_host,
-            identity=self._issue_identity(f"taskexecutor {resource_id}"),
-            data_secret=settings.data_secret,
-            configuration=dict(settings.configuration),
-            log_directory=settings.log_directory,
-            working_directory=working_directory,
-            slots=settings.slots_per_task_executor,
-            max_message_bytes=settings.max_message_bytes,
-            listen_tcp=settings.listen_tcp,
-            forward_output=self._output is not None,
-        )
 
     async def _end(self, child: _Child) -> None:
         await child.process.end(self._settings.grace)

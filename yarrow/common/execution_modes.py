@@ -1,10 +1,10 @@
-"""CheckpointingMode and TimeCharacteristic: choices that hold for a whole job. Values, usable from any thread."""
+"""Choices that hold for a whole job: checkpoints and their retention, time. Values, usable from any thread."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["CheckpointingMode", "TimeCharacteristic"]
+__all__ = ["CheckpointingMode", "ExternalizedCheckpointRetention", "TimeCharacteristic"]
 
 
 class CheckpointingMode(Enum):
@@ -14,6 +14,14 @@ class CheckpointingMode(Enum):
     EXACTLY_ONCE = 0
     #: Once or more: barriers hold nothing up.
     AT_LEAST_ONCE = 1
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """Which checkpoints outlive the job. After a failure the last one stays in the first two cases."""
+
+    DELETE_ON_CANCELLATION = 0
+    RETAIN_ON_CANCELLATION = 1
+    NO_EXTERNALIZED_CHECKPOINTS = 2
 
 
 class TimeCharacteristic(Enum):

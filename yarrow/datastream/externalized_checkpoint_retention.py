@@ -1,15 +1,7 @@
-"""ExternalizedCheckpointRetention: what becomes of checkpoints when a job is cancelled. A value."""
+"""ExternalizedCheckpointRetention under PyFlink's name of its module; `yarrow.common.execution_modes` defines it."""
 
 from __future__ import annotations
 
-from enum import Enum
+from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 
 __all__ = ["ExternalizedCheckpointRetention"]
-
-
-class ExternalizedCheckpointRetention(Enum):
-    """Which checkpoints outlive the job. After a failure the last one stays in the first two cases."""
-
-    DELETE_ON_CANCELLATION = 0
-    RETAIN_ON_CANCELLATION = 1
-    NO_EXTERNALIZED_CHECKPOINTS = 2

@@ -16,8 +16,8 @@ from yarrow.container.supervisor.output_files import OutputFiles, OutputSink
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.container.worker.worker import WorkerThread
-from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
-from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
+from yarrow.runtime.common.ids import IdFactory, ResourceID
+from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import ResourceProfile
 from yarrow.runtime.rpc.service import RpcService
@@ -90,26 +90,8 @@ class InProcessDriver:
         assert self._leader is not None, "initialize must be called before any other method"
         # Removed with the cluster's own folder, in which it lies.
         working_directory = tempfile.mkdtemp(prefix="taskexecutor-", dir=settings.tmp_directory)
-        bootstrap = TaskExecutorBootstrap(
-            application_id=settings.application_id,
-            resource_id=resource_id,
-            resource_manager_address=self._leader.address,
-            resource_manager_id=ResourceManagerID(self._leader.leader_id),
-            host=settings.host,
-            bind_host=settings.bind_host,
-            identity=PemIdentity(),
-            data_secret=settings.data_secret,
-            configuration=dict(settings.configuration),
-            log_directory=settings.log_directory,
-            working_directory=working_directory,
-            slots=settings.slots_per_task_executor,
-            max_message_bytes=settings.max_message_bytes,
-        )
-        files = OutputFiles(
-            Path(settings.log_directory),
-            resource_id,
-            self._output,
-        )
+        bootstrap = settings.bootstrap(resource_id, self._leader, PemIdentity(), working_directory)
+        files = OutputFiles(Path(settings.log_directory), resource_id, self._output)
         return TaskExecutor(
             settings_of(bootstrap),
             TaskExecutorServices(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, RestModel
 from yarrow.am.rest.models.jobs import JobSummary
@@ -61,9 +61,9 @@ class ApplicationDetails(HyphenModel):
 class ApplicationException(CamelModel):
     """The failure that ended a job of an application."""
 
-    exception_name: str
-    stacktrace: str
-    timestamp: int
+    exception_name: str = Field(validation_alias=AliasPath("cause", "exception_name"))
+    stacktrace: str = Field(validation_alias=AliasPath("cause", "stacktrace"))
+    timestamp: int = Field(validation_alias="timestamp_ms")
     job_id: str
 
 

@@ -77,5 +77,11 @@ class TriggerBody(HyphenModel):
     request_id: str
 
 
+class QueueStatus(RestModel):
+    """The state of an operation."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
 #: JSON whose shape is not ours to say.
 RawJson = dict[str, Any]

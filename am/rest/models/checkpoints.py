@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from yarrow.am.rest.models.base import CamelModel, HyphenModel, NumberOrNaN, RestModel
+from yarrow.am.rest.models.base import CamelModel, HyphenModel, NumberOrNaN, QueueStatus, RestModel
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord
 
 #: As in the path where the outcome is asked for.
@@ -246,12 +246,6 @@ class TaskCheckpointDetails(TaskCheckpoint):
     subtasks: list[SubtaskCheckpointBody]
 
 
-class OperationStatus(RestModel):
-    """The progress of an operation."""
-
-    id: Literal["IN_PROGRESS", "COMPLETED"]
-
-
 class FailureCauseBody(HyphenModel):
     """The cause of an operation's failure; `serialized-throwable` is empty: Yarrow has no Java objects."""
 
@@ -270,7 +264,7 @@ class SavepointResult(HyphenModel):
 class SavepointOperation(RestModel):
     """The state of a requested savepoint."""
 
-    status: OperationStatus
+    status: QueueStatus
     operation: SavepointResult | None = None
 
 
@@ -284,7 +278,7 @@ class CheckpointResult(RestModel):
 class CheckpointOperation(RestModel):
     """The state of a requested checkpoint."""
 
-    status: OperationStatus
+    status: QueueStatus
     operation: CheckpointResult | None = None
 
 
@@ -297,7 +291,7 @@ class DisposalResult(HyphenModel):
 class DisposalOperation(RestModel):
     """The state of a savepoint's disposal."""
 
-    status: OperationStatus
+    status: QueueStatus
     operation: DisposalResult | None = None
 
 

@@ -5,15 +5,18 @@ Owner: none (declarations).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, RestModel
+from yarrow.runtime.common.thread_dump import thread_text
 
 
 class ClusterOverviewBody(HyphenModel):
     """Slots, TaskExecutors and jobs of the cluster."""
 
-    taskmanagers: int
+    taskmanagers: int = Field(validation_alias="task_executors")
     slots_total: int
     slots_available: int
     jobs_running: int
@@ -102,6 +105,15 @@ class ThreadDumpBody(CamelModel):
     """The stacks of all threads of a process."""
 
     thread_infos: list[ThreadInfo]
+
+    @classmethod
+    def of_stacks(cls, stacks: Iterable[tuple[str, str]]) -> ThreadDumpBody:
+        """The dump of threads by name and stack."""
+        infos = [
+            ThreadInfo(thread_name=name, stringified_thread_info=thread_text(name, stack))
+            for name, stack in stacks
+        ]
+        return cls(thread_infos=infos)
 
 
 class DataSetEntry(CamelModel):

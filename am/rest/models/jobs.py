@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import AliasPath, Field
 
 from yarrow.am.rest.models.accumulators import UserAccumulators
-from yarrow.am.rest.models.base import CamelModel, HyphenModel, RawJson, RestModel, TextOrNone
+from yarrow.am.rest.models.base import CamelModel, HyphenModel, QueueStatus, RawJson, RestModel, TextOrNone
 from yarrow.am.rest.models.metrics import IOMetrics
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.graph.states import ExecutionState
@@ -265,12 +265,6 @@ class JobAccumulators(HyphenModel):
     user_task_accumulators: UserAccumulators = Field(validation_alias="accumulators")
     #: Always empty: a value of Yarrow is JSON, in `user-task-accumulators`.
     serialized_user_task_accumulators: dict[str, str] = Field(default_factory=dict)
-
-
-class QueueStatus(RestModel):
-    """The state of an operation."""
-
-    id: Literal["IN_PROGRESS", "COMPLETED"]
 
 
 class FailureBody(HyphenModel):

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
-from yarrow.am.rest.models.base import CamelModel, RestModel
-from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus, StatsSummary
+from yarrow.am.rest.models.base import CamelModel, QueueStatus, RestModel
+from yarrow.am.rest.models.checkpoints import FailureCauseBody, StatsSummary
 from yarrow.am.rest.models.task_managers import ResourceProfileBody
 
 
@@ -23,7 +23,7 @@ class RescalingResult(RestModel):
 class RescalingOperation(RestModel):
     """The state of a requested rescale."""
 
-    status: OperationStatus
+    status: QueueStatus
     operation: RescalingResult | None = None
 
 
@@ -47,10 +47,10 @@ class JobResourceRequirements(RootModel[dict[str, VertexRequirements]]):
 class VertexRescale(CamelModel):
     """A vertex in a rescale."""
 
-    job_vertex_id: str
-    job_vertex_name: str
-    slot_sharing_group_id: str
-    slot_sharing_group_name: str
+    job_vertex_id: str = Field(validation_alias="vertex_id")
+    job_vertex_name: str = Field(validation_alias="name")
+    slot_sharing_group_id: str = Field(validation_alias="slot_sharing_group")
+    slot_sharing_group_name: str = Field(validation_alias="slot_sharing_group")
     desired_parallelism: int
     sufficient_parallelism: int
     pre_rescale_parallelism: int

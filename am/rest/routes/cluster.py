@@ -28,14 +28,8 @@ router = APIRouter(tags=["Cluster"])
 async def cluster_overview(access: Access) -> ClusterOverviewBody:
     """Slots, TaskExecutors and jobs of the cluster."""
     found = await access.services.dispatcher.request_overview()
-    return ClusterOverviewBody(
-        taskmanagers=found.task_executors,
-        slots_total=found.slots_total,
-        slots_available=found.slots_available,
-        jobs_running=found.jobs_running,
-        jobs_finished=found.jobs_finished,
-        jobs_cancelled=found.jobs_cancelled,
-        jobs_failed=found.jobs_failed,
+    return ClusterOverviewBody.of(
+        found,
         flink_version=FLINK_VERSION,
         flink_commit="yarrow",
         yarrow_version=yarrow.__version__,

@@ -22,11 +22,10 @@ from yarrow.am.rest.models.cluster import (
     LogUrl,
     ProcessRuntime,
     ThreadDumpBody,
-    ThreadInfo,
 )
 from yarrow.am.rest.routes.cluster_access import PLAIN_TEXT, Access, JobIdPath, refusals
 from yarrow.am.rest.services import RestServices, interpreter
-from yarrow.runtime.common.thread_dump import thread_stacks, thread_text
+from yarrow.runtime.common.thread_dump import thread_stacks
 
 router = APIRouter(tags=["Control plane"])
 
@@ -112,9 +111,4 @@ def _text(pieces: Iterator[bytes]) -> StreamingResponse:
 @router.get("/jobmanager/thread-dump", responses=refusals())
 async def thread_dump() -> ThreadDumpBody:
     """The stacks of the control plane's threads."""
-    return ThreadDumpBody(
-        thread_infos=[
-            ThreadInfo(thread_name=name, stringified_thread_info=thread_text(name, stack))
-            for name, stack in thread_stacks()
-        ]
-    )
+    return ThreadDumpBody.of_stacks(thread_stacks())

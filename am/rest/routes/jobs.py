@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from yarrow.am.rest.errors import BadRequestError, ForbiddenError
-from yarrow.am.rest.models.base import EmptyBody
+from yarrow.am.rest.models.base import EmptyBody, QueueStatus
 from yarrow.am.rest.models.jobs import (
     JobAccumulators,
     JobClientHeartbeat,
@@ -24,7 +24,6 @@ from yarrow.am.rest.models.jobs import (
     JobPlan,
     JobsOverview,
     JobStatusBody,
-    QueueStatus,
     SchedulerDecisions,
 )
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals

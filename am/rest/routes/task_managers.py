@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from yarrow.am.rest.errors import NotFoundError
-from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDumpBody, ThreadInfo
+from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDumpBody
 from yarrow.am.rest.models.task_managers import TaskManagerDetails, TaskManagers
 from yarrow.am.rest.routes.cluster_access import (
     PLAIN_TEXT,
@@ -23,7 +23,6 @@ from yarrow.am.rest.routes.cluster_access import (
 )
 from yarrow.am.rest.routes.job_manager import LogName
 from yarrow.am.rest.views import task_managers as views
-from yarrow.runtime.common.thread_dump import thread_text
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.messages import FileInfo
 
@@ -122,12 +121,7 @@ async def _pieces(gateway: TaskExecutorGateway, file: FileInfo) -> AsyncIterator
 async def task_manager_thread_dump(access: Access, resource_id: ResourceIdPath) -> ThreadDumpBody:
     """The stacks of the supervisor's and the workers' threads."""
     gateway = await access.task_executor_gateway(resource_id)
-    return ThreadDumpBody(
-        thread_infos=[
-            ThreadInfo(thread_name=name, stringified_thread_info=thread_text(name, stack))
-            for name, stack in await gateway.request_thread_dump()
-        ]
-    )
+    return ThreadDumpBody.of_stacks(await gateway.request_thread_dump())
 
 
 @router.get("/jobs/{jobid}/taskmanagers/{taskmanagerid}/log-url", responses=refusals(400, 404))

@@ -76,14 +76,7 @@ def exceptions(jobs: Iterable[ExecutionGraphDetails]) -> ApplicationExceptions:
         if job.status is not JobStatus.FAILED or not job.exceptions:
             continue
         last = max(job.exceptions, key=lambda entry: entry.timestamp_ms)
-        entries.append(
-            ApplicationException(
-                exception_name=last.cause.exception_name,
-                stacktrace=last.cause.stacktrace,
-                timestamp=last.timestamp_ms,
-                job_id=job.job_id,
-            )
-        )
+        entries.append(ApplicationException.of(last, job_id=job.job_id))
     entries.sort(key=lambda entry: -entry.timestamp)
     return ApplicationExceptions(exception_history=ApplicationExceptionHistory(entries=entries))
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 import yarrow.runtime.config.options.pipeline as pipeline_options
 import yarrow.runtime.config.options.restart_strategy as restart_options
 from yarrow.am.rest.models.accumulators import as_json
+from yarrow.am.rest.models.base import QueueStatus
 from yarrow.am.rest.models.jobs import (
     ExceptionHistory,
     ExecutionConfiguration,
@@ -27,7 +28,6 @@ from yarrow.am.rest.models.jobs import (
     JobVertexSummary,
     LegacyException,
     Plan,
-    QueueStatus,
     RootException,
     SchedulerDecisions,
 )

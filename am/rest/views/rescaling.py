@@ -80,11 +80,8 @@ def _span(record: RescaleRecord) -> SchedulerStateSpan:
 def _vertex(vertex: VertexDetails, record: RescaleRecord) -> VertexRescale:
     before = record.before.get(vertex.vertex_id, vertex.parallelism)
     after = record.after.get(vertex.vertex_id, vertex.parallelism)
-    return VertexRescale(
-        job_vertex_id=vertex.vertex_id,
-        job_vertex_name=vertex.name,
-        slot_sharing_group_id=vertex.slot_sharing_group,
-        slot_sharing_group_name=vertex.slot_sharing_group,
+    return VertexRescale.of(
+        vertex,
         desired_parallelism=after,
         sufficient_parallelism=after,
         pre_rescale_parallelism=before,

@@ -6,10 +6,9 @@ Flink's, and the text says so where they are not.
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
-from yarrow.common.execution_modes import CheckpointingMode
+from yarrow.common.execution_modes import CheckpointingMode, ExternalizedCheckpointRetention
 from yarrow.common.values.value_types import (
     BOOLEAN,
     COUNT,
@@ -22,15 +21,6 @@ from yarrow.common.values.value_types import (
     memory_size,
 )
 from yarrow.runtime.config.values.option import option, optional
-
-
-class ExternalizedRetention(enum.Enum):
-    """What becomes of the last checkpoint when a job is cancelled."""
-
-    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
-    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
-    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
-
 
 INTERVAL: Final = optional(
     "execution.checkpointing.interval",
@@ -70,7 +60,7 @@ TOLERABLE_FAILED: Final = option(
 )
 EXTERNALIZED_RETENTION: Final = option(
     "execution.checkpointing.externalized-checkpoint-retention",
-    enum_of(ExternalizedRetention),
+    enum_of(ExternalizedCheckpointRetention),
     "NO_EXTERNALIZED_CHECKPOINTS",
     "What becomes of the last checkpoint when the job is cancelled.",
 )

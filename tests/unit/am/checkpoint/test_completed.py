@@ -7,8 +7,8 @@ import pytest
 from tests.unit.runtime.snapshot.test_metadata import METADATA
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, outlives
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
+from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 
 
@@ -48,14 +48,14 @@ def test_completed_ones_stay_in_order_of_their_ids() -> None:
 
 
 KEPT = {
-    ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS: set(),
-    ExternalizedRetention.DELETE_ON_CANCELLATION: {JobStatus.FAILED},
-    ExternalizedRetention.RETAIN_ON_CANCELLATION: {JobStatus.FAILED, JobStatus.CANCELED},
+    ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS: set(),
+    ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION: {JobStatus.FAILED},
+    ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: {JobStatus.FAILED, JobStatus.CANCELED},
 }
 
 
-@pytest.mark.parametrize("retention", ExternalizedRetention)
-def test_what_outlives_its_job(retention: ExternalizedRetention) -> None:
+@pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
+def test_what_outlives_its_job(retention: ExternalizedCheckpointRetention) -> None:
     ends = {status for status in JobStatus if status.is_globally_terminal_state()}
     assert ends == {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
     assert {status for status in ends if outlives(status, retention)} == KEPT[retention]

@@ -20,10 +20,10 @@ from yarrow.am.checkpoint.restore import (
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.am.checkpoint.targets import InvalidSavepointPathError, savepoint_target
+from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.common.ids import OperatorID
-from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.config.options.execution import ClaimMode
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -360,7 +360,7 @@ def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_jo
     saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=6)
     for number in (3, 4, 5, 6):
         store.use_checkpoint_id(number)
-    settings = replace(on_files(tmp_path), retention=ExternalizedRetention.DELETE_ON_CANCELLATION)
+    settings = replace(on_files(tmp_path), retention=ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION)
     for _ in range(2):
         remove_checkpoints(JOB, settings, status, recovery)
     there = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
@@ -387,7 +387,7 @@ def test_where_checkpoints_cannot_be_listed_none_are_taken_for_gone(
     """A file in the folder's place stands for storage that is away."""
     folder = tmp_path / JOB.job_id
     folder.write_text("no folder")
-    settings = replace(on_files(tmp_path), retention=ExternalizedRetention.DELETE_ON_CANCELLATION)
+    settings = replace(on_files(tmp_path), retention=ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION)
     with pytest.raises(SnapshotStorageError, match=str(folder)):
         remove_checkpoints(JOB, settings, status, InMemoryCheckpointRecovery())
     with pytest.raises(RestoreError, match=str(folder)):

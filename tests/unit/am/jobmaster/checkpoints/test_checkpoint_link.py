@@ -22,9 +22,9 @@ from yarrow.am.checkpoint.recovery_store import CheckpointPointer, RecoveryStore
 from yarrow.am.checkpoint.restore import starting_point
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
-from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.operator_spec import PrintOperator
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -85,7 +85,7 @@ class ScriptedStore:
 class Job:
     """A job of two tasks that run and acknowledge whatever is asked of them."""
 
-    def __init__(self, folder: Path, retention: ExternalizedRetention) -> None:
+    def __init__(self, folder: Path, retention: ExternalizedCheckpointRetention) -> None:
         self.folder = folder
         self.settings = CheckpointSettings(
             interval=None,
@@ -161,7 +161,7 @@ class Job:
 def with_job(
     tmp_path: Path,
     body: Callable[[Job], Coroutine[Any, Any, None]],
-    retention: ExternalizedRetention = ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
+    retention: ExternalizedCheckpointRetention = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
 ) -> None:
     async def whole() -> None:
         job = Job(tmp_path, retention)
@@ -251,7 +251,7 @@ def test_beside_a_retained_checkpoint_nothing_is_left_that_nobody_points_to(tmp_
         assert job.complete_folders() == ["chk-1", "chk-4", "chk-9"], "9 is of another job of the same id"
         assert not job.link.left_some
 
-    with_job(tmp_path, body, retention=ExternalizedRetention.RETAIN_ON_CANCELLATION)
+    with_job(tmp_path, body, retention=ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION)
 
 
 def test_what_cannot_be_deleted_at_the_end_is_left_to_be_tried_again(tmp_path: Path) -> None:
