@@ -279,6 +279,8 @@ class JobConnection:
                     continue
                 _log.warning("job %s: the JobMaster refused a slot offer: %s", self.job_id, error)
                 taken = set()
+            else:
+                self._registration.confirm()
             registered_anew = False
             # A slot that was given up during the offer is not ours any more.
             current = tuple(each for each in offered if self._offers.pop(each, None) is not None)

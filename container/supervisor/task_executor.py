@@ -376,6 +376,7 @@ class TaskExecutor(RpcEndpoint):
     ) -> TaskExecutorToResourceManagerHeartbeat:
         self._check_resource_manager(resource_manager_id)
         self._heartbeats.heard(_RESOURCE_MANAGER)
+        self._resource_manager.confirm()
         return TaskExecutorToResourceManagerHeartbeat(
             resource_id=self.resource_id,
             slot_report=self.slots.table.report(),

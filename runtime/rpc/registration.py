@@ -85,6 +85,9 @@ class LeaderConnection(Generic[G]):
         self._timers = timers
         self._settings = settings or RegistrationSettings()
         self._backoff = Backoff(self._settings.initial_pause, self._settings.max_pause)
+        #: Pauses before a registration that follows one which the leader accepted and never confirmed.
+        self._unconfirmed = Backoff(self._settings.initial_pause, self._settings.max_pause)
+        self._is_confirmed = False
         self._leader: LeaderInformation | None = None
         self._gateway: G | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -110,20 +113,46 @@ class LeaderConnection(Generic[G]):
         self._abandon()
         self._gateway = None
 
+    def confirm(self) -> None:
+        """Takes note that the leader has answered the registered endpoint, or called it: the registration was valid."""
+        self._is_confirmed = True
+        self._unconfirmed.reset()
+
     def reconnect(self) -> None:
-        """Registers again with the leader, because the registration is invalid (silence, refusal)."""
-        self._leader_changed(self._leader)
+        """Registers again with the leader, because the registration is invalid (silence, refusal).
+
+        At once after a registration that was confirmed. After others there is a pause, or a leader that accepts each
+        registration and refuses the next message would be asked without end. An attempt that waits already stays.
+        """
+        if self._gateway is None and self._retry is not None:
+            return
+        self._lose()
+        leader, confirmed = self._leader, self._is_confirmed
+        self._is_confirmed = False
+        if leader is None:
+            return
+        self._backoff.reset()
+        if confirmed:
+            self._try(leader)
+            return
+        pause = min(self._unconfirmed.next_seconds(), self._settings.error_delay)
+        self._retry = self._timers.call_later(pause, lambda: self._try(leader))
 
     def _leader_changed(self, leader: LeaderInformation | None) -> None:
-        self._endpoint.assert_main_thread()
-        self._abandon()
+        self._lose()
         self._leader = leader
-        if self._gateway is not None:
-            self._gateway = None
-            self._registration.on_lost()
+        self._is_confirmed = False
+        self._unconfirmed.reset()
         if leader is not None:
             self._backoff.reset()
             self._try(leader)
+
+    def _lose(self) -> None:
+        self._endpoint.assert_main_thread()
+        self._abandon()
+        if self._gateway is not None:
+            self._gateway = None
+            self._registration.on_lost()
 
     def _abandon(self) -> None:
         if self._attempt is not None:

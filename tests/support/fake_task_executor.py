@@ -335,6 +335,7 @@ class FakeTaskExecutor(RpcEndpoint):
         leader = self._connection.leader
         if leader is None or resource_manager_id != leader.leader_id:
             raise FencingTokenError(f"{self.name}: {resource_manager_id} is not my ResourceManager")
+        self._connection.confirm()
         for job in self._jobs.values():
             self._offer(job)
         return TaskExecutorToResourceManagerHeartbeat(

@@ -169,6 +169,8 @@ class ResourceManagerLink:
             await gateway.declare_required_resources(self._leader_id, requirements)
         except YarrowError as error:
             self._start_over(gateway, error)
+        else:
+            self._connection.confirm()
 
     async def _beat(self, gateway: ResourceManagerGateway) -> None:
         try:

@@ -160,6 +160,42 @@ def test_a_refusal_is_final_for_that_leader() -> None:
     run(body())
 
 
+def test_a_leader_that_accepts_and_then_refuses_is_asked_again_after_growing_pauses() -> None:
+    async def body() -> None:
+        it = Registering()
+        await it.endpoint.start()
+        leader = await it.lead("a")
+        it.announce("a")
+        it.connection.start()
+        await settled()
+        for count, pause in enumerate((1, 2, 4, 4), 1):
+            assert it.seen == ["registered", "lost"] * (count - 1) + ["registered"]
+            it.connection.reconnect()
+            it.connection.reconnect()
+            assert it.timers.pending == 1
+            it.timers.advance(pause - 0.01)
+            await settled()
+            assert leader.ticks == count
+            it.timers.advance(0.01)
+            await settled()
+        # A registration that held is repeated at once, and the pauses begin anew.
+        it.connection.confirm()
+        it.connection.reconnect()
+        await settled()
+        assert leader.ticks == 6 and it.connection.gateway is not None
+        it.connection.reconnect()
+        it.timers.advance(1)
+        await settled()
+        assert leader.ticks == 7
+        it.connection.reconnect()
+        it.connection.stop()
+        assert it.timers.pending == 0
+        await leader.stop()
+        await it.endpoint.stop()
+
+    run(body())
+
+
 @pytest.mark.parametrize(
     ("error", "pause"),
     [
