@@ -123,6 +123,11 @@ def our_error(path: str, error: Exception) -> Exception:
         )
         never_sent = isinstance(error, requests.ConnectTimeout) or "NewConnectionError" in repr(error)
         return TransientError(text) if never_sent else UnknownRequestOutcomeError(text)
+    if isinstance(error, KeyError):
+        return FileSystemError(
+            f"{path}: what answers is no WebHDFS (its answer has no {error}); check the address of the NameNode's web "
+            "server, and that dfs.webhdfs.enabled is true"
+        )
     if isinstance(error, ConnectionError):
         return UnknownRequestOutcomeError(f"{path}: the connection to HDFS broke: {error}")
     return error

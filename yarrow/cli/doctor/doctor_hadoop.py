@@ -14,9 +14,12 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
+
+import msgspec
 
 from yarrow.cli.doctor.doctor_findings import Finding, failed, fine, warned
 from yarrow.client.yarn.abandoned_files import abandoned_folders
@@ -28,7 +31,7 @@ from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options import security, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.hdfs_settings import http_addresses
+from yarrow.runtime.fs.hdfs_settings import hdfs_settings, http_addresses, use_hdfs_settings
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
@@ -153,8 +156,10 @@ def _staging(config: Settings) -> Iterator[Finding]:
         try:
             with files.create(probe) as output:
                 output.write(b"written by yarrow doctor")
-        finally:
-            files.delete(probe)
+        except BaseException:
+            _remove_at_once(probe)
+            raise
+        files.delete(probe)
     except PermissionError as error:
         yield failed("hdfs", f"{root} cannot be written ({error}): set {key} to a directory of this user")
         return
@@ -163,6 +168,16 @@ def _staging(config: Settings) -> Iterator[Finding]:
         return
     kept = _environments(root)
     yield fine("hdfs", f"{root} can be written ({key}){kept}")
+
+
+def _remove_at_once(probe: str) -> None:
+    """Removes what a failed attempt may have left, without waiting a second time for HDFS to take changes."""
+    former = use_hdfs_settings(msgspec.structs.replace(hdfs_settings(), retry_seconds=0.0))
+    try:
+        with suppress(Exception):  # the finding tells of the failure before
+            file_system_for(probe).delete(probe)
+    finally:
+        use_hdfs_settings(former)
 
 
 def _environments(root: str) -> str:

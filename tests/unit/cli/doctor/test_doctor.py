@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.runtime.fs.fake_webhdfs import Fault, fake_webhdfs
 from yarrow.cli.doctor import doctor_client, doctor_hadoop
 from yarrow.cli.doctor.doctor import doctor
 from yarrow.cli.doctor.doctor_findings import Finding, Level
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, hdfs_settings, use_hdfs_settings
+from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 
 
@@ -168,6 +171,29 @@ def test_safe_mode(name_node: HadoopConfiguration, monkeypatch: pytest.MonkeyPat
     assert "safe mode" in only(doctor_hadoop.hdfs(Settings(), name_node), Level.FAIL).text
 
 
+def test_a_name_node_that_takes_no_changes_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page may be out of reach, as where it asks for Kerberos: then only a write shows safe mode."""
+    refusal = "Cannot do this. Name node is in safe mode."
+    faults = [
+        Fault(name, "SafeModeException", refusal, times=1000) for name in ("create", "mkdirs", "delete")
+    ]
+    seconds = 0.3
+    former = use_hdfs_settings(HdfsSettings(retry_seconds=seconds))
+    try:
+        with fake_webhdfs(tmp_path, faults) as url:
+            monkeypatch.setattr(doctor_hadoop, "staging_root", lambda config: f"{url}/staging")
+            found = only(doctor_hadoop._staging(Settings()), Level.FAIL)
+            assert hdfs_settings().retry_seconds == seconds
+            close_sessions()
+    finally:
+        use_hdfs_settings(former)
+    assert "the NameNode is in safe mode" in found.text and "yarn.staging-directory" in found.text
+    create, mkdirs, delete = (1000 - fault.times for fault in faults)
+    assert create + mkdirs > 1 and delete == 1, "the write is repeated for a while, its removal is not"
+
+
 def test_no_data_node(name_node: HadoopConfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_NameNode, "state", {"FSState": "Operational", "NumLiveDataNodes": 0})
     assert "no DataNode is alive" in only(doctor_hadoop.hdfs(Settings(), name_node), Level.FAIL).text
@@ -184,6 +210,9 @@ def test_little_space_and_clocks_that_differ(
     monkeypatch.setattr(_NameNode, "ahead", 400.0)
     clocks = [found for found in doctor_hadoop.hdfs(Settings(), name_node) if found.subject == "clock"]
     assert clocks[0].level is Level.FAIL
+    # This server has no WebHDFS: a finding, no traceback.
+    written = [found for found in doctor_hadoop.hdfs(Settings(), name_node) if found.level is Level.FAIL]
+    assert "what answers is no WebHDFS" in written[-1].text
     assert "s ahead of this machine's" in clocks[0].text
 
 
