@@ -27,6 +27,9 @@ from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
 #: Rows and bytes that wait in all buffers of an edge together, and the least bounds of one buffer.
 _BUFFERED: Final = BatchBounds(128 * 1024, 32 << 20)
 _LEAST: Final = BatchBounds(16, 4096)
+#: The same of rows of columns: for one buffer, and for all together.
+_COLUMNS: Final = 64 * 1024
+_BUFFERED_COLUMNS: Final = 1 << 20
 
 
 class BatchOutputs:
@@ -83,7 +86,8 @@ class BatchOutputs:
     def _bounds(self, buffers: int) -> BatchBounds:
         rows = min(self._settings.get(execution.BATCH_MAX_ROWS), _BUFFERED.rows // max(1, buffers))
         size = min(self._settings.get(execution.BATCH_MAX_SIZE).bytes, _BUFFERED.bytes // max(1, buffers))
-        return BatchBounds(max(_LEAST.rows, rows), max(_LEAST.bytes, size))
+        columns = max(_LEAST.rows, min(_COLUMNS, _BUFFERED_COLUMNS // max(1, buffers)))
+        return BatchBounds(max(_LEAST.rows, rows), max(_LEAST.bytes, size), columns)
 
     # ------------------------------------------------------------------ what operators send
 

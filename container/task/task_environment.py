@@ -90,18 +90,21 @@ def task_environment(
 
 
 class BatchBounds(NamedTuple):
-    """Most rows and bytes of a batch of rows."""
+    """Most rows and bytes of a batch."""
 
     rows: int
     bytes: int
+    #: Rows of columns that wait for a batch of their channel; None = as many as suits channels between workers.
+    columns: int | None = None
 
 
 def partition_over(
     graph: JobGraph, edge: JobEdge, channels: Sequence[OutputChannel], bounds: BatchBounds
 ) -> ResultPartition | ColumnarResultPartition:
-    """The output for one edge over its opened channels; `bounds` are those of rows."""
+    """The output for one edge over its opened channels; and the bounds of its batches."""
     if edge.stream_kind is StreamKind.COLUMNAR:
-        from yarrow.container.network.columnar_partition import ColumnarResultPartition
+        from yarrow.container.network.columnar_partition import COALESCE_ROWS, ColumnarResultPartition
 
-        return ColumnarResultPartition(edge, channels, graph.vertex(edge.target).max_parallelism)
+        most = graph.vertex(edge.target).max_parallelism
+        return ColumnarResultPartition(edge, channels, most, bounds.columns or COALESCE_ROWS)
     return ResultPartition(edge, channels, bounds.rows, bounds.bytes)

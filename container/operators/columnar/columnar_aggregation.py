@@ -23,6 +23,7 @@ from yarrow.container.operators.columnar.aggregate_state import (
     UnsupportedColumnError,
 )
 from yarrow.container.operators.columnar.aggregate_states import state_for
+from yarrow.container.operators.columnar.last_rows import KeptRows, LastRows
 from yarrow.container.operators.columnar.tuple_index import index_of_keys
 from yarrow.container.operators.columnar.vectorized_index import KeyIndex, Slots, grown
 from yarrow.container.operators.columnar_operator import ColumnarOperator
@@ -52,9 +53,13 @@ class VectorizedAggregation(ColumnarOperator):
     """SUM, MIN, MAX, COUNT and MEAN by key.
 
     The result has the key columns and one column an aggregate. Its rows stand in the order of the last row of
-    each key in the batch, with that row's timestamp. A key of floats is shown as it came last (NaN and -0.0
-    included).
+    each key in the batch, with that row's timestamp. Of bounded input there is one result for all batches. A key
+    of floats is shown as it came last (NaN and -0.0 included).
     """
+
+    #: `end_keys` gives batches.
+    emits_batches = True
+    mixes_keys = True
 
     def __init__(self, name: str, spec: ArrowAggregateOperator) -> None:
         super().__init__(name)
@@ -82,11 +87,15 @@ class VectorizedAggregation(ColumnarOperator):
         self._states: list[AggregateState] = []
         self._schema: pa.Schema
         self._last_row = np.zeros(1024, np.int32)
+        #: Rows of bounded input whose results wait for the end of their keys.
+        self._held = LastRows()
+        self._once = False
         #: Restored canonical keys and their values, until the first batch tells the types of the columns.
         self._restored: tuple[list[Any], list[Any]] = ([], [])
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
+        self._once = context.environment.bounded
         context.state.register_section(STATE_NAME, self)
 
     @property
@@ -126,9 +135,24 @@ class VectorizedAggregation(ColumnarOperator):
                     f" {self._shown(keys, at)!r} is {error.value}, which does not fit {error.type}. Cast the"
                     " column to decimal128(38, 0) or to float64 before the aggregation"
                 ) from None
-            results.append(state.values(touched))
         stamps = None if batch.timestamps is None else batch.timestamps.take(pa.array(rows))
-        return (ArrowBatch(pa.RecordBatch.from_arrays(results, schema=self._schema), stamps),)
+        touched_rows = KeptRows(touched, results, stamps)
+        if self._once:
+            self._held.add(touched_rows)
+            return ()
+        return (self._result(touched_rows),)
+
+    def _result(self, rows: KeptRows) -> ArrowBatch:
+        """The present aggregates of these keys."""
+        columns = [*rows.keys, *(state.values(rows.slots) for state in self._states)]
+        return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self._schema), rows.timestamps)
+
+    def end_keys(self) -> Iterator[ArrowBatch]:
+        rows = self._held.take()
+        if rows is not None:
+            yield self._result(rows)
+            # The next batch begins with new states, of the same types.
+            self._states.clear()
 
     def _shown(self, keys: Sequence[pa.Array], row: int) -> Any:
         values = tuple(key[row].as_py() for key in keys)

@@ -269,9 +269,7 @@ def test_what_a_job_hears_last_of_its_slots_is_what_is_so(tmp_path: Path) -> Non
             await cluster.add(1)
             await eventually(lambda: cluster.plane.resource_manager.slot_manager.slots_free == 0)
             await settled()
-            assert await waiting_for() == "needs 3 slots and has 2", (
-                "the third is given, and not offered yet"
-            )
+            assert await waiting_for() == "needs 3 slots and has 2", "the third is given, and not offered yet"
 
     run(body())
 

@@ -236,7 +236,8 @@ def test_a_job_is_not_stopped_for_slots_that_there_cannot_be(
     client = endless_counts(full_cluster, tmp_path / "counts", 2)
     before = marks(client)
     with pytest.raises(
-        YarrowError, match=r"was not rescaled: the job would need 6 slots, and the cluster offers at most 4;.*"
+        YarrowError,
+        match=r"was not rescaled: the job would need 6 slots, and the cluster offers at most 4;.*",
     ):
         rescale(full_cluster, client, 6)
     assert marks(client) == before

@@ -129,7 +129,9 @@ def test_8_more_memory_than_its_container_has(session: FaultSession) -> None:
     # By its own measure or by YARN's, whichever is there in time.
     assert all("may use 1024 MB" in text or "than its limit of 1024 MB" in text for text in causes), causes
     assert all("aise taskmanager.memory.process.size (-ytm)" in text for text in causes), causes
-    assert session.said("used more memory than its limit of 1024 MB. Raise taskmanager.memory.process.size") > 0
+    assert (
+        session.said("used more memory than its limit of 1024 MB. Raise taskmanager.memory.process.size") > 0
+    )
     # One for each time; and one that is given back, if the job's end comes after the question for it.
     assert containers_so_far(session) - asked <= 4
     until(lambda: session.task_executors() == [], GRACE, "nobody is left")

@@ -1,0 +1,112 @@
+"""Columns in batch jobs, and inputs that are read whole before others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support.batch_runner import collect, collecting_graph, run_batch, shuffled
+from tests.unit.runtime.graph.programs import environment
+from yarrow.common import Types
+from yarrow.datastream import (
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    OutputTag,
+)
+from yarrow.datastream.state import MapStateDescriptor
+
+SCHEMA = pa.schema([("key", pa.string()), ("number", pa.int64())])
+RULES: MapStateDescriptor[str, int] = MapStateDescriptor("rules", Types.STRING(), Types.INT())
+LATE = OutputTag("late")
+ROWS = [(f"k{n * 7 % 10}", n) for n in range(1000)]
+
+
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow.compute as pc
+
+    return pa.RecordBatch.from_arrays([batch["key"], pc.multiply(batch["number"], 2)], schema=SCHEMA)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_columns_run_through_a_batch_job(parallelism: int) -> None:
+    env = environment(parallelism)
+    rows = env.from_collection(ROWS, Types.TUPLE([Types.STRING(), Types.LONG()])).rebalance()
+    columns = rows.to_arrow(SCHEMA).map_batches(doubled, SCHEMA)
+    found = collect(env, columns.to_rows())
+    assert sorted((row.key, row.number) for row in found) == sorted((key, 2 * n) for key, n in ROWS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_aggregates_of_columns_come_once_a_key(seed: int) -> None:
+    env = environment(3)
+    rows = env.from_collection(ROWS, Types.TUPLE([Types.STRING(), Types.LONG()])).rebalance()
+    columns = rows.to_arrow(SCHEMA).map_batches(doubled, SCHEMA)
+    aggregated = columns.key_by("key").sum("number")
+    settings = {"execution.batch.max-rows": "10"}
+    run = run_batch(collecting_graph(env, aggregated.to_rows()), settings, deal=shuffled(seed))
+    expected = {key: sum(2 * n for other, n in ROWS if other == key) for key, _ in ROWS}
+    found = [tuple(row) for row in run.rows()]
+    assert sorted(found) == sorted(expected.items())
+
+
+class Reads(BroadcastProcessFunction[Any, Any, Any]):
+    """Emits each row with the number of rules that it knows."""
+
+    def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
+        yield value, len(list(ctx.get_broadcast_state(RULES).items()))
+
+    def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> None:
+        ctx.get_broadcast_state(RULES).put(value, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_broadcast_inputs_are_read_whole_before_the_other(seed: int) -> None:
+    env = environment(3)
+    rules = env.from_collection([str(n) for n in range(50)]).rebalance().map(str).broadcast(RULES)
+    rows = env.from_collection(range(100)).rebalance().map(lambda n: n)
+    graph = collecting_graph(env, rows.connect(rules).process(Reads()))
+    run = run_batch(graph, {"execution.batch.max-rows": "3"}, deal=shuffled(seed))
+    assert sorted(run.rows()) == [(n, 50) for n in range(100)]
+
+
+class KeyedReads(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+    """The same with a timer for each key."""
+
+    def process_element(
+        self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterator[Any]:
+        ctx.timer_service().register_event_time_timer(9)
+        yield value, len(list(ctx.get_broadcast_state(RULES).items()))
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> None:
+        ctx.get_broadcast_state(RULES).put(value, 1)
+
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterator[Any]:
+        yield ctx.get_current_key(), len(list(ctx.get_broadcast_state(RULES).items()))
+
+
+def test_broadcast_beside_keys() -> None:
+    env = environment(3)
+    rules = env.from_collection([str(n) for n in range(50)]).rebalance().map(str).broadcast(RULES)
+    rows = env.from_collection(range(100)).key_by(lambda n: -(n % 5) - 1)
+    run = run_batch(collecting_graph(env, rows.connect(rules).process(KeyedReads())), deal=shuffled(1))
+    assert sorted(run.rows()) == [(-key, 50) for key in range(5, 0, -1)] + [(n, 50) for n in range(100)]
+
+
+class Sides(CoProcessFunction[Any, Any, Any]):
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterator[Any]:
+        yield 1, value
+
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Iterator[Any]:
+        yield 2, value
+
+
+def test_unkeyed_inputs_come_one_after_the_other() -> None:
+    env = environment(1)
+    first, second = env.from_collection(range(5)), env.from_collection(range(5, 10))
+    found = collect(env, first.connect(second).process(Sides()), deal=shuffled(2))
+    assert found == [(1, n) for n in range(5)] + [(2, n) for n in range(5, 10)]
