@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 import os
 import shutil
-import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -28,6 +27,7 @@ from yarrow.am.rest.programs.messages import (
     decode_message,
     encode_frame,
 )
+from yarrow.am.rest.programs.program_child import how_it_ended, kill_session, program_child
 
 #: Bytes at the end of the output that are kept for a program that fails.
 _TAIL_BYTES = 16 * 1024
@@ -55,7 +55,10 @@ async def run_program(
 
 
 async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Path) -> list[JobHandedOver]:
-    async with _child(working) as (process, results):
+    async with program_child(_command, asyncio.subprocess.PIPE, working, _environment()) as (
+        process,
+        results,
+    ):
         output = _Tail()
         reading = asyncio.create_task(output.read(process))
         try:
@@ -71,12 +74,11 @@ async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Pat
                 f"build the job and call execute.{output.text()}"
             ) from None
         finally:
-            _kill_session(process)
+            kill_session(process)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(reading, _OUTPUT_GRACE)
     if end is None:
-        code = process.returncode or 0
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        how = how_it_ended(process.returncode or 0)
         raise UploadedProgramFailedError(f"{request.name} {how} while its main ran.{output.text()}")
     if end.error:
         raise UploadedProgramFailedError(f"{request.name} failed:\n{end.error}{output.text()}")
@@ -87,41 +89,8 @@ async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Pat
     return jobs
 
 
-@contextlib.asynccontextmanager
-async def _child(working: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
-    read_end, write_end = os.pipe()
-    results = asyncio.StreamReader(limit=MAX_FRAME_BYTES)
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(results), os.fdopen(read_end, "rb", 0)
-    )
-    try:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-u",
-                "-m",
-                "yarrow.am.rest.programs.runner",
-                str(write_end),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(write_end,),
-                start_new_session=True,
-                cwd=working,
-                env=_environment(),
-            )
-        finally:
-            os.close(write_end)
-        try:
-            yield process, results
-        finally:
-            _kill_session(process)
-            await process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
-    finally:
-        transport.close()
+def _command(results: int) -> tuple[str, ...]:
+    return (sys.executable, "-u", "-m", "yarrow.am.rest.programs.runner", str(results))
 
 
 def _environment() -> dict[str, str]:
@@ -129,13 +98,6 @@ def _environment() -> dict[str, str]:
     root = str(Path(yarrow.__file__).parent.parent)
     others = os.environ.get("PYTHONPATH", "")
     return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{others}" if others else root}
-
-
-def _kill_session(process: asyncio.subprocess.Process) -> None:
-    # The event loop reaps the leader, but its session keeps its number while any of its processes lives.
-    # Without any, the number is free and the call fails.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _read_results(results: asyncio.StreamReader) -> tuple[list[JobHandedOver], ProgramEnded | None]:
