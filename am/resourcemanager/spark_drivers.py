@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from yarrow.am.execution.errors import failure_of
 from yarrow.am.resourcemanager.task_executor_connections import Spawn
@@ -66,8 +67,7 @@ NO_SPARK_DRIVERS = NoSparkDrivers(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Started:
+class _Started(msgspec.Struct, frozen=True):
     request: SparkDriverRequest
     driver_id: ResourceID
 

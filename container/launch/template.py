@@ -16,7 +16,6 @@ import select
 import signal
 import socket
 import sys
-from dataclasses import dataclass
 
 import msgspec
 
@@ -41,8 +40,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(ForkWorker)
 
 
-@dataclass(frozen=True)
-class Child:
+class Child(msgspec.Struct, frozen=True):
     """The result of `Template.serve` in a child: what the new process must become."""
 
     control_fd: int

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass
 
 import msgspec
 
@@ -54,8 +53,7 @@ class ForkedWorker:
                 os.kill(self.pid, signal.SIGKILL)
 
 
-@dataclass
-class _Pending:
+class _Pending(msgspec.Struct):
     """A requested fork, or a running worker."""
 
     forked: asyncio.Future[int]

@@ -11,16 +11,16 @@ import signal
 import socket
 import subprocess
 import threading
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from yarrow.container.launch.process_start import LaunchSettings, python_command, worker_environment
 from yarrow.container.protocol.errors import WorkerStartError
 from yarrow.runtime.common.ids import WorkerID
 
 
-@dataclass(frozen=True)
-class WorkerExit:
+class WorkerExit(msgspec.Struct, frozen=True):
     """How a worker process ended; without status and signal if nobody could reap it."""
 
     status: int | None = None

@@ -1,8 +1,8 @@
 """The executed module of a YARN container: `python -m yarrow.container.process.yarn_task_executor`.
 
-Owner: its main thread. It executes the template first, then imports the rest beside it: so this module must not
-import at the top what takes more than a few milliseconds. It removes its own folder, and no file that YARN
-brought. See container_task_executor for the process itself.
+Owner: its main thread. Must not import at the top what takes more than a few milliseconds: the first job waits for
+the template. It removes its own folder, and no file that YARN brought. See container_task_executor for the
+process itself.
 """
 
 from __future__ import annotations

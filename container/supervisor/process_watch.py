@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.metrics import garbage_time
@@ -25,8 +26,7 @@ _SHARE = 0.01
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ProcessSample:
+class ProcessSample(msgspec.Struct, frozen=True):
     """The numbers of one process at one moment."""
 
     name: str
@@ -40,8 +40,7 @@ class ProcessSample:
     descriptors: int
 
 
-@dataclass(frozen=True)
-class MemoryReading:
+class MemoryReading(msgspec.Struct, frozen=True):
     """The memory of one process when it was read in full, in bytes; `pss` and `mapped` as in ProcessSample."""
 
     pss: int

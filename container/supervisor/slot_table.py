@@ -12,9 +12,10 @@ is offered anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+
+import msgspec
 
 from yarrow.container.protocol.errors import SlotNotAvailableError, SlotNotFoundError
 from yarrow.runtime.common.clock import Clock
@@ -46,8 +47,7 @@ SLOT_TRANSITIONS: Mapping[TaskExecutorSlotState, frozenset[TaskExecutorSlotState
 )
 
 
-@dataclass(frozen=True)
-class SubtaskName:
+class SubtaskName(msgspec.Struct, frozen=True):
     """Names a subtask; its text is the task's name in errors."""
 
     vertex_id: JobVertexID
@@ -60,16 +60,14 @@ class SubtaskName:
         return f"'{self.vertex}' (subtask {self.subtask + 1}/{self.parallelism})"
 
 
-@dataclass(frozen=True)
-class SlotOwner:
+class SlotOwner(msgspec.Struct, frozen=True):
     """The job and allocation for which a slot was allocated."""
 
     job_id: JobID
     allocation_id: AllocationID
 
 
-@dataclass
-class TaskExecutorSlot:
+class TaskExecutorSlot(msgspec.Struct):
     """One slot of the TaskExecutor."""
 
     index: int
@@ -77,9 +75,9 @@ class TaskExecutorSlot:
     #: Set in every state but FREE.
     owner: SlotOwner | None = None
     #: Tasks whose terminal state the worker has not reported yet.
-    tasks: dict[ExecutionAttemptID, SubtaskName] = field(default_factory=dict)
+    tasks: dict[ExecutionAttemptID, SubtaskName] = msgspec.field(default_factory=dict)
     #: All tasks that its worker ever got: a source's coordinator outlives the reader beside it.
-    hosted: dict[ExecutionAttemptID, SubtaskName] = field(default_factory=dict)
+    hosted: dict[ExecutionAttemptID, SubtaskName] = msgspec.field(default_factory=dict)
     #: Consecutive reports of the JobMaster without this ACTIVE slot.
     missing_reports: int = 0
 

@@ -10,8 +10,9 @@ import asyncio
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from yarrow.container.launch.worker_launcher import WorkerLauncher
 from yarrow.container.protocol.errors import WorkerStartError
@@ -29,8 +30,7 @@ from yarrow.runtime.rpc.messages import WorkerAddress
 START_TIMEOUT = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlotWorkerSettings:
+class SlotWorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the workers of all slots."""
 
     resource_id: ResourceID
@@ -47,8 +47,7 @@ class SlotWorkerSettings:
     forward_logs: bool = False
 
 
-@dataclass
-class SlotWorker:
+class SlotWorker(msgspec.Struct):
     """A worker with its files on disk."""
 
     handle: WorkerHandle

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from yarrow.container.launch.worker_launcher import WorkerLauncher
 from yarrow.container.protocol.errors import SlotNotAvailableError
@@ -75,17 +76,16 @@ _THREAD_DUMP_TIMEOUT = 5.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskExecutorServices:
+class TaskExecutorServices(msgspec.Struct, frozen=True, kw_only=True):
     """The services that a TaskExecutor uses."""
 
     rpc: RpcService
     resource_manager: LeaderRetrieval
     launcher: WorkerLauncher
     files: OutputFiles
-    output: OutputGate = field(default_factory=NoForwarding)
-    clock: Clock = field(default_factory=SystemClock)
-    timers: Timers = field(default_factory=LoopTimers)
+    output: OutputGate = msgspec.field(default_factory=NoForwarding)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    timers: Timers = msgspec.field(default_factory=LoopTimers)
 
 
 class TaskExecutor(RpcEndpoint):

@@ -6,8 +6,9 @@ Owner: none (frozen values). Must not be logged whole: it holds the data secret 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from yarrow.container.supervisor.slot_workers import SlotWorkerSettings
 from yarrow.runtime.common.ids import ResourceID
@@ -22,8 +23,7 @@ from yarrow.runtime.rpc.messages import HardwareDescription, ResourceProfile
 from yarrow.runtime.rpc.registration import RegistrationSettings
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskExecutorSettings:
+class TaskExecutorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The endpoint's own settings; times are seconds, sizes bytes."""
 
     resource_id: ResourceID
@@ -43,8 +43,8 @@ class TaskExecutorSettings:
     cancellation_timeout: float = 180.0
     #: From a slot's release, or the TaskExecutor's own end, to SIGKILL.
     release_grace: float = 5.0
-    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
-    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
+    heartbeat: HeartbeatSettings = msgspec.field(default_factory=HeartbeatSettings)
+    registration: RegistrationSettings = msgspec.field(default_factory=RegistrationSettings)
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
 
 

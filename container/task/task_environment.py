@@ -6,8 +6,9 @@ Owner: the task thread that will run the task. Must not open channels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.network.output_channel import OutputChannel
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
 
 
-@dataclass(frozen=True, slots=True)
-class TaskServices:
+class TaskServices(msgspec.Struct, frozen=True):
     """What the operators of a task call; see TaskEnvironment for each."""
 
     wake: Callable[[], None]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cluster.task_executor.fake_worker import ENTRY, PlayedThread
@@ -220,10 +221,10 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
     configuration = changes.pop("configuration", {})
     assert isinstance(configuration, dict)
     bootstrap = make_bootstrap(folder, configuration={"taskmanager.cpu.cores": "2", **configuration})
-    settings = replace(
+    settings = msgspec.structs.replace(
         settings_of(bootstrap),
         registration=RegistrationSettings(initial_pause=0.01, max_pause=0.05),
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )
     fault = ScriptedFault()
     service = RpcService([InProcessTransport(InProcessNetwork(fault))])
