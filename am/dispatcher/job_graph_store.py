@@ -9,7 +9,6 @@ have no meaning.
 from __future__ import annotations
 
 import hashlib
-import logging
 
 import msgspec
 
@@ -26,7 +25,6 @@ from yarrow.runtime.rpc.messages import FailureCause
 #: Version of the records; other versions are refused.
 RECORD_VERSION = 1
 JOBS, RESULTS, GRAPHS_FOLDER = "jobs", "results", "job-graphs"
-_log = logging.getLogger(__name__)
 
 
 class StoredJobError(YarrowError):

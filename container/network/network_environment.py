@@ -7,7 +7,6 @@ order.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -47,7 +46,6 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.rpc.messages import WorkerAddress
 
-_log = logging.getLogger(__name__)
 #: Results are sent in their stored encoding.
 _NO_CODEC = ElementCodec(serializer_for(None))
 

@@ -6,7 +6,6 @@ own. Garbage is collected between slices only (see garbage_collection). Any thre
 
 from __future__ import annotations
 
-import logging
 import queue
 from collections.abc import Callable
 
@@ -15,7 +14,6 @@ from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_life import TaskStage
 from yarrow.runtime.common.clock import perf_counter
 
-_log = logging.getLogger(__name__)
 #: Longest sleep without work, in seconds: for idle-time collection and time accounting.
 _IDLE_SECONDS = 1.0
 

@@ -6,7 +6,6 @@ threads of their own, all others on the worker's one.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -60,8 +59,6 @@ from yarrow.runtime.rpc.messages import (
     TriggerCheckpoint,
 )
 from yarrow.runtime.security.result_proof import result_key
-
-_log = logging.getLogger(__name__)
 
 
 class _Running:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from yarrow.runtime.common.ids import JobID, is_hex_id
+from yarrow.runtime.common.ids import is_hex_id
 from yarrow.runtime.ha.records import LeaderRecords, LeadershipLostError
 from yarrow.runtime.rpc.leader import LeaderInformation, LeaderRetrieval
 
@@ -28,7 +28,6 @@ __all__ = [
     "LeaderElection",
     "LeadershipLostError",
     "epoch_of_token",
-    "job_component",
     "token_of_epoch",
 ]
 
@@ -121,8 +120,3 @@ def token_of_epoch(epoch: int, random_hex: str) -> str:
 def epoch_of_token(token: str) -> int:
     """The epoch in a fencing token; 0 for one that was made without election, or has another form."""
     return int(token[:_EPOCH_DIGITS], 16) if is_hex_id(token) and token.startswith(_MARK) else 0
-
-
-def job_component(job_id: JobID) -> str:
-    """The component name of a job's JobMaster."""
-    return f"job-{job_id}"

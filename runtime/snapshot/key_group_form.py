@@ -36,8 +36,6 @@ _COUNT: Final = struct.Struct("<I")
 #: Most entries of a run, and most values of one serializer call: each call holds the interpreter.
 MAX_RUN: Final = 50_000
 MAX_PART: Final = 50_000
-#: Most states: the form numbers them with 16 bits.
-MAX_STATES: Final = 1 << 16
 
 
 class StateForm(msgspec.Struct, frozen=True):

@@ -191,12 +191,3 @@ def _listen(host: str, ports: Iterable[int]) -> socket.socket:
         "rest.port to another port, or rest.bind-port to a range. Set rest.bind-port to 0 where any "
         "port will do, as for a program that runs beside a local cluster"
     )
-
-
-async def serve(
-    services: RestServices, host: str, port: int | None = None, *, lazily: bool = False
-) -> RestServer:
-    """A started server on `port`, or on the first free port from 8081; its `address` tells."""
-    server = RestServer(services)
-    await server.start(host, free_ports(port), lazily=lazily)
-    return server

@@ -6,7 +6,6 @@ Owner: the task thread. The enumerator lives in source_coordinator.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
@@ -42,8 +41,6 @@ from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
-
-_log = logging.getLogger(__name__)
 
 COORDINATOR = -1
 #: Names of operator states; part of the format of savepoints.

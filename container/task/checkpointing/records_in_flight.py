@@ -7,7 +7,6 @@ when a task cuts (that is the gate's BarrierHandler), nor know operators.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -23,8 +22,6 @@ from yarrow.runtime.common.clock import Clock, perf_counter
 from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.snapshot.handles import ChannelStateHandle
 from yarrow.runtime.snapshot.output import SnapshotOutput
-
-_log = logging.getLogger(__name__)
 
 Deliver = Callable[[PendingSubtaskSnapshot], None]
 

@@ -16,9 +16,18 @@ import pytest
 from tests.unit.am.rest.fakes import FakeCluster
 from tests.unit.am.rest.running import run
 from yarrow.am.rest.errors import RestServerError
-from yarrow.am.rest.server.server import RestServer, serve
-from yarrow.am.rest.services import RestSettings
+from yarrow.am.rest.server.server import RestServer, free_ports
+from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.metrics.prometheus_endpoint import NoFreePortError
+
+
+async def serve(
+    services: RestServices, host: str, port: int | None = None, *, lazily: bool = False
+) -> RestServer:
+    """A started server on `port`, or on the first free port from 8081; its `address` tells."""
+    server = RestServer(services)
+    await server.start(host, free_ports(port), lazily=lazily)
+    return server
 
 
 @pytest.mark.parametrize("lazily", [False, True])
