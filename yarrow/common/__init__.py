@@ -1,4 +1,4 @@
-"""What every part of the API shares: types and rows, configuration, time, watermarks, the handle on a job.
+"""The vocabulary of the whole API: types and rows, configuration, time, watermarks, the handle on a job.
 
 The lowest layer: it imports nothing of Yarrow but the interface modules of `yarrow.datastream`, starts no
 thread and does no I/O.

@@ -34,11 +34,11 @@ class Accumulator(ABC, Generic[V, R]):
 
     @abstractmethod
     def get_local_value(self) -> R:
-        """Return the result of what was added here."""
+        """Return the result of the values added here."""
 
     @abstractmethod
     def reset_local(self) -> None:
-        """Forget what was added here."""
+        """Forget the values added here."""
 
     @abstractmethod
     def merge(self, other: Accumulator[V, R]) -> None:
@@ -114,7 +114,7 @@ class AverageAccumulator(Accumulator[float, float]):
 
 
 class Histogram(Accumulator[int, dict[int, int]]):
-    """How often each whole number was added."""
+    """An accumulator that counts how often each whole number was added."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()

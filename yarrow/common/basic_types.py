@@ -46,7 +46,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "LONG": _bits(64),
 }
 
-#: The tags of what a primitive array may hold.
+#: The tags of the element types of primitive arrays.
 PRIMITIVES = frozenset({"BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "CHAR"})
 
 

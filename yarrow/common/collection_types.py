@@ -67,7 +67,7 @@ class _ElementTypeInfo(TypeInformation):
 
 
 class PrimitiveArrayTypeInfo(_ElementTypeInfo):
-    """An array of numbers, booleans or characters, none of them None; `bytes` for elements of type BYTE."""
+    """The type of arrays of numbers, booleans or characters without None; `bytes` for elements of type BYTE."""
 
     __slots__ = ()
     _TAG = "PRIMITIVE_ARRAY"

@@ -57,7 +57,7 @@ class CompletableFuture(Generic[T]):
     def cancel(self) -> bool:
         """Give up waiting.
 
-        Return whether the future is now cancelled. What is being done is not stopped by this.
+        Return whether the future is now cancelled. The work itself continues.
         """
         return self._future.cancel()
 
@@ -113,7 +113,7 @@ class CompletableFuture(Generic[T]):
         return self
 
     def __await__(self) -> Generator[Any, None, T]:
-        # Whoever awaits has it already; to everybody else, a short command, its import is a part of the start.
+        # Whoever awaits has imported it already; a short command would pay for the import at its start.
         import asyncio
 
         return asyncio.wrap_future(self._future).__await__()

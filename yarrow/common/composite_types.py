@@ -92,7 +92,7 @@ class RowTypeInfo(TypeInformation):
 
     @property
     def is_named(self) -> bool:
-        """Whether names were declared, so that they are part of what the values are."""
+        """Whether names were declared, so that they are part of the values."""
         return self._identity[1] is not None
 
     def get_field_index(self, field_name: str) -> int:

@@ -90,7 +90,7 @@ class ConfigOption(Generic[T]):
         return self._type_name
 
     def parse(self, value: Any) -> T:
-        """Return the typed value of what a file or a program gave.
+        """Return the typed value of the text or object that a file or a program gave.
 
         Raises ValueError naming key, value and expected type.
         """
@@ -129,7 +129,7 @@ class ConfigOption(Generic[T]):
 
 
 class ConfigOptions:
-    """Where the making of a ConfigOption begins."""
+    """The beginning of a ConfigOption."""
 
     class OptionBuilder:
         """A key that has no type yet."""
@@ -222,7 +222,7 @@ def text_of(value: Any) -> str:
         case Enum():
             return value.name
         case list() | tuple():
-            # In brackets every list type reads it, whatever its own separators are.
+            # Every list type reads a text in brackets, whatever its own separators are.
             return f"[{join_quoted([text_of(item) for item in value], ',')}]"
         case Mapping():
             return join_quoted([f"{key}:{text_of(item)}" for key, item in value.items()], ",")

@@ -177,7 +177,7 @@ class Configuration:
         return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        """The hash of what is set now: it changes with the keys and values, as in Flink."""
+        """The hash of the present keys and values: it changes with them, as in Flink."""
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:

@@ -11,5 +11,5 @@ __all__ = ["DEFAULT_OUTPUT_TAG", "MAX_LONG_VALUE", "MIN_LONG_VALUE"]
 MAX_LONG_VALUE = (1 << 63) - 1
 #: The least integer of 64 bits: the watermark before the first one.
 MIN_LONG_VALUE = -(1 << 63)
-#: What the main output of an operator is called among its side outputs.
+#: The name of an operator's main output among its side outputs.
 DEFAULT_OUTPUT_TAG = ""

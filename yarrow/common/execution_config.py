@@ -27,7 +27,7 @@ class ExecutionConfig:
 
     #: Stands for a parallelism that is not set.
     PARALLELISM_DEFAULT = -1
-    #: Stands for a parallelism that is to stay as it is.
+    #: Stands for a parallelism that stays as it is.
     PARALLELISM_UNKNOWN = -2
 
     def __init__(self, configuration: Configuration | None = None) -> None:
@@ -122,7 +122,7 @@ class ExecutionConfig:
         return self._value(options.AUTO_GENERATE_UIDS)
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        """Pass mutable values by reference: functions must then not change what they took or emitted."""
+        """Pass mutable values by reference: functions must then not change values that they took or emitted."""
         return self._set_flag(options.OBJECT_REUSE, True)
 
     def disable_object_reuse(self) -> ExecutionConfig:
@@ -209,7 +209,7 @@ class ExecutionConfig:
         return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
 
     def __hash__(self) -> int:
-        """The hash of what is set now: it changes with the settings, as in Flink."""
+        """The hash of the present settings: it changes with them, as in Flink."""
         return hash(self._configuration)
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ __all__ = ["CheckpointingMode", "ExternalizedCheckpointRetention", "TimeCharacte
 
 
 class CheckpointingMode(Enum):
-    """How often a record counts in the state after a failure."""
+    """The number of times that a record counts in the state after a failure."""
 
     #: Once: barriers are aligned, or the records they overtake are saved.
     EXACTLY_ONCE = 0
@@ -25,7 +25,7 @@ class ExternalizedCheckpointRetention(Enum):
 
 
 class TimeCharacteristic(Enum):
-    """Which time a whole program goes by; the older name of the choice between clocks."""
+    """The clock of a whole program; the older name of the choice between clocks."""
 
     PROCESSING_TIME = 0
     INGESTION_TIME = 1

@@ -37,4 +37,4 @@ class InputFormat(ABC, Generic[S, T]):
 
     @abstractmethod
     def close(self) -> None:
-        """End the reading of a split and let go of what `open` took."""
+        """End the reading of a split and release what `open` acquired."""

@@ -1,4 +1,4 @@
-"""JobClient: what can be asked of a submitted job.
+"""JobClient: the handle on a submitted job.
 
 The interface alone. Each way of running a program (embedded, remote, YARN) has its own client. All methods
 return at once, are safe to call from any thread, and answer through a CompletableFuture.

@@ -1,4 +1,4 @@
-"""JobExecutionResult: what is known about a job that has ended well. Plain data, usable from any thread."""
+"""JobExecutionResult: the result of a job that has finished. Plain data, usable from any thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobExecutionResult:
     def get_accumulator_result(self, accumulator_name: str) -> Any:
         """Return the final value of an accumulator.
 
-        Raises KeyError, naming those there are, when the job added none of this name.
+        Raises KeyError, naming the present accumulators, when the job has none of this name.
         """
         if accumulator_name not in self.accumulators:
             there_are = ", ".join(sorted(self.accumulators)) or "none"

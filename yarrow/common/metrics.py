@@ -17,7 +17,7 @@ class Metric(ABC):  # noqa: B024
 
 
 class Counter(Metric):
-    """A number that goes up and down."""
+    """A metric that goes up and down."""
 
     @abstractmethod
     def inc(self, n: int = 1) -> None:

@@ -137,7 +137,7 @@ class BulkWriter(ABC, Generic[IN]):
 
     @abstractmethod
     def flush(self) -> None:
-        """Hand what can be handed to the stream to the stream."""
+        """Hand all complete data to the stream."""
 
     @abstractmethod
     def finish(self) -> None:

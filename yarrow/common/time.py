@@ -1,8 +1,7 @@
 """Time, Duration and Instant: lengths and points of time as immutable values.
 
-Lengths are whole milliseconds (Time) or nanoseconds (Duration); a point in time is seconds and nanoseconds
-since the epoch in UTC. Values only, usable from any thread. This module never reads a clock: the runtime's
-clock does.
+Lengths are whole milliseconds (Time) or nanoseconds (Duration); a point in time is seconds and nanoseconds since
+the epoch in UTC. Values only, usable from any thread. This module never reads a clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""TypeInformation: what every declared type says of its values.
+"""TypeInformation: the interface of every declared type.
 
-Types are immutable values, usable from any thread; this module knows none of them. What users import stands in
-`yarrow.common.typeinfo`.
+Types are immutable values, usable from any thread; this module knows none of them.
+Users import from `yarrow.common.typeinfo`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
-#: The plain form of a type: a tag, or a list of a tag and its arguments. Everything msgpack and JSON can
-#: carry.
+#: The plain form of a type: a tag, or a list of a tag and its arguments, as msgpack and JSON can carry them.
 TypeSpec: TypeAlias = str | list[Any]
 
 
@@ -22,7 +21,7 @@ class TypeInformation(ABC):
 
     __slots__ = ("_identity",)
 
-    #: Everything two types of one class may differ in; set once by the constructor.
+    #: All parts in which two types of one class may differ; set once by the constructor.
     _identity: tuple[Any, ...]
 
     def __init__(self) -> None:
@@ -88,6 +87,6 @@ class TypeInformation(ABC):
 
 
 def require_type(what: str, value: object) -> None:
-    """Raises TypeError naming `what` for a value that is no declared type."""
+    """Raise TypeError naming `what` for a value that is no declared type."""
     if not isinstance(value, TypeInformation):
         raise TypeError(f"{what} must be a TypeInformation such as Types.STRING(), not {value!r}")

@@ -31,7 +31,11 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class TypedDictTypeInfo(TypeInformation):
-    """A dict with declared fields; any field may hold None, those that are not required may be absent."""
+    """The type of dicts with declared fields.
+
+    Any field may hold None, and fields that are not required may be absent.
+
+    """
 
     __slots__ = ()
 
@@ -91,7 +95,7 @@ class TypedDictTypeInfo(TypeInformation):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What fields hold in values that were written without them."""
+        """The values of fields in dicts that were written without them."""
         return dict(self._identity[2])
 
     @property

@@ -1,9 +1,9 @@
 """Types: makes the declared types of streams, keys and state, and reads them back from their plain form.
 
-The module users import. A type says which Python values it takes, and whether these can change after they
-were emitted. It has a plain form (`to_spec`) of strings and lists, so that a graph can hold it without
-pickle. The spec and its tags are a stored format: tags are added, never renamed. Values only, usable from any
-thread; the coders that encode values of a type belong to the runtime.
+Users import this module. A type says which Python values it takes, and whether these can change after they were
+emitted. It has a plain form (`to_spec`) of strings and lists, so that a graph can hold it without pickle. The
+spec and its tags are a stored format: tags are added, never renamed. Values only, usable from any thread; the
+coders that encode values of a type belong to the runtime.
 """
 
 from __future__ import annotations

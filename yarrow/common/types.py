@@ -25,7 +25,7 @@ __all__ = [
 
 
 class RowKind(Enum):
-    """What a row does to a result: insert, retract the old or give the new value of an update, delete."""
+    """The change that a row makes to a result: insertion, old or new value of an update, deletion."""
 
     INSERT = 0
     UPDATE_BEFORE = 1

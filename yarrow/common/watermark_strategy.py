@@ -46,7 +46,7 @@ class TimestampAssigner(ABC):
 
 
 class WatermarkOutput(Protocol):
-    """Where a generator puts watermarks."""
+    """The output of a watermark generator."""
 
     def emit_watermark(self, watermark: int) -> None:
         """Say that no record before or at this time is expected any more.
@@ -55,7 +55,7 @@ class WatermarkOutput(Protocol):
         """
 
     def mark_idle(self) -> None:
-        """Say that this stream holds back nobody's watermark until it is active again."""
+        """Declare this stream idle: it holds back nobody's watermark until it is active again."""
 
     def mark_active(self) -> None:
         """Say that this stream counts again."""
@@ -165,7 +165,7 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """Which generator makes the watermarks, what assigns timestamps, and when the stream counts as idle.
+    """A rule for the watermarks of a stream: generator, timestamp assigner, and when the stream counts as idle.
 
     Made by `for_monotonous_timestamps`, `for_bounded_out_of_orderness`, `for_generator` or `no_watermarks`;
     the `with_*` methods return a changed copy.

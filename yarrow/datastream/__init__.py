@@ -1,4 +1,4 @@
-"""The DataStream API: what a program imports.
+"""The DataStream API: the names that a program imports.
 
 Names are loaded when they are first used. So a worker that imports an interface module from here does not
 load the graph-building modules. Those import the runtime, which imports the interface modules.

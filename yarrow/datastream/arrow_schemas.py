@@ -22,7 +22,7 @@ VALUE_COLUMN = "value"
 def schema_of_type(declared: TypeInformation, operator: str) -> pa.Schema:
     """The schema of rows of this type.
 
-    Fields of a Row or tuple are columns; anything else is one column `value`.
+    Each field of a Row or tuple is a column; any other value is one column `value`.
 
     Raises InvalidProgramError naming operator and field where Arrow has no type for it.
     """
@@ -66,12 +66,12 @@ def check_column(schema: bytes | None, column: str, what: str) -> None:
 
 
 def column_type(schema: bytes | None, column: str) -> TypeInformation | None:
-    """The declared type of what a column holds; None where the schema is not known, or no type says it."""
+    """The declared type of the values of a column; None if the schema is unknown, or no type fits."""
     return None if schema is None else type_of_values(read_schema(schema).field(column).type)
 
 
 def type_of_values(kind: pa.DataType) -> TypeInformation | None:
-    """A declared type of the single values that an Arrow column has in Python; None where there is none."""
+    """A declared type of the single values that an Arrow column has in Python; None if no type fits."""
     import pyarrow.types as arrow
 
     if arrow.is_dictionary(kind):

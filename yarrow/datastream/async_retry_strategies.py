@@ -1,4 +1,4 @@
-"""How an AsyncFunction is called again, and its limits as the graph holds them.
+"""How an AsyncFunction is called again, and the limits of such calls as the graph holds them.
 
 Values and interfaces alone, usable from any thread; strategies pickle if their predicates do. Nothing here waits or
 calls a function: the delay of an attempt follows from its number, so that one strategy serves many records at once.
@@ -33,7 +33,7 @@ OUT = TypeVar("OUT")
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Which outcomes of an AsyncFunction are tried again."""
+    """Decides which outcomes of an AsyncFunction lead to another attempt."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:

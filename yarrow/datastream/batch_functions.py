@@ -1,4 +1,4 @@
-"""Which container a columnar function wants: read from its annotation or from the argument.
+"""The container that a columnar function wants: read from its annotation or from the argument.
 
 Owner: the thread that builds the program. Never imports polars or pandas: a program that annotates with their
 types has imported them.

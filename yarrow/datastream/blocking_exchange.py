@@ -1,6 +1,6 @@
-"""What cannot run with blocking exchanges: a result that is never complete would never be read.
+"""Checks what blocking exchanges rule out: a result that is never complete would never be read.
 
-Part of graph building, on the client's thread. Must not look into sources: what they say of themselves is given.
+Part of graph building, on the client's thread. Must not look into sources: callers pass what a source says of itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def refuse_endless_results(graph: StreamGraph, unbounded: Mapping[int, str]) -> 
 
 
 def _first_blocking(graph: StreamGraph, source: int) -> StreamEdge | None:
-    """The first such edge that records of the source come to."""
+    """The first blocking edge on the way of the source's records."""
     todo, seen = [source], set[int]()
     while todo:
         found = todo.pop()

@@ -23,7 +23,7 @@ __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 
 
 class BroadcastStream:
-    """A stream that every subtask reads, with the states that are kept of it. Made by `DataStream.broadcast`."""
+    """A stream that every subtask reads, with its broadcast states. `DataStream.broadcast` makes it."""
 
     def __init__(
         self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor[Any, Any]]

@@ -119,13 +119,13 @@ class CheckpointConfig:
         return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """Return what becomes of checkpoints when the job is cancelled."""
+        """Return whether checkpoints outlive a cancelled job."""
         return self._value(options.RETENTION)
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
-        """Set what becomes of checkpoints when the job is cancelled."""
+        """Set whether checkpoints outlive a cancelled job."""
         return self._set(options.RETENTION, retention_mode)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
@@ -167,7 +167,7 @@ class CheckpointConfig:
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
     def get_checkpoint_storage(self) -> CheckpointStorage | None:
-        """Return what `set_checkpoint_storage` was given; None: as configured."""
+        """Return the storage given to `set_checkpoint_storage`; None: as configured."""
         return self._storage
 
     def is_force_unaligned_checkpoints(self) -> bool:

@@ -24,7 +24,7 @@ def without_last_slash(path: str) -> str:
 
 
 class CheckpointStorage:
-    """Where checkpoints are written."""
+    """A place where checkpoints are written."""
 
     def _settings(self) -> tuple[object, ...]:
         return tuple(sorted(vars(self).items()))
@@ -63,12 +63,12 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         return self._max_state_size
 
     def get_savepoint_path(self) -> str | None:
-        """Return the path of savepoints that are asked for without one; None: as configured."""
+        """Return the path of savepoints for requests without a path; None: as configured."""
         return None
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """In files below a path of any supported file system. Sizes are in bytes.
+    """A storage in files below a path of any supported file system. Sizes are in bytes.
 
     State smaller than the threshold goes into the checkpoint's metadata. Raises ValueError for an empty path
     or a threshold outside 0 to 1 MiB.
@@ -110,7 +110,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._checkpoint_path
 
     def get_savepoint_path(self) -> str | None:
-        """Return the path of savepoints that are asked for without one; None: as configured."""
+        """Return the path of savepoints for requests without a path; None: as configured."""
         return None
 
     def get_min_file_size_threshold(self) -> int:

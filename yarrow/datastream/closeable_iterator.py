@@ -60,7 +60,7 @@ class CloseableIterator(Iterator[Any]):
         return self._client
 
     def close(self) -> None:
-        """Cancel the job if it still runs, wait for its end, drop what was fetched. May be repeated."""
+        """Cancel the job if it still runs, wait for its end, and drop the rows fetched so far. May be repeated."""
         if not self._closed:
             self._closed = True
             self._fetched.clear()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnAggregate", "ColumnarKeyedStream"]
 
-#: What aggregates of columns there are; the others need a whole row.
+#: Aggregates that columns have; the others need a whole row.
 _COLUMN_KINDS = (
     AggregateKind.SUM,
     AggregateKind.MIN,
@@ -51,9 +51,9 @@ class ColumnarKeyedStream(DataStream):
         key_type: TypeInformation | None = None,
     ) -> None:
         super().__init__(environment, transformation)
-        #: The column that holds the key, or those whose values are the key as a tuple.
+        #: The column that holds the key, or the columns whose values make the key as a tuple.
         self.key_column = key_column
-        #: Declared, or that of the columns; None where the schema is not known before batches come.
+        #: The declared type, or the type of the columns; None if the schema is unknown before batches arrive.
         self.key_type = key_type
 
     @classmethod
@@ -170,5 +170,5 @@ def _type_of_keys(
     known = [column_type(schema, column) or field for column, field in zip(columns, fields, strict=True)]
     if not any(known):
         return None
-    # PICKLED_BYTE_ARRAY says nothing of a value: it stands for a column whose type is not known.
+    # PICKLED_BYTE_ARRAY says nothing of a value: it stands for a column of unknown type.
     return Types.TUPLE([field or Types.PICKLED_BYTE_ARRAY() for field in known])

@@ -87,7 +87,7 @@ class ConnectedStreams:
         return None
 
     def _key_type(self) -> TypeInformation | None:
-        """The declared type of the keys of both; None where none is declared, or two that no key can be of."""
+        """The declared type of the keys of both streams; None if neither declares one, or they contradict."""
         first, second = self.stream1, self.stream2
         if not isinstance(first, KeyedStream) or not isinstance(second, KeyedStream):
             return None

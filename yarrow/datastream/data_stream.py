@@ -122,7 +122,7 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         func: ProcessFunction[Any, Any] | KeyedProcessFunction[Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Return the stream of what a ProcessFunction emits; its side outputs by `get_side_output`."""
+        """Return the stream of the results of a ProcessFunction; `get_side_output` gives its side outputs."""
         if isinstance(func, KeyedProcessFunction):
             raise TypeError(
                 "process takes a KeyedProcessFunction on a keyed stream only: call key_by before it"
@@ -187,7 +187,7 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         return ConnectedStreams(self, ds)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """Return what the operator before emits under a tag."""
+        """Return the records that the operator before emits under a tag."""
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"get_side_output takes an OutputTag, not {output_tag!r}")
         made = self._builder.side_output(
@@ -276,7 +276,7 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         return self._one_input(name, spec, output_type, declares_blocking(func))
 
     def _key_selector_for(self, func: Any) -> bytes | None:
-        """What a rich function needs to reach keyed state; nothing unless the stream is keyed."""
+        """Return the key selector by which a rich function reaches keyed state; None for a stream without keys."""
         return None
 
     def _same_program(self, stream: object, method: str) -> Transformation:
@@ -290,7 +290,7 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
 
 
 def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:
-    """Raises TypeError for anything else than a strategy, UnsupportedFeatureError for what no source can do yet."""
+    """Raise TypeError for a value that is no strategy, UnsupportedFeatureError for an unsupported one."""
     if not isinstance(watermark_strategy, WatermarkStrategy):
         raise TypeError(
             f"{method} takes a WatermarkStrategy, such as WatermarkStrategy.for_monotonous_timestamps(), not"
@@ -304,12 +304,12 @@ def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:
 
 
 def refuse(what: str, missing: str) -> NoReturn:
-    """Raises UnsupportedFeatureError naming what was asked for and what is missing."""
+    """Raise UnsupportedFeatureError naming the requested feature and the missing one."""
     raise UnsupportedFeatureError(f"{what} is refused: this version has no {missing}.")
 
 
 def _columns_and_type(*arguments: Any) -> tuple[tuple[str, ...], TypeInformation | None]:
-    """Names of key columns, and the type of the keys where it stands last."""
+    """Return the names of key columns, and the type of the keys if it stands last."""
     last = arguments[-1]
     given = arguments if isinstance(last, str) else arguments[:-1]
     if not all(isinstance(name, str) for name in given):

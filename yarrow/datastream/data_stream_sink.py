@@ -12,7 +12,7 @@ __all__ = ["DataStreamSink"]
 
 
 class DataStreamSink(OperatorSettings):
-    """A sink; see OperatorSettings for what can be set."""
+    """A sink in a program; OperatorSettings lists its settings."""
 
     def __init__(self, transformation: SinkTransformation) -> None:
         super().__init__(transformation)

@@ -67,7 +67,7 @@ class EnvironmentSettings:
         return self._configuration
 
     def configure(self, configuration: Configuration) -> None:
-        """Add these keys, in place of those set. Raises ConfigError for a key or value that cannot be."""
+        """Add these keys, in place of those set. Raises ConfigError for an unknown key or a wrong value."""
         validate(Settings(configuration.to_dict()))
         self._configuration.add_all(configuration)
 
@@ -186,7 +186,7 @@ class EnvironmentSettings:
         return self
 
     def get_state_backend(self) -> StateBackend | None:
-        """Return what `set_state_backend` was given; None: as configured."""
+        """Return the backend given to `set_state_backend`; None: as configured."""
         return self._state_backend
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
@@ -195,7 +195,7 @@ class EnvironmentSettings:
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """Return whether the changelog, which has no effect, was asked for; None: nothing was said."""
+        """Return the value given for the changelog, which has no effect; None: none was given."""
         value = self._configuration.to_dict().get(_CHANGELOG)
         return None if value is None else str(value).lower() == "true"
 
@@ -205,7 +205,7 @@ class EnvironmentSettings:
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Return where savepoints go that are asked for without a directory; None: each must name one."""
+        """Return the directory of savepoints for requests without a directory; None: each request must name one."""
         return self._settings().get(checkpointing_options.SAVEPOINT_DIRECTORY)
 
     def get_checkpoint_config(self) -> CheckpointConfig:
@@ -217,11 +217,11 @@ class EnvironmentSettings:
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return what a checkpoint promises about records after a failure."""
+        """Return the promise of a checkpoint about records after a failure."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Return what a checkpoint promises about records after a failure."""
+        """Return the promise of a checkpoint about records after a failure."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:

@@ -8,7 +8,7 @@ __all__ = ["RuntimeExecutionMode"]
 
 
 class RuntimeExecutionMode(Enum):
-    """How a program is executed."""
+    """The way in which a program is executed."""
 
     #: All tasks run at once and results appear as records come.
     STREAMING = 0

@@ -22,7 +22,7 @@ from yarrow.runtime.config.settings import Settings
 
 
 def storage_settings(storage: CheckpointStorage) -> dict[str, str]:
-    """The configuration keys that say what a storage says. Raises TypeError for one of another class."""
+    """Return the configuration keys that a storage stands for. Raises TypeError for an object of another class."""
     if isinstance(storage, FileSystemCheckpointStorage):
         return {
             checkpointing_options.STORAGE.key: "filesystem",

@@ -1,4 +1,4 @@
-"""GraphBuilder: makes the transformations of one program; what DataStream and its kin call.
+"""GraphBuilder: makes the transformations of one program for DataStream and the other streams.
 
 Owner: the thread that builds the program. It pickles user functions at once, so that a function which cannot
 be sent fails at the line that passed it. It puts conversions where rows meet columns. It decides nothing that
@@ -42,7 +42,7 @@ ARROW_TO_ROWS = "Arrow to Rows"
 
 
 def declared(output_type: TypeInformation | Sequence[TypeInformation] | None) -> TypeInformation | None:
-    """The declared type; None for none and for PICKLED_BYTE_ARRAY, which says the same.
+    """Return the declared type; None for none and for PICKLED_BYTE_ARRAY, which says the same.
 
     A list declares Rows.
     """
@@ -71,11 +71,11 @@ class GraphBuilder:
 
     @property
     def roots(self) -> Sequence[Transformation]:
-        """The operators that read something, in the order of the calls: what the program is to run."""
+        """The operators that read something, in the order of the calls: the part of the program that must run."""
         return tuple(self._roots)
 
     def clear(self) -> None:
-        """Forgets the roots: the next job begins with what is added after it. Ids go on."""
+        """Forget the roots: the next job begins with the operators added from now on. Ids continue."""
         self._roots.clear()
 
     def source(self, name: str, spec: OperatorSpec, **settings: Any) -> SourceTransformation:
@@ -127,7 +127,7 @@ class GraphBuilder:
         return made
 
     def _travelling(self, spec: OperatorSpec, operator: str) -> OperatorSpec:
-        """The spec as it goes into the JobGraph. Raises InvalidProgramError where it cannot travel."""
+        """Return the spec as the JobGraph holds it. Raises InvalidProgramError for a spec that cannot travel."""
         if is_of_engine(type(spec)):
             return spec
         self.packer.require(spec.__module__)
@@ -168,7 +168,10 @@ class GraphBuilder:
     def side_output(
         self, read: SpecTransformation, tag_id: str, output_type: TypeInformation | None
     ) -> SideOutputTransformation:
-        """What `read` emits under the tag. Raises InvalidProgramError for a second type of one tag."""
+        """Return the records that `read` emits under the tag.
+
+        Raises InvalidProgramError for a second type of one tag.
+        """
         known = self._side_output_types.setdefault((read, tag_id), output_type)
         if known != output_type:
             raise InvalidProgramError(

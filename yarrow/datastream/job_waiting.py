@@ -1,4 +1,4 @@
-"""Waiting for a job on the user's thread: the one place that says what Ctrl-C does.
+"""Waiting for a job on the user's thread: the one place that handles Ctrl-C.
 
 Owner: the thread that called execute. The first Ctrl-C cancels the job and waits until it has ended, so that
 nothing is left behind; a second one gives up waiting.

@@ -42,7 +42,7 @@ class KeyedStream(DataStream):
     """The records of a stream, distributed by key. Made by `DataStream.key_by`."""
 
     class AccumulateType(Enum):
-        """Which running aggregate of a field a method of this class makes."""
+        """The running aggregate of a field that a method of this class makes."""
 
         MIN = 1
         MAX = 2
@@ -108,7 +108,7 @@ class KeyedStream(DataStream):
         func: ProcessFunction[Any, Any] | KeyedProcessFunction[Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Return the stream of what a KeyedProcessFunction, with state and timers, emits."""
+        """Return the stream of the results of a KeyedProcessFunction, with state and timers."""
         require_function(func, KeyedProcessFunction, "process on a keyed stream", callables=False)
         name = "KeyedProcess"
         spec = ProcessOperator(function=self._builder.pickle(func, name), key_selector=self.key_selector)

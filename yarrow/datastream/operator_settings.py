@@ -17,7 +17,7 @@ from yarrow.runtime.graph.transformations import ChainingStrategy, SpecTransform
 
 
 def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
-    """The name of a group. Raises UnsupportedFeatureError for one that asks for resources of its own."""
+    """Return the name of a group. Raises UnsupportedFeatureError for a group that asks for resources of its own."""
     if isinstance(slot_sharing_group, str):
         return slot_sharing_group
     if slot_sharing_group != SlotSharingGroup(slot_sharing_group.name):
@@ -30,7 +30,7 @@ def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
 
 
 class OperatorSettings:
-    """What can be set on the operator behind a stream or sink."""
+    """The settings of the operator behind a stream or sink."""
 
     def __init__(self, transformation: Transformation) -> None:
         self.transformation = transformation

@@ -15,7 +15,7 @@ class OutputTag:
     A process function sends to it by `yield tag, value`. Without a type, values are pickled. A list of types
     declares Rows.
 
-    Raises ValueError for an empty id and TypeError for what is no type.
+    Raises ValueError for an empty id and TypeError for a value that is no type.
     """
 
     __slots__ = ("tag_id", "type_info")

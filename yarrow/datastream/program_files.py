@@ -13,7 +13,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 
-#: Kind of a file -> what names those that no call does.
+#: Kind of a file -> the keys that name files of that kind without a call.
 _NAMED_BY = {
     "python_file": (options.FILES.key, "-pyfs"),
     "archive": (options.ARCHIVES.key, "-pyarch"),
@@ -56,7 +56,7 @@ class ProgramFiles:
         self._files.append(LocalFile(name=name, kind=found.kind, path=found.path, executable=executable))
 
     def all(self, settings: Settings) -> tuple[LocalFile, ...]:
-        """Everything to ship: what calls added, then what the configuration names besides."""
+        """All files to ship: the files of calls, then the files that the configuration names besides."""
         configured = ProgramFiles(are_configured=True)
         for path in settings.get(options.FILES) or ():
             configured.add_python_file(path)

@@ -1,7 +1,7 @@
-"""ProgramStream: what all methods of streams build on: the program, the transformation, and what is put behind it.
+"""ProgramStream, the base of all streams: the program, the transformation, and operators put behind it.
 
-Owner: the thread that builds the program. It has no operator of its own: those are grouped by what they are for, in the
-classes that derive from it.
+Owner: the thread that builds the program. It has no operator of its own: the derived classes group operators by
+purpose.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A line on the terminal that shows how a job gets on: records, rate, back-pressure, where its web page is.
+"""A line on the terminal that shows the progress of a job: records, rate, back-pressure, address of its web page.
 
 Owner: the thread that runs the program; a daemon thread asks the REST API and writes to standard error. It
 only looks: a job runs the same without it, and what cannot be asked is left out of the line.
@@ -22,7 +22,7 @@ from yarrow.runtime.common.clock import Clock, SystemClock
 __all__ = ["progress"]
 
 _INTERVAL = 0.5
-#: Where lines cannot be rewritten, one is written every so many seconds.
+#: Seconds between two lines on an output whose lines cannot be rewritten.
 _INTERVAL_WITHOUT_TERMINAL = 5.0
 #: Seconds without a new count after which the job is shown as standing still.
 _STALLED = 3.0
@@ -31,7 +31,7 @@ _TIMEOUT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """What a job has done so far: records of its sources, and time its tasks waited for others."""
+    """The work that a job has done so far: records of its sources, and time its tasks waited for others."""
 
     records: int
     backpressured_ms: float
@@ -53,7 +53,7 @@ class JobCounters:
 
 
 def line_of(before: JobCounters, now: JobCounters, seconds: float, address: str) -> str:
-    """The line for what happened within so many seconds."""
+    """Return the line for the work within so many seconds."""
     rate = (now.records - before.records) / seconds if seconds > 0 else 0.0
     time = seconds * 1000 * max(now.subtasks, 1)
     waiting = min(100.0, 100 * (now.backpressured_ms - before.backpressured_ms) / time) if time > 0 else 0.0
@@ -62,10 +62,10 @@ def line_of(before: JobCounters, now: JobCounters, seconds: float, address: str)
 
 @runtime_checkable
 class HasWebInterface(Protocol):
-    """What a JobClient has besides, where its cluster serves the REST API."""
+    """A JobClient whose cluster serves the REST API."""
 
     def get_web_interface_url(self) -> str | None:
-        """Its address, such as `http://localhost:8081`; None while there is none."""
+        """Return the address of the REST API, such as `http://localhost:8081`; None while there is none."""
         ...
 
 

@@ -11,7 +11,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 
 
 def restart_strategy_settings(strategy: RestartStrategyConfiguration) -> dict[str, str]:
-    """The options that a strategy stands for; none for the cluster's own.
+    """Return the options that a strategy stands for; none for the cluster's own.
 
     Raises InvalidProgramError for a strategy that is not one of RestartStrategies'.
     """

@@ -32,7 +32,7 @@ def shadowing_files() -> list[str]:
 
 
 def import_failure(wanted: str, error: Exception) -> ImportError:
-    """What to raise where an import that is done for `wanted` has failed, with `error` as its cause."""
+    """Return the error to raise after an import done for `wanted` has failed, with `error` as its cause."""
     hiding = shadowing_files()
     text = f"{wanted} cannot be imported: {error}"
     if hiding:

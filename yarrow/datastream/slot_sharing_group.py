@@ -1,4 +1,4 @@
-"""SlotSharingGroup: which operators may share a slot, and what such a slot needs.
+"""SlotSharingGroup: the operators that may share a slot, and the resources of such a slot.
 
 Immutable values made while the graph is built. Matching them with slots is the scheduler's part.
 """
@@ -25,7 +25,7 @@ class SlotSharingGroup:
     external_resources: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     class Builder:
-        """Collects what the slots of a group need."""
+        """Collects the resources of a group's slots."""
 
         def __init__(self, name: str) -> None:
             self._name = name

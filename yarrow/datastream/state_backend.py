@@ -34,7 +34,7 @@ class PredefinedOptions(Enum):
 
 
 class StateBackend:
-    """Where keyed state lives."""
+    """A place for keyed state."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StateBackend) and type(self) is type(other) and vars(self) == vars(other)
@@ -53,7 +53,7 @@ class StateBackend:
 
 
 class HashMapStateBackend(StateBackend):
-    """As Python objects in the worker's memory: fastest, and bounded by it."""
+    """A backend that keeps state as Python objects in the worker's memory: fastest, and bounded by it."""
 
     def _configuration(self) -> dict[str, str]:
         return {"state.backend.type": "hashmap"}
@@ -261,7 +261,7 @@ def _local_folder(path: str) -> str:
 
 
 def backend_settings(backend: StateBackend) -> dict[str, str]:
-    """The configuration keys that say what a state backend says; settings it leaves open are left out.
+    """Return the configuration keys that a state backend stands for; settings it leaves open are left out.
 
     Raises TypeError or ValueError for a backend that workers could not make.
     """

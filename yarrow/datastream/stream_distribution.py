@@ -76,8 +76,8 @@ class StreamDistribution(ProgramStream):
     ) -> DataStream | BroadcastStream:
         """Return the stream whose records go to every subtask.
 
-        With descriptors it is a BroadcastStream, for `connect`: functions there keep what they need of it in the
-        states described.
+        With descriptors it is a BroadcastStream, for `connect`: functions keep its records in the states
+        described.
         """
         stream = self._partition(PartitionerSpec(kind=PartitionerKind.BROADCAST))
         if broadcast_state_descriptor is None:

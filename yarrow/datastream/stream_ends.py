@@ -1,4 +1,4 @@
-"""Ends of a stream: printed, given to a sink, or collected by the program that is running.
+"""Ends of a stream: print it, give it to a sink, or collect it in the running program.
 
 Owner: the thread that builds the program. Nothing is written before `execute`; `execute_and_collect` executes itself.
 """
@@ -32,7 +32,7 @@ class StreamEnds(ProgramStream):
     def add_sink(self, sink_func: SinkFunction[Any]) -> DataStreamSink:
         """Hand each record to a SinkFunction; a StreamingFileSink is the FileSink that it stands for."""
         require_function(sink_func, SinkFunction, "add_sink", callables=False)
-        # Here, so that a program without files does not load what writes them.
+        # Imported here, so that a program without files does not load the modules that write files.
         from yarrow.datastream.connectors.streaming_file_sink import StreamingFileSink
 
         if isinstance(sink_func, StreamingFileSink):
@@ -42,7 +42,7 @@ class StreamEnds(ProgramStream):
         return self._sink("Unnamed", spec, read, declares_blocking(sink_func))
 
     def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
-        """Hand the records to a Sink; one that does not take columns gets rows."""
+        """Hand the records to a Sink; a Sink that does not take columns gets rows."""
         if not isinstance(sink, Sink):
             raise TypeError(
                 f"sink_to takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink"

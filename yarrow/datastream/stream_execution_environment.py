@@ -50,7 +50,7 @@ from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_
 
 __all__ = ["StreamExecutionEnvironment"]
 
-#: Flink's, so that scripts that look for it find it.
+#: Flink's name, which scripts look for.
 DEFAULT_JOB_NAME = "Flink Streaming Job"
 REMOTE_TARGET = "remote"
 
@@ -68,7 +68,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         #: Names of sources that cannot read their records again, by transformation.
         self._not_replayable: dict[int, str] = {}
         self._unbounded: dict[int, str] = {}
-        #: What streams of this environment add their transformations to.
+        #: The builder to which streams of this environment add their transformations.
         self.graph_builder = GraphBuilder(self.get_parallelism)
 
     # Making an environment
@@ -263,7 +263,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return graph
 
     def get_job_graph(self, job_name: str | None = None, clear_transformations: bool = True) -> JobGraph:
-        """Return what `execute` would submit, with a new job id."""
+        """Return the JobGraph that `execute` would submit, with a new job id."""
         settings = self._settings()
         validate(settings)
         name = job_name or settings.get(pipeline_options.NAME) or DEFAULT_JOB_NAME

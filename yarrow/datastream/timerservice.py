@@ -36,8 +36,8 @@ class TimerService(ABC):
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Delete a timer; one that is not set is no error."""
+        """Delete a timer; an unset timer is no error."""
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Delete a timer; one that is not set is no error."""
+        """Delete a timer; an unset timer is no error."""

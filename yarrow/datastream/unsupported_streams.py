@@ -20,7 +20,7 @@ __all__ = ["AllWindowedStream", "CachedDataStream", "WindowedStream"]
 
 
 class _StreamOfWindows:
-    """What the streams cut into windows have in common: every method is refused."""
+    """The common part of streams cut into windows: every method is refused."""
 
     def get_execution_environment(self) -> NoReturn:
         """Refused: this version has no windows."""

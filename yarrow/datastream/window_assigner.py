@@ -61,7 +61,7 @@ class WindowAssigner(ABC, Generic[T, W]):
     """Assigns records to windows."""
 
     class WindowAssignerContext(ABC):
-        """What an assigner may look at."""
+        """The facts that an assigner can ask for."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -96,7 +96,7 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
     """Assigns each record to a window of its own and merges windows afterwards."""
 
     class MergeCallback(ABC, Generic[WINDOW]):
-        """What is told of merged windows."""
+        """Hears of merged windows."""
 
         @abstractmethod
         def merge(self, windows_to_be_merged: Iterable[WINDOW], merge_result: WINDOW) -> None:
@@ -116,7 +116,7 @@ class SessionWindowTimeGapExtractor(ABC):
 
 
 class _TimeWindows(WindowAssigner[Any, TimeWindow]):
-    """What the assigners of windows of time have in common, whichever clock they go by."""
+    """The common part of assigners of windows of time, on either clock."""
 
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
         return TimeWindowSerializer()
@@ -127,7 +127,7 @@ class _TimeWindows(WindowAssigner[Any, TimeWindow]):
 
 
 class _EventTimeWindows(_TimeWindows):
-    """What all assigners of event time have in common."""
+    """The common part of all assigners of event time."""
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return EventTimeTrigger()
@@ -145,7 +145,7 @@ class _EventTimeWindows(_TimeWindows):
 
 
 class _ProcessingTimeWindows(_TimeWindows):
-    """What all assigners of processing time have in common."""
+    """The common part of all assigners of processing time."""
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return ProcessingTimeTrigger()
@@ -230,7 +230,7 @@ class SlidingProcessingTimeWindows(_ProcessingTimeWindows, _SlidingWindows):
 
 
 class _FixedGap(SessionWindowTimeGapExtractor):
-    """The same gap for every record."""
+    """An extractor with the same gap for every record."""
 
     def __init__(self, gap: int) -> None:
         self.gap = gap
@@ -240,7 +240,7 @@ class _FixedGap(SessionWindowTimeGapExtractor):
 
 
 class _SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
-    """Sessions: each ends when no record comes within the gap of its last ones."""
+    """An assigner of sessions: a session ends when no record comes within the gap of its last ones."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
         self.extractor = session_window_time_gap_extractor
@@ -257,7 +257,7 @@ class _SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
 
 
 class DynamicEventTimeSessionWindows(_EventTimeWindows, _SessionWindows):
-    """Sessions by event time: each ends when no record comes within the gap of its last ones."""
+    """An assigner of sessions by event time: a session ends when no record comes within the gap of its last ones."""
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
@@ -266,7 +266,7 @@ class DynamicEventTimeSessionWindows(_EventTimeWindows, _SessionWindows):
 
 
 class DynamicProcessingTimeSessionWindows(_ProcessingTimeWindows, _SessionWindows):
-    """Sessions by processing time: each ends when no record comes within the gap of its last ones."""
+    """An assigner of sessions by processing time: each ends when no record comes within the gap of its last ones."""
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
@@ -303,7 +303,7 @@ class ProcessingTimeSessionWindows(DynamicProcessingTimeSessionWindows):
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """One window for everything; it fires only with a trigger of the user's."""
+    """An assigner of one window for everything; it fires only with a trigger of the user's."""
 
     @staticmethod
     def create() -> GlobalWindows:
@@ -326,11 +326,11 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
 
 class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
-    """Windows of a number of records, one starting every slide.
+    """An assigner of windows of a number of records, one starting every slide.
 
     Window n holds the records n * slide to n * slide + size.
 
-    Each window fires once, when it is full; what is left unfilled at the end of the stream is not seen.
+    Each window fires once, when it is full; windows that are not full at the end of the stream do not fire.
     """
 
     def __init__(self, window_size: int, window_slide: int) -> None:
@@ -399,7 +399,7 @@ def _check_gap(gap: int) -> None:
 def _sliding(time: int, size: int, slide: int, offset: int) -> list[TimeWindow]:
     """Return the windows that contain `time`, latest first.
 
-    There is none when `time` falls between two windows that do not touch.
+    The list is empty when `time` falls between two windows that do not touch.
     """
     last_start = TimeWindow.get_window_start_with_offset(time, offset, slide)
     return [TimeWindow(start, start + size) for start in range(last_start, time - size, -slide)]

@@ -1,7 +1,7 @@
 """Triggers: when a window is evaluated.
 
-Called by the window operator, in the thread that owns the task. What a trigger remembers is state of the key
-and window, reached through its context; the instance itself serves all of them and keeps nothing.
+Called by the window operator, in the thread that owns the task. A trigger keeps its memory as state of the key
+and window, which its context reaches. One instance serves all keys and windows and keeps nothing itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(Enum):
-    """What happens to a window: whether it is evaluated, and whether its records are then removed."""
+    """The decision about a window: whether it is evaluated, and whether its records are then removed."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -77,11 +77,11 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None:
-            """Delete a timer; one that is not set is no error."""
+            """Delete a timer; an unset timer is no error."""
 
         @abstractmethod
         def delete_event_time_timer(self, time: int) -> None:
-            """Delete a timer; one that is not set is no error."""
+            """Delete a timer; an unset timer is no error."""
 
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
@@ -194,7 +194,7 @@ class ProcessingTimeTrigger(_WaitingTrigger[Any, TimeWindow]):
 
 
 class _ContinuousTrigger(_WaitingTrigger[Any, TimeWindow]):
-    """What firing at intervals needs on either clock: the time of the next firing, kept as state."""
+    """The common part of triggers that fire at intervals, on either clock: the next firing time, kept as state."""
 
     def __init__(self, interval: int) -> None:
         if interval < 1:
@@ -342,7 +342,7 @@ class CountTrigger(_WaitingTrigger[Any, Window]):
 
 
 class PurgingTrigger(Trigger[T, W]):
-    """Does what another trigger does, and removes the records whenever that fires."""
+    """A trigger that acts like another trigger, and removes the records whenever the other fires."""
 
     def __init__(self, nested_trigger: Trigger[T, W]) -> None:
         self.nested_trigger = nested_trigger

@@ -21,7 +21,7 @@ TimerChange = tuple[Any, int, bool]
 
 
 class Bootstrapping(KeyedProcessFunction[Any, Any, TimerChange]):
-    """Runs a bootstrap function; its results are what became of timers of the machine's clock."""
+    """Runs a bootstrap function; it emits the function's changes of timers of the machine's clock."""
 
     def __init__(self, function: KeyedStateBootstrapFunction[Any, Any]) -> None:
         self._function = function
@@ -41,7 +41,7 @@ class Bootstrapping(KeyedProcessFunction[Any, Any, TimerChange]):
 
 
 class _Context(KeyedStateBootstrapFunction.Context, TimerService):
-    """What the function sees of the operator, row after row."""
+    """The operator as the bootstrap function sees it, row after row."""
 
     def begin(self, ctx: KeyedProcessFunction.Context, changes: list[TimerChange]) -> None:
         """The next row."""
@@ -68,7 +68,7 @@ class _Context(KeyedStateBootstrapFunction.Context, TimerService):
         self._timers.delete_event_time_timer(timestamp)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        # The operator refuses what is no time; nothing fires within a row.
+        # The operator refuses a value that is no time; nothing fires within a row.
         self._timers.register_processing_time_timer(timestamp)
         self._timers.delete_processing_time_timer(timestamp)
         self._changes.append((self._key(), timestamp, True))
@@ -78,7 +78,7 @@ class _Context(KeyedStateBootstrapFunction.Context, TimerService):
 
 
 def note_timers(changes: Iterable[TimerChange], timers: TimerQueue) -> None:
-    """Carries out in a queue what functions have done."""
+    """Carry out in a queue the changes that functions have made to timers."""
     for key, timestamp, registered in changes:
         change = timers.register if registered else timers.delete
         change(timestamp, canonicalize(key))

@@ -1,4 +1,4 @@
-"""Errors of the state processor: what of a savepoint cannot be read as a table, or written.
+"""Errors of the state processor: a part of a savepoint cannot be read as a table, or written.
 
 Owner: none (raised on the calling thread). Each message names the operator and state, or the path.
 """

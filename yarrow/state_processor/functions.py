@@ -1,4 +1,4 @@
-"""The functions that users of the state processor write: readers of keyed state, and bootstraps of new state.
+"""Base classes of user functions for the state processor: readers of keyed state, and bootstraps of new state.
 
 Interfaces alone, beside those of yarrow.datastream.functions: `open` gets a RuntimeContext, state is registered there.
 """
@@ -21,12 +21,12 @@ OUT = TypeVar("OUT")
 class KeyedStateReaderFunction(Function, Generic[KEY, OUT]):
     """Makes rows of all the state of a key.
 
-    `open` registers the states to read; it is called once for each part into which a large state is divided, on the
-    same instance. What `read_key` writes to state is forgotten.
+    `open` registers the states to read; it is called once for each part into which a large state is divided, on
+    the same instance. Changes that `read_key` makes to state are forgotten.
     """
 
     class Context(ABC):
-        """What is known of the key besides its state."""
+        """The facts that a reader can ask for about the key besides its state."""
 
         @abstractmethod
         def registered_event_time_timers(self) -> list[int]:
@@ -45,7 +45,7 @@ class KeyedStateBootstrapFunction(Function, Generic[KEY, IN]):
     """Writes keyed state and timers for each row; the operator that will restore it may declare the same states."""
 
     class Context(ABC):
-        """What is known while a row is processed."""
+        """The facts that a function can ask for while a row is processed."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
@@ -57,7 +57,7 @@ class KeyedStateBootstrapFunction(Function, Generic[KEY, IN]):
 
     @abstractmethod
     def process_element(self, value: IN, ctx: Context) -> None:
-        """One row."""
+        """Process one row."""
 
 
 class StateBootstrapFunction(CheckpointedFunction, Generic[IN]):
@@ -65,7 +65,7 @@ class StateBootstrapFunction(CheckpointedFunction, Generic[IN]):
 
     @abstractmethod
     def process_element(self, value: IN) -> None:
-        """One row."""
+        """Process one row."""
 
 
 class BroadcastStateBootstrapFunction(Function, Generic[IN]):
@@ -82,4 +82,4 @@ class BroadcastStateBootstrapFunction(Function, Generic[IN]):
 
     @abstractmethod
     def process_element(self, value: IN, ctx: Context) -> None:
-        """One row."""
+        """Process one row."""

@@ -30,7 +30,7 @@ _AT_ONCE: Final = 32 << 20
 
 
 class _Timers:
-    """A TimerSection that only remembers what was restored."""
+    """A TimerSection that only keeps the restored timers."""
 
     def __init__(self) -> None:
         self.by_key: defaultdict[Any, list[int]] = defaultdict(list)
@@ -44,7 +44,7 @@ class _Timers:
 
 
 class _KeyContext(KeyedStateReaderFunction.Context):
-    """Of the key at hand."""
+    """The context of the current key."""
 
     def __init__(self, event: _Timers, processing: _Timers) -> None:
         self._event = event
@@ -66,7 +66,7 @@ def read_keys(
     *,
     trusted: bool,
 ) -> Iterator[Any]:
-    """What the function gives for each key, in the order of key groups."""
+    """The results of the function for each key, in the order of key groups."""
     if not trusted:
         for part in parts:
             for meta in part.states:

@@ -30,7 +30,7 @@ ACCESS_TIME: Final = "access_time"
 NAMESPACE: Final = "namespace"
 TIMESTAMP: Final = "timestamp"
 DOMAIN: Final = "domain"
-#: Of the last access to a value that expires.
+#: The column with the time of the last access to a value that expires.
 ACCESS_TYPE: Final = pa.timestamp("ms", "UTC")
 _DOMAINS: Final = {
     EVENT_TIMERS: TimeDomain.EVENT_TIME.name,
@@ -47,7 +47,7 @@ class KeyedShapes:
     kind: StateKind
     ttl: bool
     key: Shape
-    #: Of a value, an element, or a map's value.
+    #: The shape of a value, an element, or a map's value.
     value: Shape
     map_key: Shape | None = None
 
@@ -74,7 +74,7 @@ class KeyedShapes:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the state's table."""
+        """The schema of the state's table."""
         fields = [pa.field(KEY, self.key.type), pa.field(VALUE, self.column.type)]
         if self.ttl:
             fields.append(pa.field(ACCESS_TIME, self.access_column.type))
@@ -99,7 +99,7 @@ def _part_of(kind: StateKind, content: Any, part: int) -> Any:
 
 
 class KeyedStateTable:
-    """One keyed state of an operator, to be read as often as wanted."""
+    """One keyed state of an operator, which can be read any number of times."""
 
     def __init__(self, operator: str, name: str, parts: Sequence[CanonicalPart], *, trusted: bool) -> None:
         """Raises StateProcessorError where no part has the state, UntrustedPickleError, StateMigrationError."""
@@ -185,7 +185,7 @@ def _map_key_shape(declared: TypeInformation | None) -> Shape | None:
 
 
 def cut(entries: Entries, rows: int) -> Entries:
-    """The same entries, gathered and cut into pieces of `rows`; the last may be shorter."""
+    """The same entries, gathered and cut into pieces of `rows`; the last piece may be shorter."""
     keys: list[Any] = []
     contents: list[Any] = []
     for more_keys, more_contents in entries:

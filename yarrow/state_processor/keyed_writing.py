@@ -42,7 +42,7 @@ class KeyedTarget:
 
     @staticmethod
     def of(descriptor: StateDescriptor) -> KeyedTarget:
-        """What the descriptor declares. Raises TypeError for one of no keyed state."""
+        """The target that the descriptor declares. Raises TypeError for a descriptor of no keyed state."""
         map_key: TypeInformation | None = None
         match descriptor:
             case ValueStateDescriptor():
@@ -60,7 +60,7 @@ class KeyedTarget:
         return KeyedTarget(descriptor.get_name(), kind, value, map_key, descriptor.ttl_config is not None)
 
     def form(self, operator: str) -> StateForm:
-        """How it is written."""
+        """The form in which the state is written."""
         return StateForm(
             self.name,
             self.kind,
@@ -82,7 +82,7 @@ class KeyedContents:
         self.by_key: dict[Any, Any] = {}
 
     def add(self, key: Any, value: Any, accessed: Any = None) -> None:
-        """One row: more elements or entries where the key is known; raises StateProcessorError for a second value."""
+        """Add one row: more elements or entries for a known key; raises StateProcessorError for a second value."""
         key = canonicalize(key)
         kind = self._target.kind
         if value is None:
@@ -122,7 +122,7 @@ def write_state(
     output: SnapshotOutput,
     evidence: KeyEvidence,
 ) -> KeyGroupsSnapshot:
-    """One state as a handle of all key groups, with what its keys confirm.
+    """Write one state as a handle of all key groups, with the evidence of its keys.
 
     Raises StateSerializationError naming operator and state.
     """

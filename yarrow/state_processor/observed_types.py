@@ -1,4 +1,4 @@
-"""ObservedTypes: the shape of values of no declared type, found by looking at all of them.
+"""ObservedTypes: the shape of values of no declared type, found by a look at all of them.
 
 Values of one kind get a column of that kind. Tuples, Rows and instances of classes become structs, dicts maps or
 structs, and values of several kinds texts. Owner: the calling thread; one ObservedTypes serves one
@@ -37,7 +37,7 @@ from yarrow.state_processor.shapes import (
 
 #: Dicts with more different texts as keys are no structs.
 _MOST_FIELDS: Final = 64
-#: What a float holds exactly.
+#: The largest integer that a float holds exactly.
 _EXACT: Final = 2**53
 _ATOMS: Final[dict[type, str]] = {
     type(None): "null",
@@ -70,7 +70,7 @@ _DICTS: Final[dict[type, Callable[[dict[Any, Any]], Any]]] = {
 
 
 class ObservedTypes:
-    """What was seen of one column's values."""
+    """The kinds of values seen in one column."""
 
     def __init__(self) -> None:
         #: Kinds of values, None left out; a class is its own kind.
@@ -158,12 +158,12 @@ class ObservedTypes:
     # ------------------------------------------------------------------ the shape
 
     def shape(self) -> Shape:
-        """One that all values fit that were seen."""
+        """The shape that all values seen so far fit."""
         found = self._shape()
         return found if found is not None else text_shape(str_of, None)
 
     def map_key_shape(self) -> Shape:
-        """The same for keys of maps, which Arrow does not let be null."""
+        """The same for keys of maps, which Arrow does not allow to be null."""
         if self._nulls:
             return text_shape(str_of, None)
         return self.shape() if self._kinds else SIMPLE["str"]

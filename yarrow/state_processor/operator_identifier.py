@@ -19,7 +19,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class OperatorIdentifier:
-    """One operator; a plain text stands for `for_uid` wherever an identifier is taken."""
+    """The name of one operator; a plain text stands for `for_uid` wherever an identifier is taken."""
 
     operator_id: OperatorID
     uid: str | None = None
@@ -48,7 +48,7 @@ class OperatorIdentifier:
 def find_operator(
     operators: Iterable[OperatorState], identifier: OperatorIdentifier | str, directory: str
 ) -> OperatorState:
-    """The operator's state. Raises StateProcessorError naming those that are there.
+    """The operator's state. Raises StateProcessorError naming the present operators.
 
     A text that is no uid of the savepoint may also be an operator id.
     """

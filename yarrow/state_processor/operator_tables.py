@@ -29,7 +29,7 @@ from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.shapes import Shape, declared_shape
 from yarrow.state_processor.stored_state import refuse_pickles
 
-#: What a state of each mode is called, in messages and in what `states` lists.
+#: The name of a state of each mode, in messages and in the result of `states`.
 KINDS = {
     OperatorStateMode.SPLIT: "list",
     OperatorStateMode.UNION: "union",

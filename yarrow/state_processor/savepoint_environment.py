@@ -39,7 +39,7 @@ _BATCH: Final = 1000
 class SavepointEnvironment:
     """Runs the operators of `fragment`, a function of streams, restored by their uids from `savepoint`.
 
-    Without `savepoint` they begin empty. What the savepoint holds of other operators is left alone, and is not in what
+    Without `savepoint` they begin empty. State of other operators is left alone, and is not in the savepoint that
     `write` makes. Use it as a context manager.
     """
 
@@ -123,7 +123,7 @@ class SavepointEnvironment:
         self.harness.watermark(timestamp, input)
 
     def advance(self, seconds: float) -> None:
-        """Processing time goes on: due timers fire."""
+        """Move processing time on: due timers fire."""
         self.harness.advance(seconds)
 
     def take(self, output: int = 0) -> list[Any]:

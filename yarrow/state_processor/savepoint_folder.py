@@ -1,6 +1,6 @@
 """SavepointFolder: a savepoint that is being written; without its metadata it is none, and what fails is removed.
 
-Owner: the calling thread. It must not know what is written.
+Owner: the calling thread. It must not know the content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yarrow.state_processor.pickle_trust import PickleTrust
 
 
 class SavepointFolder:
-    """One new savepoint; a `with` block that ends without `complete` leaves nothing behind."""
+    """A new savepoint that is being written; a `with` block that ends without `complete` leaves nothing behind."""
 
     def __init__(self, path: str) -> None:
         """Raises StateProcessorError where a savepoint is there already, SnapshotStorageError where none can be."""
@@ -36,7 +36,7 @@ class SavepointFolder:
         self._made = not exists(self._files, self._path)
         make_folder(self._path)
         self._ids = RandomIdFactory()
-        #: Where states are written.
+        #: The folder of the state files.
         self.output = WorkerSnapshotFile(CheckpointLocation(directory=self._path), self._ids)
         self._complete = False
 

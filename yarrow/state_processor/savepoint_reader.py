@@ -40,25 +40,25 @@ BATCH_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """One operator of a savepoint."""
+    """An operator of a savepoint, as the reader lists it."""
 
     name: str
-    #: None where the program gave none: then `operator_id` is what identifies it.
+    #: None if the program gave none: then `operator_id` identifies the operator.
     uid: str | None
     operator_id: str
     parallelism: int
     max_parallelism: int
     #: Bytes of all its state.
     size: int
-    #: Names of its states, keyed ones first.
+    #: Names of the operator's states, keyed ones first.
     states: tuple[str, ...]
-    #: Of the keys of its keyed states; None = not declared, of an older release, or not one type.
+    #: The type of the operator's keys; None = not declared, of an older release, or not one type.
     key_type: TypeInformation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """One state of an operator."""
+    """A state of an operator, as the reader lists it."""
 
     name: str
     #: value, list, map, reducing, aggregating, timers; of operator state: list, union, broadcast.
@@ -66,7 +66,7 @@ class StateInfo:
     keyed: bool
     #: The declared type of values or elements; None = undeclared.
     type: TypeInformation | None
-    #: Of the keys of a map or broadcast state.
+    #: The type of the keys of a map or broadcast state.
     map_key_type: TypeInformation | None
     #: Whether values have the time of their last access.
     ttl: bool
@@ -104,15 +104,15 @@ class SavepointReader:
 
     @property
     def metadata(self) -> CheckpointMetadata:
-        """Everything that is known of it."""
+        """All metadata of the savepoint."""
         return self._stored.opened.metadata
 
     @property
     def path(self) -> str:
-        """Its folder."""
+        """The savepoint's folder."""
         return self._stored.opened.directory
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ contents
 
     def operators(self) -> list[OperatorInfo]:
         """The operators, in the order of the job."""
@@ -195,7 +195,7 @@ class SavepointReader:
     def read_keys(
         self, operator: OperatorIdentifier | str, function: KeyedStateReaderFunction[Any, Any]
     ) -> Iterator[Any]:
-        """What a reader function gives, as it comes."""
+        """The results of a reader function, one after another."""
         state = self._operator(operator)
         return read_keys(
             state,

@@ -1,7 +1,7 @@
 """SavepointWriter: new savepoints, of nothing, or of an existing one with operators added, removed or changed.
 
-Owner: the calling thread. Calls gather what is to be done; `write` does it. The existing savepoint is only read, and
-what is written holds no reference to its files.
+Owner: the calling thread. Calls gather changes; `write` carries them out. The existing savepoint is only read,
+and the new one holds no reference to its files.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Kept:
 
 
 class SavepointWriter:
-    """What the new savepoint will hold; every method but `write` gives the writer itself."""
+    """A description of the new savepoint; every method but `write` returns the writer itself."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class SavepointWriter:
             trust,
         )
 
-    # ------------------------------------------------------------------ what is to be done
+    # ------------------------------------------------------------------ changes
 
     def with_operator(
         self,
@@ -179,7 +179,7 @@ class SavepointWriter:
         *,
         key_type: TypeInformation | None = None,
     ) -> SavepointWriter:
-        """Replaces a state by what a function makes of its table.
+        """Replace a state by the result of a function on its table.
 
         The table of a keyed state is that of read_keyed_state. The table of an operator state is that of
         read_list_state, read_union_state or read_broadcast_state.
@@ -203,7 +203,7 @@ class SavepointWriter:
         *,
         key_type: TypeInformation | None = None,
     ) -> SavepointWriter:
-        """Replaces the timers of an operator by what a function makes of the table that read_timers gives.
+        """Replace the timers of an operator by the result of a function on the table of read_timers.
 
         Rows that are left out are timers that do not fire; rows may be added. `key_type` as in transform_state.
         """
@@ -352,7 +352,7 @@ class _Copying:
         )
 
     def _keyed(self, kept: _Kept) -> Iterator[KeyGroupsSnapshot]:
-        """What is made of keyed states and timers."""
+        """Return the new handles of keyed states and timers."""
         parts, trusted = self.stored.keyed_parts(self.state), self.stored.trusted
         for each in kept.transformed.values():
             yield each.write(self.state, parts, self.output, trusted=trusted)
@@ -392,7 +392,7 @@ class _Copying:
 
 
 def _copied_part(part: CanonicalPart, without: set[str], output: SnapshotOutput) -> KeyGroupsSnapshot | None:
-    """The part but for some states, not decoded; None where nothing is left."""
+    """Return the part without some states, not decoded; None if nothing is left."""
     left = [number for number, meta in enumerate(part.states) if meta.name not in without]
     if not left:
         return None

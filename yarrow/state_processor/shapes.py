@@ -1,4 +1,4 @@
-"""Shapes: which Arrow type stands for the values of a state, and how values become cells and cells values again.
+"""Shapes: the Arrow type of a state's values, and the conversion between values and cells.
 
 A declared type gives its shape at once. Values of no declared type, and decimals, are looked at first
 (`ObservedTypes`), all of them, so that every batch of a table has one schema.
@@ -33,7 +33,7 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One column. None as a conversion: the value is the cell."""
+    """The shape of one column. None as a conversion: the value is the cell."""
 
     type: pa.DataType
     to_cell: Convert | None = None
@@ -182,7 +182,7 @@ _MOST_DIGITS: Final = 76
 
 
 def decimal_shape(integer_digits: int, scale: int) -> Shape | None:
-    """Decimals with so many digits before and behind the point; None for more than Arrow has."""
+    """The shape of decimals with so many digits before and behind the point; None for more than Arrow has."""
     precision = max(1, integer_digits + scale)
     if precision > _MOST_DIGITS:
         return None

@@ -93,7 +93,7 @@ def refuse_pickles(meta: StateMetaInfo, operator: str) -> None:
 
 
 def refuse_pickles_of(operator: OperatorState) -> None:
-    """The same for all keyed states of an operator; its operator states are refused when they are read."""
+    """Do the same for all keyed states of an operator; its operator states are refused when they are read."""
     for _, subtask in sorted(operator.subtasks.items()):
         for keyed in subtask.keyed:
             for meta in keyed.states:
@@ -203,7 +203,7 @@ class StoredState:
         """Removes the copies."""
         self._parts.clear()
         for mapped in self._maps:
-            # Where a run is still held by somebody, the map ends with it.
+            # A map ends with the last holder of one of its runs.
             with contextlib.suppress(BufferError):
                 mapped.close()
         self._maps.clear()
@@ -214,7 +214,7 @@ def _runs_of_database(
     operator: OperatorState, snapshot: RocksDBSnapshot, folder: str, trusted: bool
 ) -> Iterator[Run]:
     """The entries of a downloaded database, state by state."""
-    # Here alone: a process that reads canonical state needs no RocksDB.
+    # Imported here alone: a process that reads canonical state needs no RocksDB.
     from rocksdict import Options
 
     from yarrow.container.state.rocksdb.canonical import StoredForm, runs_of_state
@@ -254,7 +254,7 @@ def _part(
 def kept_evidence(
     key_type: TypeInformation | None, parts: Sequence[CanonicalPart], names: Collection[str]
 ) -> KeyEvidence:
-    """What to confirm of keys that a function has made of those of these states; with a `key_type` they are others."""
+    """Return the evidence for keys that a function made from keys of these states; a `key_type` means other keys."""
     if key_type is not None:
         return KeyEvidence(key_type)
     found = {part.key_columns for part in parts if any(meta.name in names for meta in part.states)}
@@ -263,7 +263,7 @@ def kept_evidence(
 
 
 def stored_key_type(parts: Sequence[CanonicalPart], names: Collection[str] = ()) -> TypeInformation | None:
-    """The type of the keys of these states, of all states without; None where parts differ or do not say."""
+    """Return the type of the keys of these states, of all states without any; None if parts differ or do not say."""
     found = {
         key_type_of(part.key_type)
         for part in parts

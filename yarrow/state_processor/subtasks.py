@@ -58,7 +58,7 @@ class LoneOperator:
         restored: RestoredState | None = None,
         configuration: Mapping[str, str] | None = None,
     ) -> None:
-        """`configuration` is what functions see; the state is on the heap whatever it says."""
+        """`configuration` is the one that functions see; the state is on the heap whatever it says."""
         self.subtask = FragmentSubtask(JobVertexID(descriptor.id))
         vertex = JobVertex(
             id=self.subtask.vertex_id,

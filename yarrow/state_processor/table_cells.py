@@ -26,7 +26,7 @@ Column = Any
 
 
 def column_of(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
-    """A column by name. Raises StateProcessorError naming those that are there."""
+    """A column by name. Raises StateProcessorError naming the present columns."""
     if name not in table.column_names:
         raise StateProcessorError(f"{what}: the table has no column '{name}', only {table.column_names}")
     return table.column(name)

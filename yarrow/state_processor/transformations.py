@@ -1,7 +1,7 @@
-"""OperatorTransformation: what the state of a new operator is made of, from a table or any rows.
+"""OperatorTransformation: the state of a new operator, made from a table or any rows.
 
-`OperatorTransformation.bootstrap_with(rows)` begins one; what its methods end in is given to
-`SavepointWriter.with_operator`. Owner: the calling thread; nothing is computed before a savepoint is written.
+`OperatorTransformation.bootstrap_with(rows)` begins one; `SavepointWriter.with_operator` takes the result of
+its methods. Owner: the calling thread; nothing is computed before a savepoint is written.
 """
 
 from __future__ import annotations
@@ -79,24 +79,24 @@ class StateBootstrapTransformation(ABC):
 
 
 class OperatorTransformation:
-    """Where transformations begin."""
+    """The beginning of transformations."""
 
     @staticmethod
     def bootstrap_with(rows: pa.Table | Iterable[Any]) -> OneInputStateTransformation:
-        """State made of a table, whose rows functions see as Rows, or of any rows (read when it is written)."""
+        """Begin state made of a table, whose rows functions see as Rows, or of any rows (read by `write`)."""
         return OneInputStateTransformation(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class OneInputStateTransformation:
-    """Rows, and what can become of them."""
+    """Rows, and the ways to make state of them."""
 
     rows: pa.Table | Iterable[Any]
 
     def key_by(
         self, key_selector: Selector, key_type: TypeInformation | None = None
     ) -> KeyedStateTransformation:
-        """Keyed state, by a column or field, or a function of rows.
+        """Make keyed state, by a column or field, or a function of rows.
 
         `key_type` is what the job declares; without it, that of the column counts.
         """
@@ -136,7 +136,7 @@ class KeyedStateTransformation:
     key_type: TypeInformation | None
 
     def known_key_type(self) -> TypeInformation | None:
-        """The declared one, or that of the table's column; None where neither is known."""
+        """The declared type, or the type of the table's column; None if neither is known."""
         known, rows, selector = declared(self.key_type), self.rows, self.key_selector
         if known is not None or not isinstance(rows, pa.Table) or selector not in rows.column_names:
             return known
@@ -152,7 +152,7 @@ class KeyedStateTransformation:
         value: str | Callable[[Any], Any] = "value",
         access_time: str | None = None,
     ) -> StateBootstrapTransformation:
-        """One state by its descriptor, from a column, field or function of rows.
+        """Make one state by its descriptor, from a column, field or function of rows.
 
         The value is a list for list state, a dict for map state, the reduced value for reducing state, and
         the accumulator for aggregating state. `access_time` is a column like that of read_keyed_state. With a
@@ -162,7 +162,7 @@ class KeyedStateTransformation:
 
 
 def as_rows(rows: pa.Table | Iterable[Any]) -> Iterable[Any]:
-    """What functions see."""
+    """The rows as functions see them."""
     return rows_of(rows) if isinstance(rows, pa.Table) else rows
 
 

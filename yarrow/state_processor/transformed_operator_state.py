@@ -34,7 +34,7 @@ _SUBTASK, _KEY, _VALUE = "subtask", "key", "value"
 
 @dataclass(frozen=True, slots=True)
 class TransformedOperatorState:
-    """What becomes of a state."""
+    """A change of one operator state."""
 
     name: str
     function: Callable[[pa.Table], pa.Table]
@@ -113,7 +113,7 @@ class TransformedOperatorState:
 
 
 def _subtasks(table: pa.Table, parallelism: int, what: str) -> list[int]:
-    """Who holds each element: as the table says, else in equal runs."""
+    """The subtask of each element: as the table says, else in equal runs."""
     if _SUBTASK not in table.column_names:
         return [number * parallelism // table.num_rows for number in range(table.num_rows)]
     subtasks: list[int] = table.column(_SUBTASK).to_pylist()

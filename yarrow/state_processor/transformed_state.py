@@ -32,12 +32,12 @@ from yarrow.state_processor.table_cells import access_times_of, column_of, conte
 
 @dataclass(frozen=True, slots=True)
 class TransformedState:
-    """What becomes of a state."""
+    """A change of one keyed state."""
 
     name: str
     function: Callable[[pa.Table], pa.Table]
     descriptor: StateDescriptor | None
-    #: Of the keys that the function makes; None = as they were.
+    #: The type of the keys that the function makes; None = as they were.
     key_type: TypeInformation | None = None
 
     def write(
@@ -85,7 +85,7 @@ class TransformedState:
 
 
 def changed_table(function: Callable[[pa.Table], pa.Table], table: pa.Table, what: str) -> pa.Table:
-    """What a function makes of a table. Raises StateProcessorError where that is none."""
+    """The result of a function on a table. Raises StateProcessorError for a result that is no table."""
     changed = function(table)
     if not isinstance(changed, pa.Table):
         raise StateProcessorError(f"{what}: the function gave {type(changed).__name__}, not a pyarrow Table")

@@ -25,10 +25,10 @@ from yarrow.state_processor.transformed_state import changed_table, unchanged_va
 
 @dataclass(frozen=True, slots=True)
 class TransformedTimers:
-    """What becomes of the timers of an operator."""
+    """A change of the timers of an operator."""
 
     function: Callable[[pa.Table], pa.Table]
-    #: Of the keys that the function makes; None = as they were.
+    #: The type of the keys that the function makes; None = as they were.
     key_type: TypeInformation | None = None
 
     def write(
@@ -51,7 +51,7 @@ class TransformedTimers:
                 yield write_timers(name, timers, operator.max_parallelism, output, evidence)
 
     def _sections(self, table: pa.Table, source: TimersTable, operator: str) -> dict[str, set[Timer]]:
-        """The timers of each section; one that comes twice is one."""
+        """The timers of each section; a timer that comes twice counts once."""
         what = f"operator '{operator}', timers"
         keys = keys_of(column_of(table, KEY, what), what, source.key_shape)
         namespaces = unchanged_values(column_of(table, NAMESPACE, what), source.namespace_shape, what)

@@ -60,7 +60,7 @@ def key_of(row: Any) -> str:
 
 
 class GatedSource(Source[Any, GatedSplit]):
-    """See the module's docstring; rows are those of `row_of`, with their timestamps."""
+    """A source for fault tests, as the module says; rows are those of `row_of`, with their timestamps."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Reader(SourceReader[Any, GatedSplit]):
 
     ROWS_A_POLL = 6
     PAUSE = 0.001
-    #: Reads nothing before it has all its splits: one that came behind the others would bring late rows.
+    #: Reads nothing before it has all its splits: a split that came behind the others would bring late rows.
     WAITS_FOR_SPLITS = True
 
     def __init__(self, source: GatedSource, context: SourceReaderContext) -> None:

@@ -47,17 +47,17 @@ from yarrow.runtime.rpc.messages import FailureCause
 #: Makes the streams to read from the input streams: one stream, or several (main output, side outputs).
 Fragment = Callable[..., "DataStream | Sequence[DataStream]"]
 
-#: What the tasks of a graph begin with, by vertex, and the graph with what it adopts from there.
+#: The state with which the tasks of a graph begin, by vertex, and the graph with what it adopts from there.
 Restore = Callable[[JobGraph], tuple[JobGraph, Mapping[JobVertexID, RestoredState]]]
 
 
 @dataclass(frozen=True, slots=True)
 class HarnessState:
-    """Where the state of a harness comes from and goes to."""
+    """The origin and the destination of a harness's state."""
 
-    #: Gives the graph to run and what its tasks begin with; None = they begin anew.
+    #: Return the graph to run and the state of its tasks; None = empty state.
     restore: Restore | None = None
-    #: Takes what a barrier has cut.
+    #: Hear of the snapshots that a barrier has cut.
     snapshots: SnapshotReceiver | None = None
 
 
@@ -97,7 +97,7 @@ class OperatorHarness:
     ) -> None:
         state = state if state is not None else HarnessState()
         self.clock = clock if clock is not None else ManualClock()
-        #: What `print()` wrote.
+        #: The output of `print()`.
         self.printed: list[str] = []
         declared = list(types) if types is not None else [None] * inputs
         self._input_types = [each if isinstance(each, TypeInformation) else None for each in declared]
@@ -222,7 +222,7 @@ class OperatorHarness:
         self.send(CheckpointBarrier(checkpoint_id, self.clock.epoch_ms()), input)
 
     def end(self, input: int | None = None) -> None:
-        """Ends one input, or all of them."""
+        """End one input, or all of them."""
         for index in range(len(self._inputs)) if input is None else (input,):
             self.send(EndOfData(), index)
 
@@ -268,7 +268,7 @@ class OperatorHarness:
         return [element.batch for element in self._elements(index) if isinstance(element, ArrowBatch)]
 
     def elements(self, index: int = 0) -> list[StreamElement]:
-        """Everything of an output, control elements in their places."""
+        """All elements of an output, control elements in their places."""
         return list(self._elements(index))
 
     def controls(self, index: int = 0) -> list[ControlElement]:
@@ -299,7 +299,7 @@ class OperatorHarness:
     # ------------------------------------------------------------------ end
 
     def close(self) -> None:
-        """Cancels what still runs, which closes its operators."""
+        """Cancel the tasks that still run, which closes their operators."""
         self.fragment.close()
 
     def __enter__(self) -> OperatorHarness:

@@ -1,4 +1,4 @@
-"""A two-phase-commit sink into a folder, and what was committed there: the sink by which exactly-once is proved.
+"""A two-phase-commit sink into a folder, and the rows committed there: tests prove exactly-once with it.
 
 Owner: the sink's methods run on the task's thread; the reader in the test. One file a transaction, `open/<name>` until
 it is committed and `committed/<name>` afterwards, with every commit that had an effect noted in `commits`. Rows are
@@ -27,7 +27,7 @@ _COMMITS = "commits"
 
 @dataclass(frozen=True, slots=True)
 class FileTransaction:
-    """One file."""
+    """One transaction, which is one file."""
 
     name: str
 
@@ -104,13 +104,13 @@ class TransactionalFiles(TwoPhaseCommitSink[Any, FileTransaction]):
 
 
 class CommittedFiles:
-    """What a TransactionalFiles sink has committed in a folder."""
+    """The transactions that a TransactionalFiles sink has committed in a folder."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
 
     def rows(self) -> list[Any]:
-        """All rows; those of one key in the order in which they were written."""
+        """All rows; rows of one key are in the order in which they were written."""
         found = []
         for file in sorted(self._files(_COMMITTED), key=lambda file: (checkpoint_of(file.name), file.name)):
             found += [ast.literal_eval(line) for line in file.read_text("utf-8").splitlines()]
@@ -125,7 +125,7 @@ class CommittedFiles:
 
     @property
     def transactions(self) -> int:
-        """How many were committed."""
+        """The number of committed transactions."""
         return len(self._files(_COMMITTED))
 
     def leftovers(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which keys of a configuration name secrets: the one table, for programs, engine, logs, errors and dumps.
+"""The keys of a configuration that name secrets: one table for programs, engine, logs, errors and dumps.
 
 Owner: any thread; pure functions. A value whose key is secret is shown as `REDACTED`. The key alone decides;
 of a value only the inner keys of a map are looked at.
@@ -11,7 +11,7 @@ from typing import Final
 
 __all__ = ["REDACTED", "is_secret_key", "names_secret", "shown_value"]
 
-#: What stands in place of a secret value, as in Flink.
+#: The text in place of a secret value, as in Flink.
 REDACTED: Final = "******"
 
 #: Parts of names, without regard to case. Flink hides keys that hold `password`, `secret`, `fs.azure.account.key`,

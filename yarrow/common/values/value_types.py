@@ -24,7 +24,7 @@ MAX_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class ValueType(Generic[T]):
-    """How values of one type are written. `parse` raises ValueError with a reason."""
+    """The text form of values of one type. `parse` raises ValueError with a reason."""
 
     #: The name in docs/config.md.
     name: str
@@ -226,7 +226,7 @@ def enum_of(enumeration: type[E], texts: Mapping[E, str] | None = None) -> Value
     return ValueType("Enum", f"one of {', '.join(names)}", names[0], parse, texts.__getitem__)
 
 
-#: What may stand before the path of a local URI: at the beginning of a directory in a list.
+#: The possible beginnings of a local URI: at the beginning of a directory in a list.
 _FILE_SCHEME = re.compile(r"(?<![^,|:;\s\"'\[])file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
 _ANY_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^,|;\s\"'\]]*")
 

@@ -25,7 +25,7 @@ SplitT_contra = TypeVar("SplitT_contra", bound="SourceSplit", contravariant=True
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink promises when the job fails and recovers."""
+    """The promise of a sink about records when the job fails and recovers."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -53,9 +53,9 @@ class SourceSplit(ABC):
 
 @dataclass(slots=True)
 class SourceRecords:
-    """What one `poll` found: rows (any sequence, a range included) or one record batch, and their timestamps.
+    """The result of one `poll`: rows (any sequence, a range included) or one record batch, and their timestamps.
 
-    `timestamps` (int64 ms UTC, None where a row has none) is None or as long as the rows. A reader may find
+    `timestamps` (int64 ms UTC, None for a row without) is None or has the length of the rows. A reader may find
     only what it cannot read: then `rows` is empty and the other fields say so.
     """
 
@@ -78,7 +78,7 @@ class NothingAvailable:
 
 
 class SourceReaderContext(Protocol):
-    """What a reader may ask of the engine."""
+    """The engine as a source reader sees it."""
 
     @property
     def subtask_index(self) -> int: ...
@@ -116,7 +116,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
 
     @abstractmethod
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
-        """Up to `max_rows` rows; None = the end: no split is left and none will come.
+        """Return up to `max_rows` rows; None = the end: no split is left and none will come.
 
         When it returns, the positions that `snapshot_state` would give lie just behind the rows returned. What the
         chain has not run of them at a checkpoint is kept in it by the engine.
@@ -138,7 +138,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
         """The splits held, each with its present position."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete: positions up to it may be committed outside."""
+        """Hear that the checkpoint is complete: positions up to it may be committed outside."""
         return None
 
     def handle_source_event(self, event: Any) -> None:
@@ -153,7 +153,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
         return None
 
     def pending_bytes(self) -> int | None:
-        """The same in bytes: the metric pendingBytes."""
+        """Return the bytes of the reader's splits that it has not read yet: the metric pendingBytes."""
         return None
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
 
 
 class SplitEnumeratorContext(Protocol[SplitT_contra]):
-    """What an enumerator may ask of the engine."""
+    """The engine as a split enumerator sees it."""
 
     @property
     def parallelism(self) -> int: ...
@@ -192,7 +192,7 @@ class SplitEnumerator(ABC, Generic[SplitT]):
 
     @abstractmethod
     def handle_split_request(self, subtask: int, host: str | None) -> None:
-        """A reader wants a split: assign one, or signal that there are no more, now or later."""
+        """Answer the request of a reader: assign a split, or signal that there are no more, now or later."""
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[SplitT], subtask: int) -> None:
@@ -204,7 +204,7 @@ class SplitEnumerator(ABC, Generic[SplitT]):
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """What `create_enumerator` needs to go on: usually the splits not assigned yet; picklable."""
+        """Return the state for `create_enumerator`: usually the splits not assigned yet; picklable."""
 
     def handle_source_event(self, subtask: int, event: Any) -> None:
         """An event that a reader sent."""
@@ -236,7 +236,7 @@ class Source(ABC, Generic[T, SplitT]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[SplitT], checkpoint: Any = None
     ) -> SplitEnumerator[SplitT]:
-        """The enumerator, fresh or from what `snapshot_state` gave."""
+        """Return the enumerator, fresh or from the result of `snapshot_state`."""
 
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
@@ -263,7 +263,7 @@ class Source(ABC, Generic[T, SplitT]):
 
 
 class SinkWriterContext(Protocol):
-    """What a writer may ask of the engine; everything on the task's thread."""
+    """The engine as a sink writer sees it; the writer calls it on the task's thread."""
 
     @property
     def subtask_index(self) -> int: ...
@@ -336,7 +336,7 @@ class SinkWriter(ABC, Generic[T]):
         )
 
     def flush(self, end_of_input: bool) -> None:
-        """Everything taken so far is handed to the outside; before a checkpoint and at the end.
+        """Hand all rows taken so far to the outside; called before a checkpoint and at the end.
 
         A sink without a committer gives at-least-once by this call alone: rows flushed before a checkpoint
         are not sent again after its restore.
@@ -344,7 +344,7 @@ class SinkWriter(ABC, Generic[T]):
         return None
 
     def prepare_commit(self) -> list[Any]:
-        """What the committer shall make visible for the rows since the last call, in the order of commits.
+        """Return what the committer makes visible for the rows since the last call, in the order of commits.
 
         Committables are kept in checkpoints: plain values or dataclasses of them; see Sink.
         """
@@ -358,7 +358,7 @@ class SinkWriter(ABC, Generic[T]):
         return None
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """What restored writers need: a list that is dealt out among the subtasks at another parallelism."""
+        """Return the state of restored writers: a list whose elements are distributed among the subtasks."""
         return []
 
     def close(self) -> None:
@@ -386,7 +386,7 @@ class Committer(ABC):
         """
 
     def abort(self, committables: Sequence[Any]) -> None:
-        """Removes what was prepared and will never be committed."""
+        """Remove a prepared result that will never be committed."""
         return None
 
     def close(self) -> None:
@@ -412,7 +412,7 @@ class Sink(ABC, Generic[T]):
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> SinkWriter[T]:
-        """A writer for one subtask, after what the restored checkpoint covers has been committed.
+        """Return a writer for one subtask, after the committables of the restored checkpoint have been committed.
 
         `restored` is this subtask's share of what writers gave in `snapshot_state`, perhaps of other subtasks.
         """

@@ -44,7 +44,7 @@ class CollectionSplit(SourceSplit):
 
 
 class CollectionSource(Source[Any, CollectionSplit]):
-    """The elements in order, through one reader: give the operator parallelism 1.
+    """A source of the given elements, in order, through one reader: give the operator parallelism 1.
 
     With a declared type each element must belong to it; tuples and lists become the Rows or tuples it
     declares. Raises InvalidProgramError naming the position of an element that does not, or that cannot be
@@ -69,7 +69,7 @@ class CollectionSource(Source[Any, CollectionSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[CollectionSplit], checkpoint: Any = None
     ) -> OnRequestEnumerator[CollectionSplit]:
-        """One split, for the first reader that asks."""
+        """Return an enumerator of one split, for the first reader that asks."""
         return OnRequestEnumerator(context, unassigned_or(checkpoint, [CollectionSplit()]))
 
     def create_reader(self, context: SourceReaderContext) -> CollectionReader:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 #: Seconds between polls at the least, so that a high rate comes in batches and not row by row.
 _SHORTEST_WAIT = 0.001
-#: Seconds after which a poll calls the function no more.
+#: Seconds after which one poll stops to call the function.
 _POLL_SECONDS = 0.002
 #: Seconds' worth of records that a reader which was held up may make up for.
 _LARGEST_BURST = 1.0
@@ -35,7 +35,7 @@ _LARGEST_BURST = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RateLimiterStrategy:
-    """How fast a generator may go; made by `per_second` or `no_op`."""
+    """The pace of a generator; made by `per_second` or `no_op`."""
 
     records_per_second: float | None = None
 
@@ -87,7 +87,7 @@ class DataGeneratorSource(Source[T, NumberRange], Generic[T]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[NumberRange], checkpoint: Any = None
     ) -> OnRequestEnumerator[NumberRange]:
-        """One range of indexes for each reader."""
+        """Return an enumerator with one range of indexes for each reader."""
         fresh = even_ranges(0, self._count, context.parallelism)
         return ShareEnumerator(context, fresh, checkpoint)
 

@@ -60,7 +60,7 @@ class FileCompactStrategy:
 
 @dataclass(frozen=True, slots=True)
 class FileCompactor:
-    """How several files become one: their bytes one after the other, or the only file as it is."""
+    """A way to join files: their bytes one after the other, or the only file as it is."""
 
     concatenates: bool
     file_delimiter: bytes | None = None

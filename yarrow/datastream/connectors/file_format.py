@@ -29,11 +29,11 @@ _SHOWN_TEXT = 120
 
 
 class MalformedPolicy(Enum):
-    """What happens to a record of a file that cannot be read as its format declares."""
+    """The treatment of a record that cannot be read as its format declares."""
 
     #: The job fails with an error that names file, line and reason.
     FAIL = "fail"
-    #: It is left out and counted in numRecordsInErrors.
+    #: The record is left out and counted in numRecordsInErrors.
     SKIP = "skip"
     #: As SKIP, and a MalformedRecord goes to the side output `OutputTag(MALFORMED_RECORDS)`.
     SIDE_OUTPUT = "side_output"
@@ -61,12 +61,12 @@ class MalformedRecordError(YarrowError):
 
 
 class FileFormatError(YarrowError):
-    """A file is not what its format or schema says."""
+    """A file does not fit its format or schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """Where to resume: at `offset`, leaving out the first `records` records from there."""
+    """A position to resume at: at `offset`, without the first `records` records from there."""
 
     offset: int
     records: int = 0
@@ -99,11 +99,11 @@ class FileReader(ABC):
 
     @abstractmethod
     def read(self, max_rows: int) -> SourceRecords | None:
-        """Up to `max_rows` rows; None = the end of the split."""
+        """Return up to `max_rows` rows; None = the end of the split."""
 
     @abstractmethod
     def position(self) -> FilePosition:
-        """Where a reader of the same split would go on."""
+        """Return the position at which a reader of the same split would continue."""
 
     def pending_bytes(self) -> int | None:
         """Bytes of the split that were not read from the file yet; None where the format cannot tell. Any thread."""
@@ -115,7 +115,7 @@ class FileReader(ABC):
 
 
 class FileFormat(ABC, Generic[T]):
-    """How records lie in a file: a picklable description."""
+    """The layout of records in a file: a picklable description."""
 
     #: Whether a file may be read in parts; compressed text never is, whatever this says.
     splittable: bool = False

@@ -45,7 +45,7 @@ class FileSink(Sink[Any]):
         return FileSink(replace(self._settings, base_path=path))
 
     class BaseBuilder:
-        """Collects what a FileSink needs."""
+        """Collects the settings of a FileSink."""
 
         def __init__(self, settings: FileSinkSettings) -> None:
             if not isinstance(settings.base_path, str) or not settings.base_path:
@@ -55,7 +55,7 @@ class FileSink(Sink[Any]):
             self._settings = settings
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-            """Which folder a record goes to."""
+            """Set the assigner, which names the folder of a record."""
             self._settings = replace(self._settings, buckets=bucket_assigner)
             return self
 
@@ -72,7 +72,7 @@ class FileSink(Sink[Any]):
             return self
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-            """How files are named."""
+            """Set how part files are named."""
             self._settings = replace(self._settings, files=output_file_config)
             return self
 
@@ -98,10 +98,10 @@ class FileSink(Sink[Any]):
             return FileSink(self._settings)
 
     class RowFormatBuilder(BaseBuilder):
-        """Of a sink that writes record by record."""
+        """A builder of a sink that writes record by record."""
 
     class BulkFormatBuilder(BaseBuilder):
-        """Of a sink whose format sees many records at once."""
+        """A builder of a sink whose format writes many records at once."""
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder[Any]) -> FileSink.RowFormatBuilder:
@@ -119,7 +119,7 @@ class FileSink(Sink[Any]):
         return FileSinkWriter(self._settings, context, restored, RandomIdFactory())
 
     def create_committer(self) -> Committer:
-        """What renames whole files."""
+        """Return the committer, which renames whole files."""
         return FileCommitter()
 
     def validate(self) -> None:

@@ -60,7 +60,7 @@ class InProgressFile:
 
 
 def status_of(file_system: FileSystem, path: str) -> FileStatus | None:
-    """What lies at `path`; None = nothing."""
+    """Return the status of the file at `path`; None = there is no file."""
     try:
         return file_system.status(path)
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def status_of(file_system: FileSystem, path: str) -> FileStatus | None:
 def finish_file(file: PendingFile) -> None:
     """Renames a pending file; one that was renamed before is left as it is.
 
-    Raises FileSinkError when neither name is there, or when the target is another file.
+    Raises FileSinkError if neither file exists, or if the target is another file.
     """
     file_system = file_system_for(file.source)
     if status_of(file_system, file.source) is not None:
@@ -143,7 +143,7 @@ def create(path: str) -> BinaryIO:
 
 
 def copy_beginning(file: InProgressFile, target: str) -> bool:
-    """Copies what a checkpoint covers of a file; False when the file has gone because it was finished.
+    """Copy the part of a file that a checkpoint covers; False if the file has gone because it was finished.
 
     Raises FileSinkError when the bytes are nowhere.
     """
@@ -167,7 +167,7 @@ def copy_beginning(file: InProgressFile, target: str) -> bool:
 
 
 class PartFile:
-    """One file being written."""
+    """A part file that is being written."""
 
     def __init__(self, settings: FileSinkSettings, path: str, target: str, now: int) -> None:
         #: The hidden name.
@@ -203,7 +203,7 @@ class PartFile:
         self._bulk.add_batch(batch)
 
     def sync(self) -> None:
-        """Waits until what was written is on the disk; local files only."""
+        """Wait until all bytes written are on the disk; local files only."""
         self._stream.flush()
         os.fsync(self._stream.fileno())
 
@@ -236,7 +236,7 @@ class PartFile:
 
 
 class _CountingStream:
-    """Counts what is written; everything else is the stream's own."""
+    """A stream that counts the bytes written; all other methods are those of the wrapped stream."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

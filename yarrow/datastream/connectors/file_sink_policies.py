@@ -27,7 +27,7 @@ _PATTERN_LETTERS = {
 
 @dataclass(frozen=True, slots=True)
 class BucketContext:
-    """What a bucket assigner may look at besides the record."""
+    """The task as a bucket assigner sees it, besides the record."""
 
     current_processing_time: int
     timestamp: int | None
@@ -45,14 +45,14 @@ class BucketAssigner(ABC):
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """Everything into the base path."""
+        """Return an assigner that puts every record into the base path."""
         return _BasePathBuckets()
 
     @staticmethod
     def date_time_bucket_assigner(
         format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
     ) -> BucketAssigner:
-        """A folder for each hour of processing time, or for what the pattern says.
+        """Return an assigner with a folder for each hour of processing time, or as the pattern says.
 
         The zone is the system's unless one is given.
 
@@ -99,7 +99,7 @@ class _DateTimeBuckets(BucketAssigner):
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """When a part file is closed and the next one begun; None = never for that reason. Times in milliseconds.
+    """The rules by which a part file is closed and the next one begun; None = never for that reason. Times in ms.
 
     Files are closed at the time the policy says, rows or no rows. Bulk formats roll at every checkpoint, and so does
     everything outside of local file systems.
@@ -139,7 +139,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
-    """What the names of part files begin and end with."""
+    """The beginning and the end of the names of part files."""
 
     part_prefix: str = "part"
     part_suffix: str = ""
@@ -184,7 +184,7 @@ class OutputFileConfig:
 
 @dataclass(frozen=True, slots=True)
 class FileSinkSettings:
-    """What a builder collected: an encoder or a bulk factory, and the policies."""
+    """The settings that a builder has collected: an encoder or a bulk factory, and the policies."""
 
     base_path: str
     encoder: Encoder[Any] | None

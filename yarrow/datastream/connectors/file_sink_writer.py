@@ -102,7 +102,7 @@ class FileSinkWriter(SinkWriter[Any]):
     # ------------------------------------------------------------------ checkpoints
 
     def flush(self, end_of_input: bool) -> None:
-        """Closes what the policy says is due; at the end of input everything."""
+        """Close the files that are due by the policy; at the end of input all files."""
         now = self._context.current_processing_time()
         for bucket in list(self._open):
             if end_of_input or self._rolls_at_checkpoint:
@@ -130,10 +130,10 @@ class FileSinkWriter(SinkWriter[Any]):
         return state
 
     def close(self) -> None:
-        """Closes what is open; removes the files that no checkpoint and no committer knows of."""
+        """Close the open files; remove files that no checkpoint and no committer knows of."""
         pending, self._pending = self._pending, []
         parts, self._open = self._open, {}
-        # Each of them, also where the disk is full and one cannot write its end.
+        # Every part is discarded, also if the disk is full and one of them cannot write its end.
         with ExitStack() as left:
             left.callback(self._staging.remove_if_empty)
             for file in pending:
@@ -174,7 +174,7 @@ class FileSinkWriter(SinkWriter[Any]):
             self._roll(bucket)
 
     def _due_at(self, part: PartFile) -> int | None:
-        """When the part is to be closed for its age or for want of rows."""
+        """Return the time at which the part must be closed for its age or for lack of rows."""
         policy = self._settings.rolling
         ages = []
         if policy.rollover_interval is not None:
@@ -205,11 +205,11 @@ class FileSinkWriter(SinkWriter[Any]):
         del self._open[bucket]
 
     def _recovered(self, file: InProgressFile) -> PendingFile | None:
-        """What a checkpoint covers of a file, as a file of its own."""
+        """Return a file of its own with the beginning of a file that a checkpoint covers."""
         if not file.length:
             return None
         own = self._staging.is_own(file.path)
-        # The job that a savepoint came from may go on with its file: neither that nor its target is touched.
+        # The job of the savepoint may continue its file: neither that file nor its target is touched.
         target = file.target if own else self._next_target(file.bucket)
         copy = self._staging.new_path(target.rpartition("/")[2])
         if not copy_beginning(file, copy):

@@ -65,7 +65,7 @@ class FileEnumeratorProvider(ABC):
 
     @staticmethod
     def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """One split a file."""
+        """Return a provider that makes one split of each file."""
         return _BlockSplits(None)
 
 
@@ -85,7 +85,7 @@ class _BlockSplits(FileEnumeratorProvider):
 
 
 class FileSplitAssignerProvider:
-    """Which reader gets which split: the one that asks gets the next in order of path and offset."""
+    """Assigns splits to readers: the reader that asks gets the next split in order of path and offset."""
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
@@ -95,7 +95,7 @@ class FileSplitAssignerProvider:
 
 @dataclass(frozen=True, slots=True)
 class FileEnumeratorState:
-    """What a checkpoint holds: splits not assigned, and the files seen, which are not read again."""
+    """The enumerator's part of a checkpoint: splits not assigned, and the files seen, which are not read again."""
 
     unassigned: tuple[FileSourceSplit, ...]
     seen: frozenset[str]
@@ -202,7 +202,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
 
 
 class FileSourceBuilder(Generic[T]):
-    """Collects what a FileSource needs."""
+    """Collects the settings of a FileSource."""
 
     def __init__(self, file_format: FileFormat[T], paths: Sequence[str]) -> None:
         if not paths:
@@ -232,12 +232,12 @@ class FileSourceBuilder(Generic[T]):
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder[T]:
-        """How files are cut into splits."""
+        """Set how files are cut into splits."""
         self._enumerator = file_enumerator
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder[T]:
-        """Which reader gets which split; there is one way."""
+        """Set which reader gets which split; there is one way."""
         if not isinstance(split_assigner, FileSplitAssignerProvider):
             raise TypeError(f"set_split_assigner takes a FileSplitAssignerProvider, not {split_assigner!r}")
         return self
@@ -278,7 +278,7 @@ class FileSplitEnumerator(OnRequestEnumerator[FileSourceSplit]):
             self._waiting.append(subtask)
 
     def add_splits_back(self, splits: Sequence[FileSourceSplit], subtask: int) -> None:
-        """Puts splits back; the failed reader asks anew when it is there again."""
+        """Put splits back; the failed reader asks again after its restart."""
         super().add_splits_back(splits, subtask)
         self._waiting = [waiting for waiting in self._waiting if waiting != subtask]
         self._serve_waiting()
@@ -340,7 +340,7 @@ class FileSourceReader(OneByOneReader[T, FileSourceSplit], Generic[T]):
         return self._split if self._reader is None else replace(self._split, position=self._reader.position())
 
     def pending_bytes(self) -> int | None:
-        """Bytes of the splits that wait, and what is left of the open one."""
+        """Return the bytes of the waiting splits and the rest of the open split."""
         reader = self._reader
         left = 0 if reader is None else reader.pending_bytes()
         return None if left is None else left + sum(split.length for split in list(self._waiting))

@@ -95,7 +95,7 @@ class LineBlocks:
             self._stream.seek(self.offset)
 
     def next(self) -> bytes | None:
-        """The next block; None at the end of the split."""
+        """Return the next block; None at the end of the split."""
         if self._end is not None and self.offset >= self._end:
             return None
         data = self._rest
@@ -197,11 +197,11 @@ class BlockErrors:
 
 
 class BlockParser(ABC):
-    """What a format does with a block."""
+    """The work of a format on a block."""
 
     @abstractmethod
     def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[Any] | pa.RecordBatch:
-        """The records of a block; malformed ones go to `errors`."""
+        """Return the records of a block; malformed records go to `errors`."""
 
 
 class BlockReader(FileReader):
@@ -221,7 +221,7 @@ class BlockReader(FileReader):
         self._skip = 0 if split.position is None else split.position.records
 
     def read(self, max_rows: int) -> SourceRecords | None:
-        """A slice of the block's records; what was malformed in a block comes with its first slice."""
+        """Return a slice of the block's records; the malformed records of a block come with its first slice."""
         errors = None
         while self._handed_out >= len(self._records) and (errors is None or not errors.count):
             self._block_offset = self._blocks.offset
@@ -256,7 +256,7 @@ class BlockReader(FileReader):
         self._records = self._parser.parse(data, at_file_start, errors)
         if not self._skip:
             return errors
-        # A restored position: these records, and what was malformed before them, were handed out already.
+        # A restored position: these records, and the malformed records before them, were handed out already.
         self._handed_out = min(self._skip, len(self._records))
         self._skip -= self._handed_out
         return None

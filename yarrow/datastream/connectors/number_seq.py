@@ -35,7 +35,7 @@ class NumberRange(SourceSplit):
 
 
 def even_ranges(start: int, stop: int, parts: int) -> Iterator[NumberRange]:
-    """`start` to `stop` (exclusive) in `parts` ranges that differ by one in length at most; no empty ones."""
+    """Divide `start` to `stop` (exclusive) into `parts` ranges, none empty, whose lengths differ by at most 1."""
     size, longer = divmod(stop - start, parts)
     for part in range(parts):
         following = start + size + (part < longer)
@@ -45,7 +45,7 @@ def even_ranges(start: int, stop: int, parts: int) -> Iterator[NumberRange]:
 
 
 class NumberSequenceSource(Source[int, NumberRange]):
-    """The integers from `start` to `end`, both included; within one reader in rising order.
+    """A source of the integers from `start` to `end`, both included; within one reader in rising order.
 
     Raises ValueError when `start` is above `end` or one of them does not fit 64 bits.
     """
@@ -66,7 +66,7 @@ class NumberSequenceSource(Source[int, NumberRange]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[NumberRange], checkpoint: Any = None
     ) -> OnRequestEnumerator[NumberRange]:
-        """One range for each reader."""
+        """Return an enumerator with one range for each reader."""
         fresh = even_ranges(self._start, self._end + 1, context.parallelism)
         return ShareEnumerator(context, fresh, checkpoint)
 

@@ -32,7 +32,7 @@ _LONGEST_LINE = 16 << 20
 
 
 class SocketSourceError(YarrowError):
-    """The server cannot be reached, or sends what is no text."""
+    """The server cannot be reached, or sends bytes that are no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class SocketTextSource(Source[str, SocketSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[SocketSplit], checkpoint: Any = None
     ) -> OnRequestEnumerator[SocketSplit]:
-        """One split, for the first reader that asks."""
+        """Return an enumerator of one split, for the first reader that asks."""
         return OnRequestEnumerator(context, unassigned_or(checkpoint, [SocketSplit()]))
 
     def create_reader(self, context: SourceReaderContext) -> SocketTextReader:
@@ -85,7 +85,7 @@ class SocketTextSource(Source[str, SocketSplit]):
 
 
 class SocketTextReader(OneByOneReader[str, SocketSplit]):
-    """Reads what has come and cuts it into lines."""
+    """Reads the bytes that have arrived and cuts them into lines."""
 
     def __init__(
         self, context: SourceReaderContext, address: tuple[str, int], delimiter: str, max_retry: int
@@ -122,7 +122,7 @@ class SocketTextReader(OneByOneReader[str, SocketSplit]):
         return SourceRecords([self._text(line) for line in taken], split_id="socket")
 
     def _receive(self) -> NothingAvailable | None:
-        """Adds to `_lines` what has come; a NothingAvailable says when to try again."""
+        """Add the bytes that have arrived to `_lines`; a NothingAvailable says when to try again."""
         try:
             if self._connection is None:
                 self._connection = socket.create_connection(self._address, _CONNECT_TIMEOUT)

@@ -49,7 +49,7 @@ class OnRequestEnumerator(SplitEnumerator[SplitT], Generic[SplitT]):
 
 
 class ShareEnumerator(OnRequestEnumerator[SplitT], Generic[SplitT]):
-    """Gives each reader its own share, however late that asks: split i of a fresh start goes to reader i.
+    """An enumerator that gives each reader its own share, however late the reader asks: split i goes to reader i.
 
     Splits that come back, or from a checkpoint, go to their own reader if that asks first, else to any. Their
     reader may have ended, or belong to another parallelism.
@@ -63,7 +63,7 @@ class ShareEnumerator(OnRequestEnumerator[SplitT], Generic[SplitT]):
     ) -> None:
         """Split ids of `fresh` are the numbers of their readers."""
         super().__init__(context, unassigned_or(checkpoint, fresh))
-        #: Ids of splits that have been left to whoever asks.
+        #: Ids of splits that any reader may take.
         self._free = set() if checkpoint is None else {split.split_id for split in checkpoint}
 
     def handle_split_request(self, subtask: int, host: str | None) -> None:
@@ -100,7 +100,7 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
 
     @abstractmethod
     def read_split(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
-        """Up to `max_rows` rows of the open split; None = its end."""
+        """Return up to `max_rows` rows of the open split; None = its end."""
 
     @abstractmethod
     def current_split(self) -> SplitT:
@@ -136,7 +136,7 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
             self.close_split()
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
-        """Puts splits behind those it has."""
+        """Put splits behind the present ones."""
         self._asked = False
         self._waiting.extend(splits)
 
@@ -145,11 +145,11 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
         self._no_more_splits = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
-        """The open split at its position, then those that wait."""
+        """Return the open split at its position, then the waiting splits."""
         return self.splits_held()
 
     def splits_held(self) -> list[SplitT]:
-        """The open split at its position, then those that wait."""
+        """Return the open split at its position, then the waiting splits."""
         opened = [self.current_split()] if self._has_open_split else []
         return opened + list(self._waiting)
 
@@ -166,5 +166,5 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
 
 
 def unassigned_or(checkpoint: Any, fresh: Iterable[SplitT]) -> Iterable[SplitT]:
-    """The splits an enumerator begins with: those of its checkpoint, else `fresh`."""
+    """Return the first splits of an enumerator: those of its checkpoint, else `fresh`."""
     return fresh if checkpoint is None else checkpoint

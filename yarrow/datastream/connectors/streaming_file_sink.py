@@ -21,11 +21,11 @@ class StreamingFileSink(SinkFunction[Any]):
     """
 
     def __init__(self, file_sink: FileSink) -> None:
-        #: What `add_sink` puts behind the stream.
+        #: The FileSink that `add_sink` puts behind the stream.
         self.file_sink = file_sink
 
     class BaseBuilder:
-        """Collects what a StreamingFileSink needs."""
+        """Collects the settings of a StreamingFileSink."""
 
         def __init__(self, builder: FileSink.BaseBuilder) -> None:
             self._builder = builder
@@ -36,7 +36,7 @@ class StreamingFileSink(SinkFunction[Any]):
             return self
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> StreamingFileSink.BaseBuilder:
-            """Which folder a record goes to."""
+            """Set the assigner, which names the folder of a record."""
             self._builder.with_bucket_assigner(bucket_assigner)
             return self
 
@@ -48,7 +48,7 @@ class StreamingFileSink(SinkFunction[Any]):
         def with_output_file_config(
             self, output_file_config: OutputFileConfig
         ) -> StreamingFileSink.BaseBuilder:
-            """How files are named."""
+            """Set how part files are named."""
             self._builder.with_output_file_config(output_file_config)
             return self
 
@@ -57,10 +57,10 @@ class StreamingFileSink(SinkFunction[Any]):
             return StreamingFileSink(self._builder.build())
 
     class DefaultRowFormatBuilder(BaseBuilder):
-        """Of a sink that writes record by record."""
+        """A builder of a sink that writes record by record."""
 
     class DefaultBulkFormatBuilder(BaseBuilder):
-        """Of a sink whose format sees many records at once."""
+        """A builder of a sink whose format writes many records at once."""
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder[Any]) -> StreamingFileSink.DefaultRowFormatBuilder:

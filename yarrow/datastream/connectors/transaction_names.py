@@ -1,4 +1,4 @@
-"""Names of what a sink subtask has begun and not committed: unique, and telling whether somebody still needs it.
+"""Names of the open transactions of a sink subtask: unique, and telling whether somebody needs them.
 
 Owner: the writer that makes them (task thread). A name holds the job and sink, the subtask, and the last
 checkpoint in which the subtask had taken part when the transaction began. So a writer that starts from
@@ -21,7 +21,7 @@ _NAME = re.compile(
 
 
 class TransactionNames:
-    """Makes the names of one writer and recognises those of writers before it."""
+    """Makes the names of one writer and recognises the names of writers before it."""
 
     def __init__(self, context: SinkWriterContext, ids: IdFactory) -> None:
         identity = f"{context.job_id}/{context.sink_id}"
@@ -31,14 +31,14 @@ class TransactionNames:
         self._parallelism = context.parallelism
         self._restored = context.restored_checkpoint_id
         self._epoch = self._restored or 0
-        #: What began before it is in a checkpoint that was restored, or in a savepoint.
+        #: Every transaction that began before it is in a restored checkpoint or in a savepoint.
         self._first_leftover = max(self._epoch, context.latest_savepoint_id or 0)
         #: New for every writer, so that no attempt makes a name that another one has made.
         self.writer = ids.hex_id()[-16:]
         self._count = 0
 
     def checkpoint_taken(self, checkpoint_id: int) -> None:
-        """What begins from now on is not part of that checkpoint."""
+        """Hear of a checkpoint: transactions that begin from now on are not part of it."""
         self._epoch = checkpoint_id
 
     def next(self) -> str:
@@ -52,7 +52,7 @@ class TransactionNames:
         return found is not None and found["tag"] == self.tag
 
     def is_leftover(self, name: str) -> bool:
-        """True for what an earlier attempt began and no restored state knows of: it is this subtask's to remove.
+        """True for a transaction of an earlier attempt that no restored state holds: this subtask must remove it.
 
         False for everything of other jobs and sinks, of subtasks that others take over, and of this writer.
         """

@@ -29,7 +29,7 @@ TransactionT = TypeVar("TransactionT")
 
 
 class TransactionContext:
-    """What a TwoPhaseCommitSink may ask when it begins a transaction or recovers."""
+    """The engine as a TwoPhaseCommitSink sees it when it begins a transaction or recovers."""
 
     def __init__(self, context: SinkWriterContext, names: TransactionNames) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class TransactionContext:
 
     @property
     def parallelism(self) -> int:
-        """Of the sink."""
+        """The parallelism of the sink."""
         return self._context.parallelism
 
     @property
@@ -52,7 +52,7 @@ class TransactionContext:
 
     @property
     def restored_checkpoint_id(self) -> int | None:
-        """The checkpoint that the job goes on from; None = it begins anew."""
+        """The checkpoint from which the job continues; None = the job begins with empty state."""
         return self._context.restored_checkpoint_id
 
     def new_name(self) -> str:
@@ -92,7 +92,7 @@ class TwoPhaseCommitSink(Sink[T], Generic[T, TransactionT]):
 
     @abstractmethod
     def begin_transaction(self, context: TransactionContext) -> TransactionT:
-        """The data that names a new transaction: what `commit` in another process needs to know."""
+        """Return the data that names a new transaction: all that `commit` in another process needs."""
 
     @abstractmethod
     def write(
@@ -113,7 +113,7 @@ class TwoPhaseCommitSink(Sink[T], Generic[T, TransactionT]):
 
     @abstractmethod
     def abort(self, transaction: TransactionT) -> None:
-        """Removes a transaction that will never be committed; one that is gone already is no error."""
+        """Remove a transaction that will never be committed; a transaction that is gone already is no error."""
 
     def recover(self, context: TransactionContext) -> None:
         """Aborts what processes that died left behind: the transactions for whose names `context.is_leftover`."""

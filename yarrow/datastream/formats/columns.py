@@ -122,7 +122,7 @@ def _python_values(column: pa.Array, name: str) -> list[Any]:
 
 
 def _value_of_arrow(type_info: TypeInformation) -> Callable[[Any], Any]:
-    """What turns Arrow's Python value of a column into the value of its declared type."""
+    """Return a function that turns Arrow's Python value of a column into the value of its declared type."""
     if isinstance(type_info, RowTypeInfo):
         names = type_info.get_field_names()
         readers = [_value_of_arrow(field) for field in type_info.get_field_types()]

@@ -114,7 +114,7 @@ def _columns_of(schema: CsvSchema) -> pa.Schema:
 
 
 def _header_of(path: str, schema: CsvSchema) -> list[str]:
-    """The column names of a file, by its first record: those of the schema, by position, where the header has others.
+    """Return the column names of a file: its header's, or the schema's by position if the header differs.
 
     Raises FileFormatError where names and positions say different things, and for strict headers.
     """

@@ -20,7 +20,7 @@ from yarrow.datastream.formats.csv_schema import CsvColumn, CsvSchema, field_rea
 
 @dataclass(slots=True)
 class _SchemaBuilder:
-    """What the builders of both message schemas share."""
+    """The settings that the builders of both message schemas share."""
 
     type_info: RowTypeInfo
     settings: dict[str, Any] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
             self._line_end = True
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """One character between fields."""
+            """Set the one character between fields."""
             self._shared.settings["column_separator"] = one_character("field delimiter", c)
             return self
 
         def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """What ends a record: `\\n`, `\\r\\n`, or nothing."""
+            """Set the end of a record: `\\n`, `\\r\\n`, or nothing."""
             if delimiter not in ("", "\n", "\r\n"):
                 raise ValueError(f"the line delimiter must be empty, \\n or \\r\\n, not {delimiter!r}")
             self._line_end = bool(delimiter)
@@ -67,7 +67,7 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """What stands between the elements of a list, and between the fields of a Row in a field."""
+            """Set the text between the elements of a list, and between the fields of a Row in a field."""
             self._shared.array_separator = delimiter
             return self
 
@@ -87,7 +87,7 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
             return self
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
-            """The text that stands for None."""
+            """Set the text that stands for None."""
             self._shared.settings["null_value"] = s
             return self
 
@@ -101,7 +101,7 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
         self._writer: CsvRowWriter | None = None
 
     def serialize(self, element: Row) -> bytes:
-        """One record."""
+        """Return the bytes of one record."""
         if self._writer is None:
             self._writer = CsvRowWriter(self._schema)
         line = self._writer.line(element)
@@ -115,7 +115,7 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
 
 
 class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
-    """One CSV record as a Row; made by `CsvRowDeserializationSchema.Builder(type_info)`."""
+    """A schema that reads one CSV record as a Row; made by `CsvRowDeserializationSchema.Builder(type_info)`."""
 
     class Builder:
         """Collects settings."""
@@ -125,7 +125,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
             self._ignore_parse_errors = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """One character between fields."""
+            """Set the one character between fields."""
             self._shared.settings["column_separator"] = one_character("field delimiter", delimiter)
             return self
 
@@ -135,7 +135,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """What stands between the elements of a list, and between the fields of a Row in a field."""
+            """Set the text between the elements of a list, and between the fields of a Row in a field."""
             self._shared.array_separator = delimiter
             return self
 
@@ -150,7 +150,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
             return self
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
-            """The text that stands for None."""
+            """Set the text that stands for None."""
             self._shared.settings["null_value"] = null_literal
             return self
 
@@ -169,7 +169,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
         self._rows = CsvRowParser(schema, None)
 
     def deserialize(self, message: bytes) -> Row | None:
-        """The Row; None for a comment, or for what cannot be read where that is ignored.
+        """Return the Row; None for a comment, or for an unreadable record if errors are ignored.
 
         Raises FileFormatError otherwise.
         """

@@ -85,7 +85,8 @@ class CsvRowParser(BlockParser):
                 try:
                     fields = next(reader, None)
                 except csv.Error as error:
-                    # One line is taken for the malformed record, so that an open quote costs no more.
+                    # One line counts as the malformed record, so that an open quote costs no more than a
+                    # line.
                     start = first + 1
                     yield first, start, [], str(error)
                     break
@@ -135,7 +136,10 @@ class CsvRowWriter:
         return self._taken()
 
     def line(self, row: Any) -> bytes:
-        """One line. Raises FileFormatError for a row with another number of fields, or a value that does not fit."""
+        """Return the text of one row.
+
+        Raises FileFormatError for a row with another number of fields, or a misfit value.
+        """
         if len(row) != len(self._columns):
             raise FileFormatError(f"{row!r} has {len(row)} fields, the CSV schema {len(self._columns)}")
         self._writer.writerow(

@@ -68,7 +68,7 @@ class CsvSchema:
         )
 
     def dialect(self) -> dict[str, Any]:
-        """What the csv module takes."""
+        """The dialect as the csv module takes it."""
         return {
             "delimiter": self.column_separator,
             "quotechar": self.quote_char,
@@ -109,7 +109,7 @@ class CsvSchemaBuilder:
         return self._add(CsvColumn(name, Types.LIST(element), separator, data_type))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
-        """The columns of another schema, behind those there are."""
+        """Add the columns of another schema behind the present ones."""
         for column in schema.columns:
             self._add(column)
         return self
@@ -120,7 +120,7 @@ class CsvSchemaBuilder:
         return self
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        """One character between fields; a comma unless set."""
+        """Set the one character between fields; a comma unless set."""
         return self._set("column_separator", one_character("column separator", char))
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
@@ -140,11 +140,11 @@ class CsvSchemaBuilder:
         return self._set("escape_char", None)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """The text of a field that stands for None."""
+        """Set the text of a field that stands for None."""
         return self._set("null_value", null_value)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        """What a writer puts behind a record; readers take `\\n` and `\\r\\n`."""
+        """Set the text that a writer puts behind a record; readers take `\\n` and `\\r\\n`."""
         if separator not in ("\n", "\r\n"):
             raise ValueError(f"the line separator must be \\n or \\r\\n, not {separator!r}")
         return self._set("line_separator", separator)
@@ -222,7 +222,7 @@ def one_character(what: str, char: str) -> str:
 
 
 def field_reader(column: CsvColumn, null_value: str | None = None) -> Callable[[str], Any]:
-    """What turns the text of a field into the column's value.
+    """Return a function that turns the text of a field into the column's value.
 
     `null_value` stands for None among elements. Raises InvalidProgramError for a type that has no form in text.
     """
@@ -240,7 +240,10 @@ def field_reader(column: CsvColumn, null_value: str | None = None) -> Callable[[
 
 
 def field_writer(column: CsvColumn) -> Callable[[Any], str]:
-    """What turns a value, or an element of an array, into text. It raises ValueError for one that does not fit."""
+    """Return a function that turns a value, or an element of an array, into text.
+
+    It raises ValueError for a misfit.
+    """
     if not isinstance(column.data_type, DecimalType):
         return plain_text
     fit = decimal_fitter(column.data_type)

@@ -38,7 +38,7 @@ from yarrow.table.types import (
     VarCharType,
 )
 
-#: What BIG_DEC, which has no number of digits of its own, is in columns.
+#: The columnar type of BIG_DEC, which has no number of digits of its own.
 ANY_DECIMAL = pa.decimal128(38, 18)
 
 _SINGLE_VALUES: dict[type[DataType], Callable[[], TypeInformation]] = {
@@ -60,7 +60,10 @@ _SINGLE_VALUES: dict[type[DataType], Callable[[], TypeInformation]] = {
 
 
 def type_information(data_type: DataType) -> TypeInformation:
-    """The declared type of the values of a column. Raises InvalidProgramError for one that no record can have."""
+    """Return the declared type of the values of a column.
+
+    Raises InvalidProgramError for a type that no record can have.
+    """
     made = _SINGLE_VALUES.get(type(data_type))
     if made is not None:
         return made()
@@ -101,7 +104,7 @@ def arrow_data_type(data_type: DataType, path: str) -> pa.DataType:
 
 
 def decimal_fitter(data_type: DecimalType) -> Callable[[Decimal], Decimal]:
-    """What gives a decimal the scale of its type, rounding half up as Flink does.
+    """Return a function that gives a decimal the scale of its type, rounding half up as Flink does.
 
     It raises ValueError for a number with more digits than the type has.
     """

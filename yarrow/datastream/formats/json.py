@@ -42,7 +42,7 @@ __all__ = [
 
 
 class JsonLinesFormat(StreamFormat[Any]):
-    """One JSON value a line: Rows of a declared type, otherwise any value. Blank lines are skipped.
+    """A format with one JSON value a line: Rows of a declared type, otherwise any value. Blank lines are skipped.
 
     With `columnar` the lines are objects and come as record batches. Raises InvalidProgramError when a
     columnar format has no declared type.
@@ -242,7 +242,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
         self._read = row_reader(type_info, fail_on_missing_field)
 
     def deserialize(self, message: bytes) -> Row | None:
-        """The Row; None for what cannot be read where that is ignored, else raises FileFormatError."""
+        """Return the Row; None for an unreadable message if errors are ignored, else FileFormatError is raised."""
         try:
             return self._read(msgspec.json.decode(message))
         except (ValueError, msgspec.DecodeError) as error:

@@ -1,7 +1,6 @@
 """Values of declared types in text fields and in JSON.
 
-Owner: the calling thread; no state. Readers raise ValueError with what was expected; who calls them knows
-the place.
+Owner: the calling thread; no state. Readers raise ValueError with the expected form; their callers add the place.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _JSON_TAGS = {"STRING", "CHAR", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "BIG_
 
 
 def text_reader(type_info: TypeInformation) -> Callable[[str], Any]:
-    """What turns the text of one field into a value of the type; it raises ValueError for text that is none.
+    """Return a function from the text of a field to a value of the type; it raises ValueError for wrong text.
 
     Raises InvalidProgramError for a type that has no form in text.
     """
@@ -61,7 +60,7 @@ def _read_boolean(text: str) -> bool:
 
 
 def _number_reader(type_info: BasicTypeInfo) -> Callable[[str], Any]:
-    """Reads a number; everything looked up once, for it runs once a field."""
+    """Return a reader of numbers, with everything looked up once, for it runs once a field."""
     parse: Callable[[str], Any] = {int: int, float: float}.get(type_info.python_type, Decimal)
     low, high = type_info.value_range or (None, None)
 
@@ -118,7 +117,7 @@ def _json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
 
 
 def row_reader(row_type: RowTypeInfo, missing_is_error: bool) -> Callable[[Any], Row]:
-    """What turns a JSON object into a Row; absent fields are None unless `missing_is_error`."""
+    """Return a function that turns a JSON object into a Row; absent fields are None unless `missing_is_error`."""
     names = row_type.get_field_names()
     readers = [
         (name, json_reader(field)) for name, field in zip(names, row_type.get_field_types(), strict=True)
@@ -147,7 +146,7 @@ def _of(kind: type, value: Any, expected: str) -> Any:
 
 
 def _basic_reader(type_info: BasicTypeInfo) -> Callable[[Any], Any]:
-    """Takes a decoded value that has the type; everything looked up once, for it runs once a field."""
+    """Return a reader of decoded values, with everything looked up once, for it runs once a field."""
     expected = type_info.python_type
     low, high = type_info.value_range or (None, None)
     one_character = type_info.tag == "CHAR"

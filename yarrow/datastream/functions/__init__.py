@@ -1,4 +1,4 @@
-"""The functions users write: what they subclass, and the contexts they are handed.
+"""The functions that users write: base classes and the contexts of their calls.
 
 Interfaces alone. One instance serves one subtask, and must pickle before `open`. Only the thread that owns
 the task calls it (for an AsyncFunction, its event loop). Functions that may emit several results return an

@@ -1,4 +1,4 @@
-"""Functions that bring many values together: reduce and aggregate.
+"""Functions that combine many values: reduce and aggregate.
 
 Interfaces alone; called by the thread that owns the task, for running results, windows and state. They hold no value
 between two calls: the runtime keeps what they return.
@@ -20,8 +20,8 @@ T = TypeVar("T")
 class ReduceFunction(Function, Generic[T]):
     """Combines two values into one of the same type; must be associative.
 
-    One given to `KeyedStream.reduce` may use keyed state that it takes in `open`: that of the key at hand. As the
-    function of a ReducingState it has no runtime context.
+    A ReduceFunction of `KeyedStream.reduce` may use keyed state that it takes in `open`: the state of the current
+    key. As the function of a ReducingState it has no runtime context.
     """
 
     @abstractmethod
@@ -30,7 +30,7 @@ class ReduceFunction(Function, Generic[T]):
 
 
 class AggregateFunction(Function, Generic[IN, ACC, OUT]):
-    """Adds values to an accumulator and makes a result of it."""
+    """Adds values to an accumulator and makes a result of the accumulator."""
 
     @abstractmethod
     def create_accumulator(self) -> ACC:

@@ -1,7 +1,7 @@
 """Process functions over a stream and a broadcast stream, which share broadcast state.
 
-Interfaces alone; called by the thread that owns the task. Only what is called for a broadcast record gets the state
-for writing: every subtask sees these records alike, and so holds the same state.
+Interfaces alone; called by the thread that owns the task. Only the method for broadcast records may write the
+state: every subtask sees these records, and so holds the same state.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ V = TypeVar("V")
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What the functions over a stream and a broadcast stream have in common."""
+    """The common part of functions over a stream and a broadcast stream."""
 
     class BaseContext(ABC):
-        """What is known while a record is processed."""
+        """The facts that a function can ask for while a record is processed."""
 
         @abstractmethod
         def timestamp(self) -> int | None:
@@ -50,17 +50,17 @@ class BaseBroadcastProcessFunction(Function):
             """Return the event time reached."""
 
     class Context(BaseContext):
-        """What is known while a broadcast record is processed."""
+        """The facts that a function can ask for while a broadcast record is processed."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor[K, V]) -> BroadcastState[K, V]:
             """Return broadcast state for reading and writing.
 
-            Each subtask must write the same: what is written may depend on broadcast records alone.
+            Each subtask must write the same values: they may depend on broadcast records alone.
             """
 
     class ReadOnlyContext(BaseContext):
-        """What is known while a record of the other stream is processed."""
+        """The facts that a function can ask for while a record of the other stream is processed."""
 
         @abstractmethod
         def get_broadcast_state(
@@ -73,10 +73,10 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
     """Any number of results for each record of a stream without keys and of a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """What is known while a broadcast record is processed."""
+        """The facts that a function can ask for while a broadcast record is processed."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """What is known while a record of the other stream is processed."""
+        """The facts that a function can ask for while a record of the other stream is processed."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[Any] | None:
@@ -91,7 +91,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
     """Any number of results for each record of a keyed stream and of a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """What is known while a broadcast record is processed."""
+        """The facts that a function can ask for while a broadcast record is processed."""
 
         @abstractmethod
         def apply_to_keyed_state(
@@ -100,7 +100,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """Call `function(key, state)` for every key of the subtask that has this state, in any order."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """What is known while a record of the keyed stream is processed."""
+        """The facts that a function can ask for while a record of the keyed stream is processed."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
@@ -111,7 +111,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """Return the key of the record."""
 
     class OnTimerContext(ReadOnlyContext):
-        """What is known while a timer fires; its timestamp is the timer's."""
+        """The facts that a function can ask for while a timer fires; its timestamp is the timer's."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
@@ -126,5 +126,5 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
         """Return or yield the results of a broadcast record, which every subtask sees."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
-        """Return or yield what a timer of the key brings forth; by default nothing."""
+        """Return or yield the results of a timer of the key; by default nothing."""
         return None

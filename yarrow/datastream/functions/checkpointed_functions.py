@@ -1,4 +1,4 @@
-"""What functions mix in to take part in checkpoints: state of their own, and the news of what became of one.
+"""Mix-ins of functions that take part in checkpoints: state of their own, and notice of completion.
 
 Interfaces alone; called by the thread that owns the task, between two records. They do not know where snapshots are
 stored.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FunctionInitializationContext(ABC):
-    """What a CheckpointedFunction gets before it is opened: its state, empty or restored."""
+    """The state of a CheckpointedFunction before it is opened: empty or restored."""
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:
@@ -36,7 +36,7 @@ class FunctionInitializationContext(ABC):
 
 
 class FunctionSnapshotContext(ABC):
-    """What a CheckpointedFunction gets when a checkpoint is taken."""
+    """The checkpoint that a CheckpointedFunction takes part in."""
 
     @abstractmethod
     def get_checkpoint_id(self) -> int:
@@ -48,19 +48,22 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Register state and take over what was restored; called once, before `open`."""
+        """Register state and read the restored values; called once, before `open`."""
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Put what must not be lost into the state. No record is processed meanwhile: it must be short."""
+        """Put all values that must survive into the state. No record is processed meanwhile: it must be short."""
 
 
 class CheckpointListener(ABC):
-    """To be mixed into a function that wants to know what became of a checkpoint."""
+    """A mix-in for functions that hear whether a checkpoint completed or was aborted."""
 
     @abstractmethod
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete and covers all earlier ones, whose notifications may have been lost."""
+        """Hear that the checkpoint is complete.
+
+        It covers all earlier ones, whose notifications may have been lost.
+        """
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - optional
         """The checkpoint will never be complete; nothing needs to be done unless it was prepared for."""

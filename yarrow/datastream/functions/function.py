@@ -1,4 +1,4 @@
-"""Function, the base of what users write, and the contexts it is opened with.
+"""Function, the base of all user functions, and the contexts of `open`.
 
 Interfaces alone; the runtime implements the contexts. Used by the thread that owns the task. They do not know which
 kinds of functions there are.
@@ -38,7 +38,7 @@ V = TypeVar("V")
 class KeyedStateStore(ABC):
     """Gives access to keyed state: each handle reads and writes the value of the current key.
 
-    The same name with another kind or type of state is refused, naming both.
+    A second state of the same name with another kind or type is refused; the error names both.
     """
 
     @abstractmethod
@@ -55,7 +55,7 @@ class KeyedStateStore(ABC):
 
     @abstractmethod
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
-        """Return the handle of a value that what is added is reduced into."""
+        """Return the handle of a value into which all added values are reduced."""
 
     @abstractmethod
     def get_aggregating_state(
@@ -65,7 +65,7 @@ class KeyedStateStore(ABC):
 
 
 class RuntimeContext(KeyedStateStore):
-    """What a function can learn about the task it runs in, its state, metrics and accumulators."""
+    """The facts that a function can ask for about its task, its state, metrics and accumulators."""
 
     @abstractmethod
     def get_job_id(self) -> JobID:
@@ -123,4 +123,4 @@ class Function(ABC):  # noqa: B024 - both methods are optional, subclasses add t
         """Prepare; called once before the first record of each attempt."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of what `open` took; called once at the end of each attempt, also after a failure."""
+        """Release what `open` acquired; called once at the end of each attempt, also after a failure."""

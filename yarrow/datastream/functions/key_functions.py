@@ -1,4 +1,4 @@
-"""Functions that say where a record belongs: its key, and the subtask that a key goes to.
+"""Functions that place a record: its key, and the subtask of a key.
 
 Interfaces alone; called by the thread that owns the sending task. They must give the same answer for the same record
 in every process, or records of one key meet different state.
@@ -24,7 +24,7 @@ class KeySelector(Function, Generic[IN, KEY]):
 
 
 class NullByteKeySelector(KeySelector[Any, int]):
-    """The same key for every record, by which a stream without keys is processed by keyed operators."""
+    """A selector with the same key for every record: keyed operators process a stream without keys by it."""
 
     def get_key(self, value: Any) -> int:
         return 0

@@ -18,7 +18,7 @@ OUT = TypeVar("OUT")
 
 
 class MapFunction(Function, Generic[IN, OUT]):
-    """One result for each record."""
+    """A function with one result for each record."""
 
     @abstractmethod
     def map(self, value: IN) -> OUT:
@@ -26,7 +26,7 @@ class MapFunction(Function, Generic[IN, OUT]):
 
 
 class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
-    """One result for each record of two connected streams."""
+    """A function with one result for each record of two connected streams."""
 
     @abstractmethod
     def map1(self, value: IN1) -> OUT:

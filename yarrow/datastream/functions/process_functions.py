@@ -1,7 +1,7 @@
 """Process functions: results for each record with time, timers, side outputs and state, on one stream or two.
 
 Interfaces alone; called by the thread that owns the task, a timer like a record. A result for a side output is
-yielded as `(tag, value)`. Those over a broadcast stream stand in `broadcast_functions`.
+yielded as `(tag, value)`. Functions over a broadcast stream are in `broadcast_functions`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OUT = TypeVar("OUT")
 
 
 class _ElementContext(ABC):
-    """What is known while a record is processed, of any stream."""
+    """The facts that a function can ask for while a record of any stream is processed."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:
@@ -34,7 +34,7 @@ class _ElementContext(ABC):
 
 
 class _KeyedElementContext(_ElementContext):
-    """What is known while a record of a keyed stream is processed."""
+    """The facts that a function can ask for while a record of a keyed stream is processed."""
 
     @abstractmethod
     def get_current_key(self) -> Any:
@@ -42,7 +42,7 @@ class _KeyedElementContext(_ElementContext):
 
 
 class _TimerContext(ABC):
-    """What is known besides while a timer fires."""
+    """The further facts that a function can ask for while a timer fires."""
 
     @abstractmethod
     def time_domain(self) -> TimeDomain:
@@ -53,7 +53,7 @@ class ProcessFunction(Function, Generic[IN, OUT]):
     """Any number of results for each record, with time and side outputs."""
 
     class Context(_ElementContext):
-        """What is known while a record is processed."""
+        """The facts that a function can ask for while a record is processed."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: Context) -> Iterable[Any] | None:
@@ -64,17 +64,17 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     """Any number of results for each record of a keyed stream, with state, timers and side outputs."""
 
     class Context(_KeyedElementContext):
-        """What is known while a record is processed."""
+        """The facts that a function can ask for while a record is processed."""
 
     class OnTimerContext(Context, _TimerContext):
-        """What is known while a timer fires; its timestamp is the timer's."""
+        """The facts that a function can ask for while a timer fires; its timestamp is the timer's."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: Context) -> Iterable[Any] | None:
         """Return or yield results and `(tag, value)` pairs for side outputs; None is no result."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
-        """Return or yield what a timer of the key brings forth; by default nothing."""
+        """Return or yield the results of a timer of the key; by default nothing."""
         return None
 
 
@@ -82,7 +82,7 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for each record of two connected streams, with time and side outputs."""
 
     class Context(_ElementContext):
-        """What is known while a record is processed."""
+        """The facts that a function can ask for while a record is processed."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: Context) -> Iterable[Any] | None:
@@ -97,10 +97,10 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """Any number of results for each record of two connected keyed streams, which share state and timers."""
 
     class Context(_KeyedElementContext):
-        """What is known while a record is processed."""
+        """The facts that a function can ask for while a record is processed."""
 
     class OnTimerContext(Context, _TimerContext):
-        """What is known while a timer fires; its timestamp is the timer's."""
+        """The facts that a function can ask for while a timer fires; its timestamp is the timer's."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: Context) -> Iterable[Any] | None:
@@ -111,5 +111,5 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
         """Return or yield the results of a record of the second stream; None is no result."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
-        """Return or yield what a timer of the key brings forth; by default nothing."""
+        """Return or yield the results of a timer of the key; by default nothing."""
         return None

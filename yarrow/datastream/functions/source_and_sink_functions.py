@@ -21,7 +21,7 @@ class SourceFunction(Function, Generic[T]):
     """A source that runs a loop of its own, in a thread of its own, with parallelism 1."""
 
     class SourceContext(Protocol[T_contra]):
-        """Where a source puts what it reads."""
+        """The output of a source function."""
 
         def collect(self, element: T_contra) -> None:
             """Emit a record without timestamp; waits while the stream is held back."""
@@ -58,7 +58,7 @@ class SinkFunction(Function, Generic[IN]):
     """Takes records out of the job."""
 
     class Context(Protocol):
-        """What a sink can learn about a record."""
+        """The facts that a sink can ask for about a record."""
 
         def current_processing_time(self) -> int:
             """Return the machine's time."""
@@ -74,4 +74,4 @@ class SinkFunction(Function, Generic[IN]):
         """Take a record. After a failure, records since the last checkpoint come again."""
 
     def finish(self) -> None:
-        """Write what is kept back; called once when the input has ended."""
+        """Write all records still held back; called once when the input has ended."""

@@ -1,7 +1,7 @@
 """Functions over the elements of a window, by key or of a whole stream.
 
-Interfaces alone; called by the thread that owns the task when a trigger fires. Which window an element belongs to and
-when it fires is not theirs to say: that is for window assigners and triggers.
+Interfaces alone; called by the thread that owns the task when a trigger fires. They decide neither the window of
+an element nor when it fires: window assigners and triggers do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 
 
 class _WindowContext(ABC, Generic[WINDOW]):
-    """What is known while a window fires."""
+    """The facts that a function can ask for while a window fires."""
 
     @abstractmethod
     def window(self) -> WINDOW:
@@ -48,7 +48,7 @@ class _WindowContext(ABC, Generic[WINDOW]):
 
     @abstractmethod
     def window_state(self) -> KeyedStateStore:
-        """Return the state of this key and window; what is put there is removed in `clear`."""
+        """Return the state of this key and window; `clear` removes its content."""
 
     @abstractmethod
     def global_state(self) -> KeyedStateStore:
@@ -59,7 +59,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Any number of results for each window of a key, with state, time and side outputs."""
 
     class Context(_WindowContext[WINDOW]):
-        """What is known while a window fires."""
+        """The facts that a function can ask for while a window fires."""
 
         @abstractmethod
         def current_processing_time(self) -> int:
@@ -81,7 +81,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """Any number of results for each window of a stream without keys, with state and side outputs."""
 
     class Context(_WindowContext[WINDOW]):
-        """What is known while a window fires."""
+        """The facts that a function can ask for while a window fires."""
 
     @abstractmethod
     def process(self, context: Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None:

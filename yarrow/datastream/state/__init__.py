@@ -1,4 +1,4 @@
-"""State: what user functions remember between records.
+"""State: the values that user functions keep between records.
 
 Interfaces of the handles, and the descriptors that name a state and declare its type. A handle belongs to the
 current key, and may be used only while a function of its task is being called, on the task's thread. The

@@ -1,4 +1,4 @@
-"""State descriptors: the name and the declared type of a state, and the function of one that folds what is added.
+"""State descriptors: the name and the declared type of a state, and the function that folds added values.
 
 Values that travel with the functions of a program; usable from any thread. The name and type of a state are part of
 every snapshot; the descriptor itself is not. It must not know backends.
@@ -24,7 +24,7 @@ OUT = TypeVar("OUT")
 class StateDescriptor:
     """The name and type of a state; the name is part of every snapshot.
 
-    Raises ValueError for an empty name and TypeError for what is no type.
+    Raises ValueError for an empty name and TypeError for a value that is no type.
     """
 
     def __init__(self, name: str, type_info: TypeInformation) -> None:

@@ -1,4 +1,4 @@
-"""The handles on a state: what a function calls to read and write it.
+"""The handles on a state, by which a function reads and writes it.
 
 Interfaces alone; the backends implement them. Used by the thread that owns the task, while it calls a function, and
 speak of the current key. They do not know names, types or where values are kept.
@@ -26,7 +26,7 @@ class State(ABC):
 
 
 class ValueState(State, Generic[T]):
-    """One value."""
+    """The handle of one value."""
 
     @abstractmethod
     def value(self) -> T | None:
@@ -42,7 +42,7 @@ class AppendingState(State, Generic[IN, OUT]):
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """Return the result of what was added, or None when nothing was."""
+        """Return the result of all added values, or None when none was added."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -54,7 +54,7 @@ class MergingState(AppendingState[IN, OUT]):
 
 
 class ReducingState(MergingState[T, T]):
-    """One value, into which what is added is reduced."""
+    """The handle of one value, into which all added values are reduced."""
 
 
 class AggregatingState(MergingState[IN, OUT]):
@@ -81,7 +81,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
 
 class _ReadableMap(State, Generic[K, V]):
-    """What is read of a map."""
+    """The reading methods of a map."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
@@ -118,7 +118,7 @@ class _ReadableMap(State, Generic[K, V]):
 
 
 class _WritableMap(_ReadableMap[K, V]):
-    """What is read of a map and written to it."""
+    """The reading and writing methods of a map."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -130,7 +130,7 @@ class _WritableMap(_ReadableMap[K, V]):
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Remove a key; one that is not there is no error."""
+        """Remove a key; an absent key is no error."""
 
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)

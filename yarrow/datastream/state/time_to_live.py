@@ -1,7 +1,7 @@
 """StateTtlConfig: how long the values of a state live, and how expired ones are removed.
 
-Settings alone, immutable once built; the builder belongs to the thread that made it. Which clean-up a backend can do
-is its own business.
+Settings alone, immutable once built; the builder belongs to the thread that made it. Each backend decides which
+clean-up it can do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MONTH = Duration.of_days(30)
 
 @dataclass(frozen=True)
 class StateTtlConfig:
-    """How long values of a state live.
+    """The life time of the values of a state.
 
     Made by `StateTtlConfig.new_builder(ttl)`; an expired value counts as removed.
 
@@ -27,7 +27,7 @@ class StateTtlConfig:
     """
 
     class UpdateType(Enum):
-        """What makes a value young again."""
+        """The accesses that renew a value."""
 
         Disabled = 0
         OnCreateAndWrite = 1
@@ -49,14 +49,14 @@ class StateTtlConfig:
         """When expired values are removed from storage besides being hidden from readers."""
 
         class Strategies(Enum):
-            """What a clean-up is named by."""
+            """The names of clean-ups."""
 
             FULL_STATE_SCAN_SNAPSHOT = 0
             INCREMENTAL_CLEANUP = 1
             ROCKSDB_COMPACTION_FILTER = 2
 
         class CleanupStrategy:
-            """One clean-up that was asked for."""
+            """A clean-up that a program asks for."""
 
         @dataclass(frozen=True)
         class EmptyCleanupStrategy(CleanupStrategy):
@@ -99,7 +99,7 @@ class StateTtlConfig:
 
         EMPTY_STRATEGY: ClassVar[EmptyCleanupStrategy] = EmptyCleanupStrategy()
 
-        #: Those that were asked for.
+        #: The clean-ups that the program asks for.
         strategies: Mapping[Strategies, CleanupStrategy] = field(hash=False)
         #: Whether the backend's own clean-up runs where none was asked for.
         in_background: bool
@@ -149,12 +149,12 @@ class StateTtlConfig:
             ] = {}
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
-            """Set what makes a value young again."""
+            """Set the accesses that renew a value."""
             self._update_type = update_type
             return self
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
-            """Only writing makes a value young again, as is the default."""
+            """Let only writing renew a value, as is the default."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
@@ -262,7 +262,7 @@ class StateTtlConfig:
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> UpdateType:
-        """Return what makes a value young again."""
+        """Return the accesses that renew a value."""
         return self.update_type
 
     def get_state_visibility(self) -> StateVisibility:
