@@ -25,6 +25,7 @@ from yarrow.runtime.rpc.messages import (
     RegistrationSuccess,
     ResourceRequirements,
     SlotOffer,
+    SparkDriverRequest,
     TaskExecutionStateUpdate,
     TaskExecutorInfo,
     TaskExecutorRegistration,
@@ -86,6 +87,12 @@ class FakeResourceManager(RpcEndpoint):
     async def disconnect_job_master(
         self, job_id: JobID, job_master_id: JobMasterID, status: JobStatus
     ) -> Acknowledge:
+        raise AssertionError("not for a TaskExecutor")
+
+    async def request_spark_driver(self, request: SparkDriverRequest) -> ResourceID:
+        raise AssertionError("not for a TaskExecutor")
+
+    async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> Acknowledge:
         raise AssertionError("not for a TaskExecutor")
 
     async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]:

@@ -212,7 +212,7 @@ def test_release_ends_the_process_in_order(start: str, tmp_path: Path) -> None:
             await r.gateway.release(ResourceManagerID("rm-1"), "idle")
             assert await ended(r.process) == 0
             await all_gone(family)
-            assert r.resource_manager.disconnects == ["it was released: idle"]
+            assert r.resource_manager.disconnects == ["the TaskExecutor was released: idle"]
             assert "has ended" in (r.logs / f"taskexecutor-{RESOURCE}.log").read_text()
             assert list(r.work.iterdir()) == []
 
