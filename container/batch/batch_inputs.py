@@ -39,11 +39,17 @@ class BatchInputs:
     """Runs the input of one task through its chain."""
 
     def __init__(
-        self, graph: JobGraph, stage: BatchStage, chain: OperatorChain, settings: Settings, directory: Path
+        self,
+        graph: JobGraph,
+        stage: BatchStage,
+        chain: OperatorChain,
+        outputs: BatchOutputs,
+        settings: Settings,
+        directory: Path,
     ) -> None:
         """`directory`: a folder of this task for rows that do not fit into memory; made on demand."""
         self._chain = chain
-        self._stage = stage
+        self._outputs = outputs
         self._directory = directory
         self._budget = settings.get(execution.SORT_MEMORY).bytes
         self._poll_rows = max(_LEAST_POLL, settings.get(execution.BATCH_MAX_ROWS))
@@ -60,9 +66,9 @@ class BatchInputs:
 
     # ------------------------------------------------------------------ splits
 
-    def read_splits(self, splits: tuple[bytes, ...], outputs: BatchOutputs) -> Iterator[None]:
+    def read_splits(self, splits: tuple[bytes, ...]) -> Iterator[None]:
         """Reads the splits of the source at the head, in order."""
-        chain = self._chain
+        chain, outputs = self._chain, self._outputs
         source = chain.source
         assert source is not None, "the vertex begins with a source"
         with chain.attributed(0):
@@ -87,7 +93,7 @@ class BatchInputs:
                     break
                 chain.run_source_side(part.side)
                 self._run_part(source, part.rows, part.timestamps)
-            yield
+                yield from self._flow_on()
 
     def _run_part(self, source: SourceHead, rows: object, stamps: Sequence[int | None] | None) -> None:
         if isinstance(rows, Sequence):
@@ -95,7 +101,7 @@ class BatchInputs:
             number = len(rows)
         else:
             batch = ArrowBatch(rows, stamps_column(stamps))
-            self._chain.run_source_batch(batch)
+            self._chain.run_source_batch(batch, self._outputs.is_full)
             number = len(batch)
         source.records_in += number
         self.records_in += number
@@ -107,8 +113,7 @@ class BatchInputs:
         for group, found in groupby(self.order.ordered(chunks), key=self._key_group):
             if group is None:
                 for chunk in found:
-                    self._run_batch(chunk)
-                    yield
+                    yield from self._run_batch(chunk)
             else:
                 yield from self._run_group(found)
 
@@ -118,7 +123,7 @@ class BatchInputs:
     def _decoded(self, chunk: Chunk) -> Batch:
         return decode_batch(self._codecs[chunk.edge], chunk)
 
-    def _run_batch(self, chunk: Chunk) -> None:
+    def _run_batch(self, chunk: Chunk) -> Iterator[None]:
         batch = self._decoded(chunk)
         number = self._edges[chunk.edge].target_input
         self.records_in += len(batch)
@@ -126,7 +131,15 @@ class BatchInputs:
             self._chain.counts.records_in += len(batch)
             self._chain.run_rows(number, batch.rows, batch.timestamps)
         else:
-            self._chain.run_batch(number, batch)
+            self._chain.run_batch(number, batch, self._outputs.is_full)
+        yield from self._flow_on()
+
+    def _flow_on(self) -> Iterator[None]:
+        """Batches that an operator makes of one batch leave one by one."""
+        yield
+        while self._chain.flowing:
+            self._chain.flow_on(self._outputs.is_full)
+            yield
 
     # ------------------------------------------------------------------ key groups
 
@@ -135,18 +148,23 @@ class BatchInputs:
         head = self._chain.head
         timed = any(edge in self.order.timed for edge in self._keyed)
         if head.takes_rows and not (head.mixes_keys and not timed):
-            yield from self._run_by_key(chunks)
+            yield from self._run_by_key(chunks, timed=timed)
             return
         for chunk in chunks:
-            self._run_batch(chunk)
-            yield
+            yield from self._run_batch(chunk)
         self._end_keys()
         self._chain.end_of_chunk()
         yield
 
-    def _run_by_key(self, chunks: Iterator[Chunk]) -> Iterator[None]:
+    def _run_by_key(self, chunks: Iterator[Chunk], *, timed: bool) -> Iterator[None]:
         chain = self._chain
-        group = KeyOrder(self._key_edges, self._budget, self._directory, by_time_alone=chain.head.mixes_keys)
+        group = KeyOrder(
+            self._key_edges,
+            self._budget,
+            self._directory,
+            by_time_alone=chain.head.mixes_keys,
+            timed=timed,
+        )
         try:
             for chunk in chunks:
                 batch = self._decoded(chunk)

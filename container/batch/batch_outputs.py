@@ -89,6 +89,10 @@ class BatchOutputs:
         columns = max(_LEAST.rows, min(_COLUMNS, _BUFFERED_COLUMNS // max(1, buffers)))
         return BatchBounds(max(_LEAST.rows, rows), max(_LEAST.bytes, size), columns)
 
+    def is_full(self) -> bool:
+        """Whether chunks wait to be taken: operators that make many batches of one stop here for a while."""
+        return self.outbox.is_full
+
     # ------------------------------------------------------------------ what operators send
 
     def _post(self, mail: Callable[[], None]) -> None:

@@ -87,7 +87,7 @@ class BatchTask:
         self._chain = OperatorChain(
             self._vertex, self._environment, self._partitions, lambda partition: most[partition.edge.target]
         )
-        self._inputs = BatchInputs(graph, stage, self._chain, self._settings, self._directory)
+        self._inputs = BatchInputs(graph, stage, self._chain, self._outputs, self._settings, self._directory)
 
     @property
     def environment(self) -> TaskEnvironment:
@@ -122,7 +122,7 @@ class BatchTask:
         chain.open()
         yield
         if chain.source is not None:
-            yield from self._inputs.read_splits(self._attempt.splits, self._outputs)
+            yield from self._inputs.read_splits(self._attempt.splits)
             chain.time.end()
         else:
             yield from self._inputs.run_chunks(inputs)

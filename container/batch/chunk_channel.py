@@ -34,6 +34,11 @@ class Outbox:
         if edge >= 0:
             self.bytes_out += len(payload)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether some chunk waits."""
+        return bool(self._waiting)
+
     def take(self) -> Iterator[Chunk]:
         """The waiting chunks; they are out of the box before the first one is processed."""
         waiting, self._waiting = self._waiting, []

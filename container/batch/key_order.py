@@ -70,9 +70,15 @@ class KeyOrder:
     """The rows of one key group; made anew for each."""
 
     def __init__(
-        self, edges: Mapping[int, KeyedEdge], budget: int, directory: Path, *, by_time_alone: bool
+        self,
+        edges: Mapping[int, KeyedEdge],
+        budget: int,
+        directory: Path,
+        *,
+        by_time_alone: bool = False,
+        timed: bool = True,
     ) -> None:
-        """`by_time_alone`: rows of several keys may mix, as if all were of one key.
+        """`by_time_alone`: rows of several keys may mix, as if all were of one key. `timed`: rows may have timestamps.
 
         `budget`: estimated bytes of rows in memory; more go to files in `directory`.
         """
@@ -80,8 +86,10 @@ class KeyOrder:
         self._budget = budget
         self._by_time_alone = by_time_alone
         self._size = 0
-        #: By canonical key: (timestamp, input, edge, row).
-        self._rows: dict[Any, list[tuple[int | None, int, int, Any]]] = {}
+        #: The only edge, if its rows stay in the order in which they are added; None = rows have to be sorted.
+        self._plain = next(iter(edges)) if len(edges) == 1 and not timed and not by_time_alone else None
+        #: By canonical key: rows of the plain edge, or (timestamp, input, edge, row).
+        self._rows: dict[Any, list[Any]] = {}
         self._runs: SpilledRuns[bytes] = SpilledRuns(directory, bytes, bytes)
 
     @property
@@ -95,31 +103,32 @@ class KeyOrder:
         if not rows:
             return
         number = self._edges[edge].input
-        entries = zip(
-            stamps or [None] * len(rows), [number] * len(rows), [edge] * len(rows), rows, strict=True
-        )
+        entries: Iterable[Any] = rows
+        if self._plain is None:
+            many = len(rows)
+            entries = zip(stamps or [None] * many, [number] * many, [edge] * many, rows, strict=True)
         if self._by_time_alone:
             self._rows.setdefault(None, []).extend(entries)
         else:
-            self._add_by_key(self._edges[edge], entries)
+            self._add_by_key(self._edges[edge], rows, entries)
         self._size += estimated_bytes(rows) + _ROW_OVERHEAD * len(rows)
         if self._size > self._budget:
             self._runs.add(self._blocks())
             self._rows.clear()
             self._size = 0
 
-    def _add_by_key(self, edge: KeyedEdge, entries: Iterable[tuple[int | None, int, int, Any]]) -> None:
+    def _add_by_key(self, edge: KeyedEdge, rows: list[Any], entries: Iterable[Any]) -> None:
         found, key_of = self._rows, edge.key
-        entry = None
+        row = None
         try:
-            for entry in entries:
-                key = key_of(entry[3])
+            for row, entry in zip(rows, entries, strict=True):
+                key = key_of(row)
                 try:
                     found[key].append(entry)
                 except (KeyError, TypeError):
                     found.setdefault(canonicalize(key), []).append(entry)
         except BaseException as error:  # user code may raise anything
-            raise OperatorFailure(edge.operator, short_record(entry and entry[3]), error) from error
+            raise OperatorFailure(edge.operator, short_record(row), error) from error
 
     def by_key(self) -> Iterator[Iterator[Piece]]:
         """For each key its rows; take the rows of one key before the next key. Nothing can be added meanwhile."""
@@ -131,7 +140,16 @@ class KeyOrder:
                 yield _pieces((entry.timestamp, entry.input, entry.edge, entry.row) for entry in entries)
             return
         for _, key in self._ordered_keys():
-            yield _pieces(_in_order(self._rows.pop(key)))
+            yield self._pieces_of(self._rows.pop(key))
+
+    def _pieces_of(self, found: list[Any]) -> Iterator[Piece]:
+        """The rows of a key in memory."""
+        if self._plain is None:
+            return _pieces(_in_order(found))
+        number = self._edges[self._plain].input
+        if len(found) <= PIECE_ROWS:
+            return iter((Piece(number, found, None),))
+        return (Piece(number, found[at : at + PIECE_ROWS], None) for at in range(0, len(found), PIECE_ROWS))
 
     def _ordered_keys(self) -> list[tuple[bytes, Any]]:
         if self._by_time_alone:
@@ -143,7 +161,12 @@ class KeyOrder:
     def _blocks(self) -> Iterator[bytes]:
         """The rows in memory in order, as encoded blocks of one key and edge."""
         for encoded, key in self._ordered_keys():
-            for edge, entries in groupby(_in_order(self._rows[key]), key=itemgetter(2)):
+            found = self._rows[key]
+            if self._plain is not None:
+                for piece in self._pieces_of(found):
+                    yield self._block(encoded, self._plain, RowBatch(piece.rows))
+                continue
+            for edge, entries in groupby(_in_order(found), key=itemgetter(2)):
                 rows: list[Any] = []
                 stamps: list[int | None] = []
                 for entry in entries:

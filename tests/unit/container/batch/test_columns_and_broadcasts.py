@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ import pytest
 from tests.support.batch_runner import collect, collecting_graph, run_batch, shuffled
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types
+from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
+from yarrow.container.batch.split_assignment import assign
 from yarrow.datastream import (
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -18,6 +21,10 @@ from yarrow.datastream import (
     OutputTag,
 )
 from yarrow.datastream.state import MapStateDescriptor
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.graph.job_graph import JobGraph
 
 SCHEMA = pa.schema([("key", pa.string()), ("number", pa.int64())])
 RULES: MapStateDescriptor[str, int] = MapStateDescriptor("rules", Types.STRING(), Types.INT())
@@ -38,6 +45,40 @@ def test_columns_run_through_a_batch_job(parallelism: int) -> None:
     columns = rows.to_arrow(SCHEMA).map_batches(doubled, SCHEMA)
     found = collect(env, columns.to_rows())
     assert sorted((row.key, row.number) for row in found) == sorted((key, 2 * n) for key, n in ROWS)
+
+
+def task_of(graph: JobGraph, attempt: BatchAttempt, folder: Path) -> BatchTask:
+    return BatchTask(graph, plan(graph), attempt, Settings(), ManualClock(), folder)
+
+
+class Repeats:
+    """Yields each batch many times, and notes how often it was asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        large = pa.RecordBatch.from_arrays([["k"] * 70_000, [1] * 70_000], schema=SCHEMA)
+        for _ in range(20):
+            with self.path.open("a") as file:
+                file.write("x")
+            yield large
+
+
+def test_a_function_that_makes_many_batches_is_asked_for_one_after_the_other(tmp_path: Path) -> None:
+    env = environment(1)
+    rows = env.from_collection(ROWS[:1], Types.TUPLE([Types.STRING(), Types.LONG()]))
+    columns = rows.to_arrow(SCHEMA).rebalance().map_batches(Repeats(tmp_path / "asked"), SCHEMA)
+    graph = collecting_graph(env, columns.rebalance().map_batches(doubled, SCHEMA).set_parallelism(2))
+    first, second, *_ = graph.vertices
+    splits = tuple(assign(graph, first.id, 1)[0])
+    made = list(task_of(graph, BatchAttempt(vertex_id=first.id, subtask=0, splits=splits), tmp_path).run([]))
+    attempt = BatchAttempt(vertex_id=second.id, subtask=0)
+    chunks = task_of(graph, attempt, tmp_path).run(chunk for chunk in made if chunk.edge >= 0)
+    for _ in range(2):
+        next(chunks)
+    assert len((tmp_path / "asked").read_text()) < 10
+    assert sum(chunk.rows for chunk in chunks if chunk.edge >= 0) > 1_000_000
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -74,6 +74,18 @@ def test_rows_of_a_key_come_in_order_of_time_input_and_place(budget: int, tmp_pa
 
 
 @pytest.mark.parametrize("budget", [LARGE, SMALL])
+def test_rows_without_times_of_one_edge_keep_their_order(budget: int, tmp_path: Path) -> None:
+    order = KeyOrder({0: EDGES[0]}, budget, tmp_path, timed=False)
+    for turn in range(20):
+        order.add(0, RowBatch([("ab"[n % 2], turn, n) for n in range(200)]))
+    found = [[row for piece in pieces for row in piece.rows] for pieces in order.by_key()]
+    order.close()
+    assert found == [
+        [(key, turn, n) for turn in range(20) for n in range(at, 200, 2)] for at, key in enumerate("ab")
+    ]
+
+
+@pytest.mark.parametrize("budget", [LARGE, SMALL])
 def test_keys_mix_where_only_time_counts(budget: int, tmp_path: Path) -> None:
     batches = [
         (0, RowBatch([("ab"[n % 2], turn) for n in range(6)], [turn - n for n in range(6)]))
