@@ -15,7 +15,12 @@ from yarrow.common.typeinfo import ListTypeInfo, TypeInformation
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_sections import HeapSections
-from yarrow.container.state.heap_snapshot import FrozenState, FrozenTable, HeapPendingSnapshot
+from yarrow.container.state.heap_snapshot import (
+    FrozenState,
+    FrozenStateByWindow,
+    FrozenTable,
+    HeapPendingSnapshot,
+)
 from yarrow.container.state.heap_states import (
     HeapAggregatingState,
     HeapListState,
@@ -165,8 +170,8 @@ class HeapKeyedStateBackend(RegisteringBackend):
             for name, table in self._tables.items()
         ]
         for name, tables in self._windows.items():
-            frozen = [FrozenTable(table, table.cut(cut), stored) for stored, table in tables.tables()]
-            states.append(FrozenState(self.registrations[name], frozen))
+            windows = FrozenStateByWindow(tables.cut(cut), tables.stored)
+            states.append(FrozenState(self.registrations[name], (), windows))
         sections = self._sections.freeze()
         carried = self._restored.carried(len(states) + len(sections))
         return HeapPendingSnapshot(self.context, cut, states, sections, carried)

@@ -17,6 +17,7 @@ import msgspec
 
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.frozen_shard import PIECE, FrozenShard
+from yarrow.container.state.frozen_windows import FrozenWindows
 from yarrow.container.state.heap_sections import FrozenSection
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.pacing import Pacing
@@ -47,15 +48,22 @@ class FrozenTable(msgspec.Struct, frozen=True):
     table: HeapTable
     #: (index for HeapTable.release, content) of each shard.
     shards: Sequence[tuple[int, FrozenShard]]
-    #: What the window of the table is stored as, where the state is kept by window.
-    window: Any = None
+
+
+class FrozenStateByWindow(msgspec.Struct, frozen=True):
+    """The windows of a state at a cut."""
+
+    windows: FrozenWindows[Any]
+    #: What a window is stored as.
+    stored: Callable[[Any], Any]
 
 
 class FrozenState(msgspec.Struct, frozen=True):
-    """A state as it was at a cut: one table, or one for each window."""
+    """A state as it was at a cut: one table, or windows."""
 
     registration: StateRegistration
     tables: Sequence[FrozenTable]
+    by_window: FrozenStateByWindow | None = None
 
 
 class HeapPendingSnapshot:
@@ -76,6 +84,7 @@ class HeapPendingSnapshot:
         self._cut = cut
         self._states = states
         self._tables = [table for state in states for table in state.tables]
+        self._windows = [state.by_window.windows for state in states if state.by_window is not None]
         self._sections = sections
         self._carried = carried
         #: Written shards that must return to their tables.
@@ -83,6 +92,12 @@ class HeapPendingSnapshot:
 
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
         """See PendingKeyedSnapshot."""
+        handles = self._write(output)
+        for windows in self._windows:
+            self._context.post(windows.end)
+        return handles
+
+    def _write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
         self._copy_ahead()
         registrations = [frozen.registration for frozen in self._states]
         registrations += [section.registration for section in self._sections]
@@ -113,6 +128,10 @@ class HeapPendingSnapshot:
         for frozen in self._tables:
             for index, _ in frozen.shards:
                 self._give_back(frozen.table, index)
+        for windows in self._windows:
+            for _, table, index, _ in windows.abandon():
+                self._give_back(table, index)
+            self._context.post(windows.end)
 
     def _copy_ahead(self) -> None:
         """Returns large dicts before anything is written: each key that changes meanwhile must be merged later."""
@@ -158,10 +177,10 @@ class HeapPendingSnapshot:
         keys: list[Any] = []
         contents: list[Any] = []
         taken: list[tuple[HeapTable, int]] = []
-        for frozen, index, shard in _shards(state):
-            for piece in shard.pieces(PIECE):
+        for window, pieces, source in _parts(state):
+            for piece in pieces:
                 keys += piece[0]
-                contents += [{frozen.window: value} for value in piece[1]] if by_window else piece[1]
+                contents += [{window: value} for value in piece[1]] if by_window else piece[1]
                 if len(keys) >= GATHERED:
                     gathered = [keep(keys, contents)]
                     # No reference here keeps the lists alive while the piece is written.
@@ -169,7 +188,8 @@ class HeapPendingSnapshot:
                     yield gathered.pop()
                     self._due += taken
                     taken = []
-            taken.append((frozen.table, index))
+            if source is not None:
+                taken.append(source)
         if keys:
             yield keep(keys, contents)
         self._due += taken
@@ -178,8 +198,17 @@ class HeapPendingSnapshot:
         self._context.post(partial(table.release, self._cut, index))
 
 
-def _shards(state: FrozenState) -> Iterator[tuple[FrozenTable, int, FrozenShard]]:
-    return ((table, index, shard) for table in state.tables for index, shard in table.shards)
+def _parts(state: FrozenState) -> Iterator[tuple[Any, Iterable[Piece], tuple[HeapTable, int] | None]]:
+    """What its window is stored as, the content, and where it returns, of each shard; None: it need not return."""
+    for frozen in state.tables:
+        for index, shard in frozen.shards:
+            yield None, shard.pieces(PIECE), (frozen.table, index)
+    if state.by_window is not None:
+        windows, stored = state.by_window.windows, state.by_window.stored
+        for window, keys, values in windows.copies():
+            yield stored(window), ((keys, values),), None
+        for window, table, index, shard in windows.shards():
+            yield stored(window), shard.pieces(PIECE), (table, index)
 
 
 def _untracked(piece: Piece) -> tuple[Objects, Objects]:

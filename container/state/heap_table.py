@@ -217,6 +217,8 @@ class HeapTable(ValueTable):
     @property
     def entries(self) -> int:
         """Number of keys with content; during a snapshot, changed ones may count twice."""
+        if self.flat and not self._held:
+            return len(self.live[0])
         live = sum(len(self._live_of(index)) for index in range(self.shard_count))
         return live + sum(len(layer) for layers in self._below for layer in layers)
 

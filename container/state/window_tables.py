@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.state.frozen_shard import PIECE
+from yarrow.container.state.frozen_windows import FrozenWindows
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.window_types import TimeWindow
@@ -133,16 +134,53 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
         """`like` is an empty table, as each window gets one."""
         super().__init__(form)
         self._like = like
-        #: Tables asked for since the last chunk, and those that are being divided.
+        #: Tables asked for since the last chunk or cut, and those that are being divided.
         self._used: dict[W, HeapTable] = {}
+        #: Windows that had too many rows to be copied in one piece.
+        self._large: set[W] = set()
+        #: Cuts whose snapshots are under way, the oldest first.
+        self._cuts: list[FrozenWindows[W]] = []
         #: Dicts of dropped windows, which are emptied in steps: to let go of a million values at once takes long.
         self._emptied: list[dict[Any, Any]] = []
 
     def table(self, window: W) -> HeapTable:
         table = self._used.get(window)
         if table is None:
-            table = self._used[window] = self._table(window)
+            table = self._table(window)
+            for cut in self._cuts:
+                cut.touch(window, table)
+            self._used[window] = table
         return table
+
+    def cut(self, cut: int) -> FrozenWindows[W]:
+        """The present windows: large ones, and those that a snapshot holds, are frozen now; others when touched."""
+        frozen: FrozenWindows[W] = FrozenWindows(cut, self._tables.copy(), self._forget_cut)
+        for window in self._large:
+            frozen.touch(window, None)
+        for other in self._cuts:
+            for window, table in other.windows_cut():
+                if table.is_held and self._tables.get(window) is table:
+                    frozen.touch(window, None)
+        self._cuts.append(frozen)
+        self._used = {window: table for window, table in self._used.items() if table.dividing}
+        return frozen
+
+    def _forget_cut(self, cut: FrozenWindows[W]) -> None:
+        if cut in self._cuts:
+            self._cuts.remove(cut)
+
+    def stored(self, window: W) -> Any:
+        """What a window is stored as. Any thread."""
+        return self._form.stored(window)
+
+    def drop(self, window: W) -> None:
+        for cut in self._cuts:
+            cut.touch(window, self._tables.get(window))
+        super().drop(window)
+
+    def _note_size(self, window: W, table: HeapTable) -> None:
+        if not table.flat or len(table.live[0]) > PIECE:
+            self._large.add(window)
 
     def restore(self, runs: Iterable[tuple[Sequence[Any], Sequence[Mapping[Any, Any]]]]) -> None:
         """Puts in canonical keys with their values by stored window; a key may come several times."""
@@ -159,8 +197,9 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
                             table = by_stored[stored] = self._table(self._form.window(stored))
                         grown[stored] = table
                     table.shard_of(key)[key] = value
-            for table in grown.values():
+            for stored, table in grown.items():
                 table.divide_if_large()
+                self._note_size(self._form.window(stored), table)
 
     def rows(self, window: W) -> Iterator[Rows]:
         table = self._tables.get(window)
@@ -176,6 +215,7 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
 
     def _close(self, window: W, table: HeapTable) -> None:
         self._used.pop(window, None)
+        self._large.discard(window)
         if table.entries > PIECE and not table.is_held:
             self._emptied += table.take_dicts()
 
@@ -186,8 +226,9 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
 
     def end_of_chunk(self) -> None:
         """A bounded piece of work for each window in use, and for those dropped."""
-        for table in self._used.values():
+        for window, table in self._used.items():
             table.end_of_chunk()
+            self._note_size(window, table)
         self._used = {window: table for window, table in self._used.items() if table.dividing}
         left = PIECE
         while self._emptied and left > 0:

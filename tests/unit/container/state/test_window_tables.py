@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
@@ -630,6 +631,79 @@ def test_files_of_windows_are_shared_between_checkpoints(place: Place) -> None:
 
 
 # ---------------------------------------------------------------------- the heap
+
+
+def test_a_cut_takes_no_step_for_windows_that_nobody_touches(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = place.backend("heap")
+    tables: Any = backend.window_tables(NAME, LISTS, TIME_WINDOWS)
+    windows = [TimeWindow(start, start + 1) for start in range(500)]
+    for number, window in enumerate(windows):
+        tables.table(window).live[0][number] = [number]
+    large = TimeWindow(-9, 0)
+    tables.table(large).live[0].update((key, [key]) for key in range(5000))
+    backend.end_of_chunk()
+    expected = content(tables)
+    cut_tables: list[HeapTable] = []
+    cut = HeapTable.cut
+
+    def counted(table: HeapTable, number: int) -> Any:
+        cut_tables.append(table)
+        return cut(table, number)
+
+    monkeypatch.setattr(HeapTable, "cut", counted)
+    first = backend.snapshot(1, SAVEPOINT)
+    assert cut_tables == [tables.table(large)]
+    for window in windows[:3]:
+        update(tables.table(window), 1000, added(1))
+    tables.drop(windows[3])
+    tables.table(TimeWindow(7000, 7001)).live[0]["new"] = [0]
+    assert len(cut_tables) == 5
+    between = content(tables)
+    # What the first snapshot holds is frozen by the second at once, and nothing else.
+    second = backend.snapshot(2, SAVEPOINT)
+    assert len(cut_tables) == 5 + 4
+    backend.snapshot(3, SAVEPOINT).discard()
+    update(tables.table(windows[4]), 4, added(2))
+    for pending, then in ((first, expected), (second, between)):
+        handles = pending.write(place.worker.storage)
+        assert content(place.tables(place.backend("heap", handles))) == then
+    place.mails.run()
+    assert not tables._cuts and backend.entries == 500 + 5000 - 1 + 3 + 1
+
+
+def test_windows_change_and_go_while_the_snapshot_thread_writes_them(place: Place) -> None:
+    backend = place.backend("heap")
+    tables: Any = backend.window_tables(NAME, LISTS, TIME_WINDOWS)
+    windows = [TimeWindow(start, start + 1) for start in range(3000)]
+    for window in windows:
+        for key in range(3):
+            update(tables.table(window), key, added(0))
+    for number in range(1, 4):
+        backend.end_of_chunk()
+        expected = {
+            window: {key: list(value) for key, value in rows.items()}
+            for window, rows in content(tables).items()
+        }
+        pending = backend.snapshot(number, SAVEPOINT)
+        with ThreadPoolExecutor(1) as snapshots:
+            written = snapshots.submit(pending.write, place.worker.storage)
+            # From both ends, so that the threads meet; the task always touches each window once at least.
+            for window in [*windows[::-7], *windows[::3], *windows]:
+                table = tables.table(window)
+                for key in range(3):
+                    _, shard, value = table.miss(key)
+                    if value is not MISSING:
+                        value.append(number)
+                        shard[key] = value
+                if window.start % 11 == number:
+                    tables.drop(window)
+                backend.end_of_chunk()
+            handles = written.result()
+        assert content(place.tables(place.backend("heap", handles))) == expected
+        place.mails.run()
+        assert not tables._cuts and not any(table.is_held for _, table in tables.tables())
 
 
 def test_a_large_window_that_is_dropped_is_emptied_in_steps(place: Place) -> None:
