@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.batch_runner import collecting_graph
-from tests.support.spark_driver import LIMIT, DriverUnderTest
+from tests.support.spark_driver import LIMIT, SECRET, DriverUnderTest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
@@ -222,6 +224,27 @@ def test_rows_wait_for_the_master(driver: DriverUnderTest) -> None:
     finally:
         release.set()
         driver.master.on_rows = None
+
+
+def test_others_read_no_file_of_the_driver(driver: DriverUnderTest) -> None:
+    env = environment(1)
+    driver.run(collecting_graph(env, env.from_collection([1])))
+    logs = list((driver.folder / "logs").iterdir())
+    assert {path.name for path in logs} >= {"driver-1.log", "driver-1.out", "driver-1-spark.log"}
+    assert [path.name for path in logs if path.stat().st_mode & 0o007] == []
+
+
+def test_ports_are_private_and_settings_hold_no_secret(driver: DriverUnderTest) -> None:
+    java = driver.java()
+    ports = [each.laddr.ip for each in java.net_connections() if each.status == psutil.CONN_LISTEN]
+    assert ports and all(ip.endswith("127.0.0.1") for ip in ports)
+    told = " ".join([*java.cmdline(), *java.environ().values()])
+    assert SECRET.decode() not in told and "PRIVATE KEY" not in told
+    with urllib.request.urlopen(f"{driver.application().ui_address}/environment/", timeout=60) as page:
+        text = page.read().decode()
+    assert "spark.network.crypto.enabled" in text
+    assert SECRET.decode() not in text and "PRIVATE KEY" not in text
+    assert "spark.authenticate.secret" not in text
 
 
 def test_nothing_of_a_run_is_left(driver: DriverUnderTest) -> None:

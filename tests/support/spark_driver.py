@@ -53,10 +53,11 @@ from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
 
 T = TypeVar("T")
 #: Seconds for the start of Spark, and for a run, on a busy machine.
-LIMIT = 240.0
+LIMIT = 90.0
 _MASTER = JobMasterID("master-1")
 _JOB = JobID("f" * 32)
-_SECRET = b"s" * 32
+#: Of the application.
+SECRET = b"the secret of the application!!!"
 _HEARTBEAT = 1.0
 
 
@@ -86,7 +87,7 @@ class Outcome:
             if operator.spec.collects_for == collect_id
         )
         stream = ResultStream(self.graph.job_id, collect_id, types[0] if types else None)
-        reader = ResultReader(stream, ResultProof(key=result_key(_SECRET)))
+        reader = ResultReader(stream, ResultProof(key=result_key(SECRET)))
         found: list[Any] = []
         parts: dict[int, bytes] = defaultdict(bytes)
         for message in self.rows:
@@ -210,7 +211,8 @@ class DriverUnderTest:
     ) -> None:
         """Starts both; Spark starts meanwhile."""
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="played master", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="played master", daemon=True)
+        self._thread.start()
         authority = CertificateAuthority("app", SystemClock())
         self.folder = folder
         for name in ("logs", "work"):
@@ -225,7 +227,7 @@ class DriverUnderTest:
             host="127.0.0.1",
             bind_host="127.0.0.1",
             identity=authority.issue("driver", Role.SPARK_DRIVER),
-            data_secret=_SECRET,
+            data_secret=SECRET,
             configuration={"heartbeat.interval": "1 s", "heartbeat.timeout": "60 s", **(configuration or {})},
             log_directory=str(folder / "logs"),
             working_directory=str(folder / "work"),
@@ -322,6 +324,8 @@ class DriverUnderTest:
         self.process.wait()
         self.call(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LIMIT)
+        self._loop.close()
 
     async def _stop(self) -> None:
         await self.master.stop()

@@ -51,6 +51,8 @@ _REPORT_SECONDS: Final = 1.0
 _CANCEL_SECONDS: Final = 0.2
 #: Seconds that results which Spark has taken may still be on their way to this process.
 _RESULT_SECONDS: Final = 60.0
+#: Seconds between a broken connection to Java and its end.
+_JAVA_SECONDS: Final = 1.0
 _ENGINE_FAILED: Final = "Spark could not run the job; this is no failure of the program's functions"
 
 
@@ -214,15 +216,19 @@ class BatchRun:
             raise SparkJobError(f"{self._results.passed} of {count} results have arrived: run the job again")
 
     def _cause_of(self, error: Exception) -> FailureCause:
-        if self._services.host.java.has_ended():
-            return failure_cause(
-                SparkJobError("Java, which runs Spark, has ended: see the log of the SparkDriver")
-            )
+        spark_failed = isinstance(error, PySparkException | OSError) or type(error).__module__.startswith(
+            "py4j."
+        )
+        if spark_failed and self._services.host.java.ends_within(_JAVA_SECONDS):
+            return failure_cause(self._services.host.java.lost())
         if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
             _log.error("Spark has ended the job", exc_info=error)
             if self._lost:
                 return failure_cause(TaskLostError(self._lost))
             return failure_cause(SparkJobError(f"{_ENGINE_FAILED}: {_in_short(error)}"))
+        if isinstance(error, YarrowError):
+            # Frames of the thread in which it was raised tell nothing.
+            error = error.with_traceback(None)
         return failure_cause(error, "the driver of batch mode")
 
     def _fail(self, cause: FailureCause) -> None:

@@ -32,7 +32,7 @@ from yarrow.container.protocol.errors import RegistrationRefusedError
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.private_files import PrivateFileHandler
+from yarrow.runtime.common.private_files import PrivateFileHandler, private_opener
 from yarrow.runtime.config.options import rpc
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
@@ -80,6 +80,10 @@ def _configure_logging(bootstrap: SparkDriverBootstrap) -> Path:
         level=logging.INFO,
         format="%(asctime)s %(levelname)-5s %(name)s - %(message)s",
     )
+    # What PySpark prints is no word to the user.
+    with open(path.with_suffix(".out"), "ab", opener=private_opener) as output:
+        for descriptor in (1, 2):
+            os.dup2(output.fileno(), descriptor)
     # Each call to Java would be a record.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return path
@@ -114,7 +118,7 @@ class _DriverProcess:
 
     async def _serve(self, driver: SparkDriver, address: str) -> DriverEnd:
         try:
-            java = await asyncio.to_thread(check_requirements, self._bootstrap.configuration)
+            java = check_requirements(self._bootstrap.configuration)
             # PySpark is there, and only a driver that can use it imports it.
             from yarrow.container.batch.spark.session import SparkHost
 
@@ -145,7 +149,8 @@ class _DriverProcess:
         except RegistrationRefusedError as error:
             return DriverEnd(str(error), orderly=False)
         except YarrowError as error:
-            await driver.disconnect(failure_cause(error))
+            # Frames of the thread in which it was raised tell nothing.
+            await driver.disconnect(failure_cause(error.with_traceback(None)))
             return DriverEnd(str(error), orderly=False)
         if application is None:
             return await driver.finished
@@ -218,9 +223,9 @@ def _watch_java(host: SparkHost, loop: asyncio.AbstractEventLoop, driver: SparkD
     """Tells the driver when Java ends."""
 
     def watch() -> None:
-        status = host.java.wait()
+        host.java.wait()
         with contextlib.suppress(RuntimeError):  # the loop has closed: the process is ending
-            loop.call_soon_threadsafe(driver.java_ended, status)
+            loop.call_soon_threadsafe(driver.java_ended, host.java.lost())
 
     threading.Thread(target=watch, name="java watch", daemon=True).start()
 

@@ -18,10 +18,15 @@ from typing import NoReturn
 import psutil
 
 from yarrow.container.launch.worker_process import die_with_parent
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.private_files import private_opener
 
 #: Seconds that Java has to end by itself, then that its Python processes have.
 _GRACE = 3.0
+
+
+class SparkLostError(YarrowError):
+    """The JVM that runs Spark has ended."""
 
 
 class JavaProcess:
@@ -57,6 +62,20 @@ class JavaProcess:
     def has_ended(self) -> bool:
         """Whether it has ended."""
         return self._process.poll() is not None
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it ends within that time: its connections break before the kernel tells of its end."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def lost(self) -> SparkLostError:
+        """The error about its end."""
+        status = self._process.returncode
+        how = f"by signal {-status}" if status < 0 else f"with the status {status}"
+        return SparkLostError(f"Java, which runs Spark, has ended {how}: see the log of the SparkDriver")
 
     def resident_memory(self) -> int:
         """Bytes of memory of Java and its Python processes."""

@@ -31,6 +31,7 @@ from yarrow.container.batch.spark.settings import (
     spark_settings,
 )
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.messages import SparkApplication
@@ -116,6 +117,8 @@ class SparkHost:
         (self._folders.working / "log4j2.properties").write_text(
             log4j_properties(self._log_file), encoding="utf-8"
         )
+        # Made here, because Java's files can be read by everybody.
+        open(self._log_file, "ab", opener=private_opener).close()
         home = Path(pyspark.__file__).parent
         arguments = java_arguments(self._config, home / "jars", self._log_file, self._folders)
         environment = java_environment(os.environ, home, self._announcement)

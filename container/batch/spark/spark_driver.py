@@ -39,10 +39,6 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 
 
-class SparkLostError(YarrowError):
-    """The JVM that runs Spark has ended."""
-
-
 @dataclass(frozen=True, slots=True)
 class DriverEnd:
     """Why a driver ends."""
@@ -117,14 +113,11 @@ class SparkDriver(RpcEndpoint):
         if not self.finished.done():
             self.finished.set_result(DriverEnd(cause, orderly))
 
-    def java_ended(self, status: int) -> None:
+    def java_ended(self, error: YarrowError) -> None:
         """Java has ended while it was needed."""
         if self.finished.done():
             return
-        how = f"by signal {-status}" if status < 0 else f"with the status {status}"
-        cause = failure_cause(
-            SparkLostError(f"Java, which runs Spark, has ended {how}: see the log of the SparkDriver")
-        )
+        cause = failure_cause(error)
         if self._run is not None:
             self._run.java_ended(cause)
         self.spawn(self._give_up(cause), "the end of Java")

@@ -1,0 +1,136 @@
+"""The process of a SparkDriver: however it ends, nothing of it is left, and its master hears why."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.batch_runner import collecting_graph
+from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
+from tests.unit.runtime.graph.programs import environment
+from yarrow.runtime.graph.job_graph import JobGraph
+
+pytestmark = pytest.mark.spark
+
+
+def waiting_graph(marker: Path) -> JobGraph:
+    """A job whose tasks tell that they run, and then wait for ever."""
+    name = str(marker)
+
+    def wait(value: int) -> int:
+        Path(name).touch()
+        threading.Event().wait()
+        return value
+
+    env = environment(2)
+    return collecting_graph(env, env.from_collection([1, 2, 3, 4]).rebalance().map(wait))
+
+
+def running(driver: DriverUnderTest, folder: Path) -> tuple[Any, list[psutil.Process]]:
+    """A run whose tasks wait: its end, and all processes of the driver."""
+    _, ended = driver.submit(waiting_graph(folder / "marker"))
+    until((folder / "marker").exists)
+    processes = driver.processes()
+    assert {"java", "yarrow-batchd", "yarrow-batch"} <= {process.name() for process in processes}
+    return ended, processes
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(int(LIMIT * 20)):
+        if condition():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("what the test waits for does not come")
+
+
+def left_of(processes: list[psutil.Process]) -> list[str]:
+    """The names of those that have not ended in time."""
+    with contextlib.suppress(AssertionError):
+        until(lambda: not any(map(_lives, processes)))
+    return [process.name() for process in processes if _lives(process)]
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it runs: whoever adopts an ended one may leave it as a zombie."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_killed_java_fails_the_run_and_ends_the_driver(tmp_path: Path) -> None:
+    with spark_driver(tmp_path) as driver:
+        ended, processes = running(driver, tmp_path)
+        driver.java().kill()
+        cause = ended.result(LIMIT).failure
+        assert cause is not None
+        assert cause.exception_name.endswith("SparkLostError")
+        assert (
+            cause.message == "Java, which runs Spark, has ended by signal 9: see the log of the SparkDriver"
+        )
+        assert driver.master.disconnected.result(LIMIT).message == cause.message
+        assert driver.process.wait(LIMIT) == 1
+        assert left_of(processes) == []
+        assert os.listdir(tmp_path / "work") == []
+
+
+def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
+    with spark_driver(tmp_path) as driver:
+        _, processes = running(driver, tmp_path)
+        driver.process.send_signal(signal.SIGKILL)
+        driver.process.wait(LIMIT)
+        assert left_of(processes) == []
+
+
+def test_the_end_of_its_parent_is_the_end_of_the_driver(tmp_path: Path) -> None:
+    with spark_driver(tmp_path) as driver:
+        _, processes = running(driver, tmp_path)
+        assert driver.process.stdin is not None
+        driver.process.stdin.close()
+        assert left_of(processes) == []
+        assert os.listdir(tmp_path / "work") == []
+
+
+def test_a_released_driver_ends_while_spark_starts(tmp_path: Path) -> None:
+    with spark_driver(tmp_path) as driver:
+        until(lambda: driver.master.registration is not None)
+        processes = driver.processes()
+        driver.release()
+        assert driver.process.wait(LIMIT) == 0
+        assert left_of(processes) == []
+        assert os.listdir(tmp_path / "work") == []
+
+
+def test_without_java_the_master_hears_what_to_do(tmp_path: Path) -> None:
+    variables = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    with spark_driver(tmp_path, environment={**variables, "PATH": str(tmp_path)}) as driver:
+        cause = driver.master.disconnected.result(LIMIT)
+        assert cause.is_final
+        assert cause.exception_name.endswith("SparkRequirementError")
+        assert "there is no java on PATH and JAVA_HOME is not set: install Java 17" in cause.message
+        assert cause.stacktrace.count("\n") == 1
+        assert driver.process.wait(LIMIT) == 1
+
+
+def test_a_setting_that_only_the_engine_makes_is_refused(tmp_path: Path) -> None:
+    with spark_driver(tmp_path, configuration={"spark.authenticate": "false"}) as driver:
+        cause = driver.master.disconnected.result(LIMIT)
+        assert cause.is_final
+        assert "spark.authenticate" in cause.message
+
+
+def test_java_that_cannot_start_is_told_with_its_own_words(tmp_path: Path) -> None:
+    options = {"spark.driver.extraJavaOptions": "-XX:NoSuchFlag=1 -XX:-IgnoreUnrecognizedVMOptions"}
+    with spark_driver(tmp_path, configuration=options) as driver:
+        cause = driver.master.disconnected.result(LIMIT)
+        assert cause.exception_name.endswith("SparkStartError")
+        assert "NoSuchFlag" in cause.message
+        assert driver.process.wait(LIMIT) == 1
