@@ -26,7 +26,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.data.elements import MAX_TIMESTAMP, ArrowBatch
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import TypeSpec
@@ -325,7 +325,10 @@ class Operator(ABC):
         return None
 
     def on_watermark(self, timestamp: int) -> TimeResults:
-        """Takes a watermark higher than all before; returns the results, except those of timers."""
+        """Takes a watermark higher than all before; returns the results, except those of timers.
+
+        Behind the end of keys of bounded input it is the minimum again: see `end_keys`.
+        """
         return ()
 
     def fire_event_timers(self, deadline: float) -> TimeResults:
@@ -360,12 +363,13 @@ class Operator(ABC):
     def end_keys(self) -> TimeResults:
         """Ends all keys that have come: returns what the operator holds back for them, and begins time anew.
 
-        The watermark rises to its maximum. Event-time timers fire, then processing-time timers. The caller
-        empties the keyed state afterwards.
+        The watermark rises to its maximum. Event-time timers fire, then processing-time timers. The watermark
+        goes back to its minimum. The caller empties the keyed state afterwards.
         """
         yield from self.on_watermark(MAX_TIMESTAMP)
         yield from self.fire_event_timers(inf)
         yield from self.fire_timers(MAX_TIMESTAMP, inf)
+        yield from self.on_watermark(MIN_TIMESTAMP)
 
     def take_committables(self) -> list[Any]:
         """What the operator has prepared for a commit at the end of bounded input; it is the caller's from now on."""

@@ -648,7 +648,11 @@ def test_release_says_good_bye_and_ends_workers(start_mode: str, tmp_path: Path)
             assert (await within(c.executor.finished))[0]
             await c.executor.stop()
             assert not any(map(process_runs, pids))
-            assert c.job_master.disconnects == c.resource_manager.disconnects == ["the TaskExecutor was released: idle"]
+            assert (
+                c.job_master.disconnects
+                == c.resource_manager.disconnects
+                == ["the TaskExecutor was released: idle"]
+            )
 
     run(body())
 
