@@ -1,7 +1,7 @@
-"""What must hold between the keys of checkpoints, savepoints and their storage.
+"""The rules between the keys of checkpoints, savepoints and their storage.
 
-Owner: any thread; pure. Each rule yields an error that names the keys and what to do; runtime.config.validation asks
-them all.
+Owner: any thread; pure. Each rule yields an error that names the keys and what to do; runtime.config.validation
+applies them all.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def inline_state_fits_messages(settings: Settings) -> Iterator[ConfigError]:
 
 
 def claim_mode_is_supported(settings: Settings) -> Iterator[ConfigError]:
-    """LEGACY leaves open who owns the snapshot."""
+    """Refuse LEGACY, which leaves the owner of the snapshot open."""
     if settings.get(execution.CLAIM_MODE) is execution.ClaimMode.LEGACY:
         key = execution.CLAIM_MODE.key
         yield ContradictoryOptions(

@@ -12,7 +12,7 @@ from yarrow.runtime.config.values.errors import ContradictoryOptions
 
 
 def data_port_problem(config: ReadableConfig, slots: int) -> ContradictoryOptions | None:
-    """What is wrong with the data ports of a TaskExecutor with so many slots; None where nothing is."""
+    """The problem with the data ports of a TaskExecutor with so many slots; None if there is none."""
     told, bound = config.get(taskmanager.DATA_PORT), config.get(taskmanager.DATA_BIND_PORT)
     option, ports = (taskmanager.DATA_PORT, told) if bound is None else (taskmanager.DATA_BIND_PORT, bound)
     if not ports.is_any and _count(ports) < slots:

@@ -1,4 +1,4 @@
-"""Configuration files and `-D` arguments: where settings come from.
+"""Configuration files and `-D` arguments: the sources of settings.
 
 Owner: any thread; blocking reads, so not for an event loop. Two forms are read. `config.yaml` has nested YAML
 or dotted keys, as in Flink 2. `flink-conf.yaml` has one `key: value` a line, as in Flink 1. Both keep the

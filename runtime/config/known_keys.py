@@ -1,4 +1,4 @@
-"""Which keys exist: Yarrow's options, Flink's keys, and families of keys with a free ending.
+"""The existing keys: Yarrow's options, Flink's keys, and families of keys with a free ending.
 
 Owner: any thread; read once, immutable. Flink's names come from flink_keys.json, which states its sources.
 Nothing here looks at values. A key is one of: an option, a member of a family, a Flink key without meaning
@@ -30,7 +30,7 @@ class KeyFamily(msgspec.Struct, frozen=True):
 
 
 class KeyKind(enum.Enum):
-    """What a key is to Yarrow."""
+    """The role of a key in Yarrow."""
 
     OPTION = "option"
     FAMILY = "family"
@@ -119,7 +119,7 @@ def map_option_of(key: str) -> EngineOption[Any] | None:
 
 
 def kind_of(key: str) -> KeyKind:
-    """What a key is."""
+    """The kind of a key."""
     if key in _OPTION_NAMES or map_option_of(key) is not None:
         return KeyKind.OPTION
     family = family_of(key)

@@ -1,7 +1,7 @@
 """The memory budget: how the memory of a TaskExecutor is divided among its slots.
 
-Owner: any thread; pure functions. They measure nothing: what processes really use is compared with the
-budget by the supervisor.
+Owner: any thread; pure functions. They measure nothing: the supervisor compares the use of processes with the
+budget.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yarrow.runtime.config.options import jobmanager, rocksdb, taskmanager
 from yarrow.runtime.config.settings import ReadableConfig
 from yarrow.runtime.config.values.errors import MemoryBudgetError
 
-#: What the master process needs besides the finished jobs it keeps.
+#: Memory of the master process besides the finished jobs it keeps.
 JOB_MANAGER_BASE: Final = MemorySize.of_mebi_bytes(128)
 #: Skein's JVM, in the master's container on YARN: a heap of 128 MiB, and as much again beside it.
 SKEIN_MEMORY: Final = MemorySize.of_mebi_bytes(256)
@@ -30,7 +30,7 @@ class MemoryBudget(msgspec.Struct, frozen=True):
     process: MemorySize
     supervisor: MemorySize
     slots: int
-    #: The equal share of each slot, which is what its worker process may use.
+    #: The equal share of each slot, the limit of its worker process.
     slot: MemorySize
 
 
@@ -87,7 +87,7 @@ def task_executor_budget(config: ReadableConfig, slots: int | None = None) -> Me
 
 
 def managed_memory(config: ReadableConfig, slot: MemorySize) -> MemorySize:
-    """What state backends may take of a slot's memory: the size that is given for it, else a fraction of `slot`."""
+    """Memory of a slot for state backends: the configured size, else a fraction of `slot`."""
     fixed = config.get(rocksdb.MEMORY_PER_SLOT)
     return MemorySize(int(slot.bytes * MANAGED_FRACTION)) if fixed is None else fixed
 
@@ -99,7 +99,7 @@ def reserved_memory(config: ReadableConfig, slot: MemorySize) -> MemorySize:
 
 
 def check_job_manager_memory(config: ReadableConfig) -> None:
-    """Raises MemoryBudgetError when the master process cannot hold what it is told to keep."""
+    """Raise MemoryBudgetError if the master process cannot hold the finished jobs that it must keep."""
     process, store = config.get(jobmanager.PROCESS_SIZE), config.get(jobmanager.JOB_STORE_CACHE_SIZE)
     needed = MemorySize(JOB_MANAGER_BASE.bytes + store.bytes)
     if process < needed:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class ReadableConfig(Protocol):
-    """What a component needs to read its options."""
+    """The reading side of a configuration."""
 
     def get(self, option: EngineOption[T]) -> T:
         """The value of an option, else its default. Raises InvalidOptionValue."""
@@ -101,7 +101,7 @@ class Settings:
         return next((name for name in option.names if name in self._values), None)
 
     def origin_of(self, key: str) -> str:
-        """Where a key was set; empty when that is not known."""
+        """The place where a key was set; empty if unknown."""
         return self._origins.get(key, "")
 
     def text(self, key: str) -> str | None:
@@ -114,7 +114,7 @@ class Settings:
         return {key[length:]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def overlay(self, other: Settings | Mapping[str, object], origin: str = "") -> Settings:
-        """These settings with those of `other` before them; an older name replaces the newer one too."""
+        """These settings overlaid by those of `other`; an older name replaces the newer one too."""
         upper = other if isinstance(other, Settings) else Settings(other, origin)
         replaced = set(upper._values)
         for key in upper._values:
@@ -126,7 +126,7 @@ class Settings:
         return Settings(kept | dict(upper._values), dict(self._origins) | dict(upper._origins))
 
     def with_value(self, option: EngineOption[T], value: T) -> Settings:
-        """These settings with one option set to `value`; None takes it out."""
+        """These settings with one option set to `value`; None removes the option."""
         if value is None:
             names = {name for name in option.names if OPTION_OF_NAME.get(name, option) is option}
             return Settings({k: v for k, v in self._values.items() if k not in names}, self._origins)
@@ -182,7 +182,7 @@ def value_to_text(key: str, value: object) -> str:
             if microseconds >= 0:
                 return str(Duration(microseconds * 1000))
         case list() | tuple():
-            # In brackets every list type reads it, whatever its own separators are.
+            # Every list type reads a text in brackets, whatever its own separators are.
             return f"[{join_quoted([value_to_text(key, item) for item in value], ',')}]"
         case Mapping():
             return join_quoted([f"{name}:{value_to_text(key, item)}" for name, item in value.items()], ",")

@@ -1,4 +1,4 @@
-"""Names of state backends, and how a checkpoint storage or backend of the user's own is told from those that there are.
+"""Names of state backends, and how to tell a user's own storage or backend from the built-in ones.
 
 Owner: any thread; pure.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-#: `state.backend.type` for the heap; those after the first were used for it together with a checkpoint storage.
+#: Values of `state.backend.type` for the heap; programs used the later ones together with a checkpoint
+#: storage.
 HEAP_BACKENDS: Final = ("hashmap", "filesystem", "jobmanager", "memory")
 ROCKSDB_BACKEND: Final = "rocksdb"
 BACKENDS: Final = (*HEAP_BACKENDS, ROCKSDB_BACKEND)

@@ -1,4 +1,4 @@
-"""Checks of a whole configuration: known keys, readable values, and what must hold between them.
+"""Checks of a whole configuration: known keys, readable values, and the rules between them.
 
 Owner: any thread. `check` is pure and returns what it found; `validate` raises it and logs the warnings,
 each key once in the life of the process. Nothing here reads files or asks the machine.
@@ -47,7 +47,7 @@ class ConfigWarning(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What is wrong with a configuration, and what is only worth a word."""
+    """The errors and the warnings about a configuration."""
 
     problems: Sequence[ConfigError]
     warnings: Sequence[ConfigWarning]
@@ -81,9 +81,9 @@ def validate(settings: Settings, log: OnceLog | None = None) -> None:
 
 
 def check(settings: Settings) -> Findings:
-    """Everything that is wrong with `settings`.
+    """All errors in `settings`.
 
-    What must hold between values is checked only when all can be read, so that a mistake is told once.
+    Rules between values are checked only if all values can be read, so that one mistake gives one error.
     """
     problems: list[ConfigError] = []
     warnings: list[ConfigWarning] = []
@@ -100,7 +100,7 @@ def check(settings: Settings) -> Findings:
         try:
             settings.get(option)
         except ConfigError as error:
-            # One text may be read by several options (`rest.port`); it is wrong once.
+            # Several options may read one text (`rest.port`); the text is reported once.
             unreadable.setdefault(error.keys[0], error)
         name = settings.name_in_use(option)
         if name in option.deprecated_keys and not option.no_effect:

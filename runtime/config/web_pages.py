@@ -1,4 +1,4 @@
-"""Which archive REST shows pages out of: the one that `web.pages` names, or that which `yarrow dashboard` keeps.
+"""The archive with REST's pages: the one that `web.pages` names, or the one that `yarrow dashboard` keeps.
 
 Owner: any thread; looks at files. It fetches nothing, and no server does.
 """
@@ -14,12 +14,12 @@ from yarrow.runtime.config.options import web
 from yarrow.runtime.config.settings import ReadableConfig
 from yarrow.runtime.config.values.errors import ConfigError
 
-#: Flink's page, compiled: the artifact, its version, and the SHA-256 of the one file that is taken for it.
+#: Flink's page, compiled: the artifact, its version, and the SHA-256 of its one file.
 GROUP: Final = "org.apache.flink"
 ARTIFACT: Final = "flink-runtime-web"
 VERSION: Final = "2.3.0"
 SHA256: Final = "c5476003a9357e6ce876a19d1daa7e37b573ad9fada6448fe665de8bad7162e8"
-#: Where the pages lie in the archive, and the first of them.
+#: The folder of the pages in the archive, and the first page.
 FOLDER: Final = "web/"
 FIRST_PAGE: Final = "index.html"
 #: The value of web.pages that shows none.
@@ -27,12 +27,12 @@ NONE: Final = "none"
 
 
 def kept_archive() -> Path:
-    """Where `yarrow dashboard` keeps the archive; its content is in its name."""
+    """The path of the archive that `yarrow dashboard` keeps; the name holds the hash of the content."""
     return cache_folder() / "dashboard" / f"{ARTIFACT}-{VERSION}-{SHA256[:16]}.jar"
 
 
 def chosen_archive(config: ReadableConfig) -> Path | None:
-    """The archive with the pages; None = none is wanted, or none is there and none was named.
+    """The archive with the pages; None = none is wanted, or none exists and none was named.
 
     Raises ConfigError for a file that is named and is no such archive.
     """

@@ -1,7 +1,7 @@
-"""The Arrow type that stands for a declared one: the one table of it, for conversions in a plan and for file formats.
+"""The Arrow type of each declared type: one table for conversions in a plan and for file formats.
 
 Owner: any thread; pure. pyarrow is imported where a type is made, so that programs without columns do not load it.
-Must not know operators or formats: who asks puts their names into the message.
+Must not know operators or formats: callers put their names into the message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEAVES: Final[Mapping[str, str]] = {
 
 
 class NoArrowTypeError(Exception):
-    """No Arrow type stands for `declared`, which is found at `path` (`user.address.key`) in what was asked for."""
+    """No Arrow type fits `declared`, the part at `path` (`user.address.key`) of the requested type."""
 
     def __init__(self, path: str, declared: TypeInformation) -> None:
         super().__init__(path, declared)
@@ -73,7 +73,7 @@ def arrow_type(declared: TypeInformation, path: str, extra: Mapping[str, pa.Data
 
 
 def arrow_fields(declared: RowTypeInfo, prefix: str, extra: Mapping[str, pa.DataType]) -> list[pa.Field]:
-    """A column for each field of a Row; `prefix` goes before its name in the path of a NoArrowTypeError."""
+    """An Arrow field for each field of a Row; `prefix` precedes its name in the path of a NoArrowTypeError."""
     import pyarrow as pa
 
     named = zip(declared.get_field_names(), declared.get_field_types(), strict=True)

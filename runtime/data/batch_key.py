@@ -1,7 +1,7 @@
-"""BatchKey: where the keys of record batches are, in one column or as tuples in several.
+"""BatchKey: the keys of record batches, in one column or as tuples in several.
 
-Owner: the calling thread; no state. What exchanges batches by key and what keeps state by key ask it, so that both find
-the same keys. Errors name the columns. It must not know edges, operators or state.
+Owner: the calling thread; no state. The exchange of batches and operators with keyed state ask it, so that both
+find the same keys. Errors name the columns. It must not know edges, operators or state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a barrier says about its checkpoint: its kind, where its files go, how it treats records in flight.
+"""The options of a checkpoint in its barrier: kind, place of its files, treatment of records in flight.
 
 Owner: none (frozen values). They travel with the barrier, so that a task far from any source knows them too.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 
 class SnapshotKind(IntEnum):
-    """What is asked for; tasks finish when one of the last three is complete."""
+    """The kind of snapshot requested; tasks finish when one of the last three is complete."""
 
     CHECKPOINT = 0
     SAVEPOINT = 1
@@ -19,13 +19,13 @@ class SnapshotKind(IntEnum):
     SAVEPOINT_SUSPEND = 2
     #: The same with drain: the largest watermark is sent before the barrier, so that all timers fire.
     SAVEPOINT_TERMINATE = 3
-    #: An ordinary checkpoint behind which, as with SAVEPOINT_SUSPEND, nothing is processed: the job goes on from it at
-    #: another parallelism.
+    #: An ordinary checkpoint after which, as with SAVEPOINT_SUSPEND, nothing is processed: the job continues
+    #: from it at another parallelism.
     RESCALE = 4
 
     @property
     def is_savepoint(self) -> bool:
-        """True for what is full and owned by the user."""
+        """True for a snapshot that is full and owned by the user."""
         return self not in (SnapshotKind.CHECKPOINT, SnapshotKind.RESCALE)
 
     @property
@@ -39,18 +39,18 @@ class SnapshotKind(IntEnum):
 
 
 class CheckpointType(StrEnum):
-    """How much of earlier checkpoints a checkpoint may refer to, where the backend shares files between them."""
+    """How much of earlier checkpoints a checkpoint may refer to, if the backend shares files between them."""
 
     #: As the job is configured (execution.checkpointing.incremental).
     CONFIGURED = "CONFIGURED"
-    #: Nothing: all is written anew; later checkpoints may refer to it.
+    #: No files: the checkpoint writes all anew; later checkpoints may refer to it.
     FULL = "FULL"
-    #: To what is there already, also in a job that is not so configured.
+    #: Existing files, also in a job that is not so configured.
     INCREMENTAL = "INCREMENTAL"
 
 
 class CheckpointLocation(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the files of one checkpoint go; sizes in bytes.
+    """The place of the files of one checkpoint; sizes in bytes.
 
     With an empty `directory` (JobManagerCheckpointStorage) all state travels inline to the JobMaster.
     """
@@ -66,7 +66,7 @@ class CheckpointLocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The same for all tasks of a checkpoint."""
+    """The options of one checkpoint, equal for all its tasks."""
 
     kind: SnapshotKind
     location: CheckpointLocation
@@ -76,11 +76,12 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     unaligned: bool = False
     #: How long an unaligned checkpoint stays aligned at each task, ms.
     aligned_timeout_ms: int = 0
-    #: Of a savepoint: in the backend's own form instead of the canonical one, sharing no file with anything.
+    #: Of a savepoint: in the backend's own form instead of the canonical one, sharing no files.
     native: bool = False
-    #: Of a checkpoint that is no savepoint.
+    #: A checkpoint that is no savepoint.
     checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
-    #: The oldest completed checkpoint that is kept: shared files of earlier ones are not to be referred to.
+    #: The oldest completed checkpoint that is kept: new checkpoints must not refer to shared files of earlier
+    #: ones.
     oldest_kept: int = -1
 
 

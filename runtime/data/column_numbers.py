@@ -1,4 +1,4 @@
-"""The numbers that stand for the values of an Arrow key column, as numpy arrays, checked as row keys are.
+"""The numbers behind the values of an Arrow key column, as numpy arrays, checked as row keys are.
 
 Owner: the calling thread; no state. A value that no Python key equals is refused with its row and type. It must not
 know hashes or encodings.
@@ -32,7 +32,7 @@ PER_US: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def nulls_of(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """True where a value is null; None where none is."""
+    """A mask, bool, shape (rows,), True for a null; None if the column has no nulls."""
     if not column.null_count:
         return None
     absent: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)

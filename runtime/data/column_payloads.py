@@ -31,14 +31,17 @@ class ColumnPayloads(NamedTuple):
 
     #: Shape (rows,).
     payloads: npt.NDArray[np.uint64]
-    #: One tag for all rows, or the tag of each, shape (rows,).
+    #: One tag for all rows, or the tag of each row, shape (rows,).
     tags: int | npt.NDArray[np.uint8]
-    #: True where a value needs more than 64 bits, shape (rows,); None where none does.
+    #: True if a value needs more than 64 bits, shape (rows,); None if no value does.
     longer: npt.NDArray[np.bool_] | None = None
 
 
 def payloads_of(column: pa.Array) -> ColumnPayloads | None:
-    """The payloads of a column of a type of 64 bits; None for any other type. Raises ColumnKeyError."""
+    """The payloads of a column of a type of 64 bits, uint64, shape (rows,); None for any other type.
+
+    Raises ColumnKeyError.
+    """
     kind = column.type
     if pa.types.is_uint64(kind):
         numbers = numbers_of(column)  # beyond int64 they wrap to negative numbers
@@ -63,7 +66,7 @@ def payloads_of(column: pa.Array) -> ColumnPayloads | None:
 
 
 def _payloads_of_floats(column: pa.Array) -> ColumnPayloads:
-    """Whole numbers of 64 bits are integers, as in row keys; larger ones have longer encodings."""
+    """Whole numbers of 64 bits are integers, as in row keys; larger numbers have longer encodings."""
     values = floats_of(column)
     with np.errstate(invalid="ignore"):
         whole = np.isfinite(values) & (np.trunc(values) == values)

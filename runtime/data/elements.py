@@ -1,4 +1,4 @@
-"""What travels on a stream: batches of rows or columns, and the control elements between them.
+"""The elements of a stream: batches of rows or columns, and the control elements between them.
 
 Owner: the task thread that made an element, then the one that consumes it; elements are never changed after they
 were handed on. Must not know operators or transport.
@@ -108,7 +108,7 @@ class LatencyMarker:
 
 
 class BarrierAlignment(IntEnum):
-    """How a barrier treats records in flight."""
+    """The treatment of records in flight by a barrier."""
 
     ALIGNED = 0
     UNALIGNED = 1
@@ -116,7 +116,7 @@ class BarrierAlignment(IntEnum):
 
 
 class CheckpointBarrier:
-    """Separates the records before a checkpoint from those after it."""
+    """An element that separates the records before a checkpoint from those after it."""
 
     __slots__ = ("alignment", "checkpoint_id", "options", "timestamp_ms")
 

@@ -15,7 +15,7 @@ class DataError(YarrowError):
 
 
 class UnsupportedKeyError(DataError):
-    """A value that cannot be a key; `key_type` is its type and `remedy` what to return instead.
+    """A value cannot be a key; `key_type` is its type and `remedy` the type to return instead.
 
     The caller, who knows it, adds the operator's name with `for_operator`.
     """
@@ -36,7 +36,7 @@ class UnsupportedKeyError(DataError):
 
 
 class KeyDecodeError(DataError):
-    """Bytes that are no key encoding of this version, or a key class that is gone or has changed."""
+    """Bytes are no key encoding of this version, or a key class is gone or has changed."""
 
 
 class InvalidParallelismError(DataError):
@@ -44,13 +44,13 @@ class InvalidParallelismError(DataError):
 
 
 class ColumnKeyError(DataError):
-    """An Arrow column, or one row of it, that has no equivalent among row keys."""
+    """An Arrow column, or one row of it, has no equivalent among row keys."""
 
 
 class SerializationError(DataError):
-    """A row that does not fit its declared type.
+    """A row does not fit its declared type.
 
-    Names the row, the field, what was expected and what came.
+    Names the row, the field, the expected and the found value.
     """
 
     def __init__(self, row: int, field: str, expected: str, got: object) -> None:
@@ -95,7 +95,7 @@ def _shortened(value: object) -> str:
 
 
 class RowFormatError(DataError):
-    """Bytes that the serializer of this declared type does not write.
+    """Bytes were not written by the serializer of this declared type.
 
     They are truncated, too long or of another type.
     """

@@ -1,4 +1,4 @@
-"""What a function emitted is fixed: immutable values pass by reference, all others are copied once.
+"""Emitted values are fixed: immutable values pass by reference, all others are copied once.
 
 `freeze_or_copy` is called when a value enters a batch, a second consumer or heap state. It is left out if
 object reuse is on or the declared type proves that nothing can change. Owner: the task thread; the table of
@@ -195,7 +195,7 @@ def _row(value: Row, memo: Memo) -> Row:
 
 
 def _deep(value: Any, memo: Memo) -> Any:
-    """Through the copy protocol, which honours what the class defines."""
+    """Copy by the copy protocol, which honours the class's own methods."""
     try:
         made = copy.deepcopy(value, memo)
     except Exception as error:
@@ -225,8 +225,8 @@ _copiers: Final[dict[type, Copier]] = dict(_BUILT_IN)
 #: For plain classes also a copier of values that stand alone: no memo is needed while all their fields are
 #: atoms.
 _whole_copiers: Final[dict[type, Callable[[Any], Any]]] = {}
-#: What `freeze_or_copy` would call for values of an exact class, or None: generated code saves itself a call.
-#: To be asked once a value, for the copier of a class may become another.
+#: The copier that `freeze_or_copy` would call for values of an exact class, or None: generated code saves
+#: itself a call. Generated code asks once a value, for the copier of a class may be replaced.
 whole_copier_of: Final = _whole_copiers.get
 
 
@@ -311,7 +311,7 @@ def _object_copier(cls: type) -> Copier:
 
 
 def _frozen_object_copier(cls: type) -> Copier:
-    """As _object_copier, for a frozen dataclass: the value itself when nothing in it can change."""
+    """Like _object_copier, for a frozen dataclass: the value itself if nothing in it can change."""
 
     def copy_frozen(value: Any, memo: Memo) -> Any:
         atoms = ATOMIC_TYPES
@@ -335,7 +335,7 @@ def _frozen_object_copier(cls: type) -> Copier:
 
 
 class _ShapeLearner:
-    """Makes the copier of values that stand alone for the attributes that instances of a class are seen to have.
+    """A maker of copiers for values that consist of the attributes that instances of a class are seen to have.
 
     Generated code tests that the attributes are those and copies field by field. Any other instance goes to the
     general copier, and the first few of these make the code anew.
@@ -350,7 +350,7 @@ class _ShapeLearner:
         self._learned = 0
 
     def learn(self, value: Any) -> Any:
-        """A copy of a value whose attributes are not those expected, from which the next ones are."""
+        """A copy of a value with unexpected attributes; the next values are expected to have these."""
         made = self._general(value, {})
         if self._learned < self._MOST_SHAPES:
             self._learned += 1

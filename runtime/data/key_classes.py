@@ -1,4 +1,4 @@
-"""Keys that are user classes: their declared names, and the forms that stand for them.
+"""Keys that are user classes: their declared names, and their stored forms.
 
 A frozen dataclass is a key by its declared name and its compared fields. An Enum is a key by its declared
 name and member, a Row by its field names and values. Owner: whichever thread canonicalizes or decodes; the
@@ -22,7 +22,7 @@ _main_module: str | None = None
 
 
 def set_main_module(name: str | None) -> None:
-    """Names the module that classes of `__main__` are stored under (the job's main module; None: `__main__`).
+    """Name the module under which classes of `__main__` are stored (the job's main module; None: `__main__`).
 
     Called once in a worker before the first record: encodings made before and after are different keys.
     """
@@ -38,7 +38,7 @@ def declared_name(cls: type) -> str:
 
 
 def declared_name_of(module: str, qualified: str) -> str:
-    """The same of a class that is known by its module and its qualified name."""
+    """The declared name of a class that is known by its module and its qualified name."""
     if module == "__main__" and _main_module is not None:
         module = _main_module
     return f"{module}:{qualified}"
@@ -75,7 +75,7 @@ def loaded_class(name: str) -> type:
         module_name = "__main__"
     found: Any = sys.modules.get(module_name)
     for part in qualified.split("."):
-        # What a module or class looks up by code of its own (lazy modules, metaclasses) is not asked.
+        # A module or class that looks names up by code of its own (lazy modules, metaclasses) is not asked.
         members = object.__getattribute__(found, "__dict__") if isinstance(found, types.ModuleType) else {}
         if isinstance(found, type):
             members = type.__getattribute__(found, "__dict__")
@@ -119,7 +119,7 @@ class RowKey:
 
 
 class RecordPlan(NamedTuple):
-    """How a frozen dataclass is a key: the stored name, the compared fields, and defaults for the others."""
+    """The plan of a frozen dataclass as a key: the stored name, the compared fields, and defaults for the others."""
 
     cls: type
     name: str
@@ -189,7 +189,7 @@ def _make_plan(cls: type) -> RecordPlan:
 
 
 def refuse_local(cls: type) -> None:
-    """Raises UnsupportedKeyError for a class inside a function.
+    """Raise UnsupportedKeyError for a class inside a function.
 
     No other process could find such a class by its name.
     """

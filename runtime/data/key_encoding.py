@@ -218,7 +218,7 @@ def decode_key_from(data: bytes, offset: int) -> tuple[Any, int]:
 
 
 class _Decoder:
-    """Reads one key; what it makes of classes is given by the caller."""
+    """A decoder of one key; the caller gives the functions that make keys of classes."""
 
     def __init__(
         self,
@@ -312,7 +312,7 @@ class _Decoder:
         return range(start, start + count * step, step)
 
     def _count(self, least: int) -> int:
-        """A number of elements of at least `least` bytes each: checked before anything is made of it."""
+        """A number of elements of at least `least` bytes each, checked before any element is made."""
         count: int = _U32.unpack(self._take(4))[0]
         if count * least > len(self._data) - self._at:
             raise KeyDecodeError(

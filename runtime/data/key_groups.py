@@ -34,14 +34,14 @@ MIX2: Final = 0x94D049BB133111EB
 #: Seed of xxh3_64, for all keys that are not one 64-bit payload: the one it has when none is given.
 SEED: Final = 0
 
-#: Tags whose encoding is one 64-bit payload, and what the payload is xor-ed with before it is mixed.
+#: Tags whose encoding is one 64-bit payload, and the constant that is xor-ed with the payload before mixing.
 SALTS: Final[dict[int, int]] = {
     tag: (tag - INT) * GAMMA & MASK64 for tag in (INT, FLOAT, DATE, TIME, DATETIME, INSTANT, DURATION)
 }
 
 #: The hash of an encoding that is no 64-bit payload.
 xxh3: Final = xxhash.xxh3_64_intdigest
-#: What stands in front of a text in its encoding, by the length of the text in bytes.
+#: The bytes in front of a text in its encoding, by the length of the text in bytes.
 TEXT_HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
 
 

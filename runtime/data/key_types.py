@@ -1,4 +1,4 @@
-"""Whether keys of two declared types can be the same keys: what is compared when keyed state is restored.
+"""Whether keys of two declared types can be the same keys: the check when keyed state is restored.
 
 Decided by the canonical encoding of keys (runtime.data.keys), and by nothing else: numbers of every width are one kind,
 and so are texts. A type that says nothing of the encoding (undeclared, pickled, arrays, maps) is never compared.
@@ -57,7 +57,7 @@ def _fields_may_meet(one: TupleTypeInfo | RowTypeInfo, other: TupleTypeInfo | Ro
 
 
 def _kind(declared: TypeInformation | None) -> str | None:
-    """How a key of that type begins; None = the type does not say."""
+    """The kind of keys of that type, the same for types with one encoding; None = the type does not say."""
     match declared:
         case BasicTypeInfo():
             return _BASIC_KINDS.get(declared.tag, _NUMBER)

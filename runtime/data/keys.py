@@ -70,7 +70,7 @@ def canonicalize(key: Any) -> Any:
 
 
 def user_key(key: Any) -> Any:
-    """What user code sees of a canonical key: the same, with each Row in place of its immutable form."""
+    """The key as user code sees it: the canonical key, with each Row in place of its immutable form."""
     kind = type(key)
     if kind is RowKey:
         values = [user_key(value) for value in key.values]
@@ -283,7 +283,7 @@ def _learn(cls: type) -> Canonicalizer:
 
 
 def _method(cls: Any, name: str) -> object:
-    """What an instance of `cls` would call: as an object to compare, which a method's type hides."""
+    """The function behind a method of `cls`, for a comparison: a method's type hides it."""
     found: object = getattr(cls, name)
     return found
 

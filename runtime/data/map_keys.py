@@ -24,7 +24,7 @@ _PLAIN = frozenset((int, str, bytes, bool, type(None)))
 def map_key(key: Any) -> Any:
     """The form of a user's map key in a dict: the key itself, or its canonical form if the dict needs that.
 
-    Raises UnsupportedKeyError for what can neither be hashed nor made canonical.
+    Raises UnsupportedKeyError for a key that can neither be hashed nor made canonical.
     """
     if isinstance(key, Row) or key != key:
         return canonicalize(key)
@@ -46,7 +46,7 @@ def map_keys(keys: list[Any]) -> list[Any]:
 
 
 def shown_as(type_info: TypeInformation | None) -> Convert:
-    """What makes of a key in a dict the user's form of it, of the declared type of the map's keys."""
+    """A function from a key in a dict to the user's form of it, of the declared type of the map's keys."""
     declared = declared_map_key(type_info)
     return shown_map_key if declared is None else lambda key: declared(shown_map_key(key))
 
@@ -59,7 +59,7 @@ def shown_map_keys(keys: list[Any], type_info: TypeInformation | None) -> list[A
 
 
 def declared_map_key(type_info: TypeInformation | None) -> Convert | None:
-    """What makes a key of its declared type of one in canonical form.
+    """A function from a key in canonical form to a key of its declared type.
 
     There True is 1, 3.0 is 3 and Decimal("2.50") is 2.5. None where the canonical form is of the type. What is not of
     the type comes back as it is, to be refused by name.
@@ -95,7 +95,7 @@ def _float(key: Any) -> Any:
         number = float(key)
     except OverflowError:
         return key
-    # The canonical form of a float is exact; another integer is to be refused by name.
+    # The canonical form of a float is exact; another integer is refused by name.
     return number if number == key else key
 
 

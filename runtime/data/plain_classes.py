@@ -1,4 +1,4 @@
-"""Plain classes, whose instances are their attributes and nothing else, and generated code over their attributes.
+"""Plain classes, whose instances consist of their attributes alone, and generated code over their attributes.
 
 Copies and the wire both rest on these rules. An instance may be made empty and then filled, if that equals
 what the class itself does. Owner: the calling thread; nothing here has state. It must not run user code: no
@@ -81,7 +81,7 @@ def _has_usual_dict(cls: type) -> bool:
 
 
 class InstanceShape(NamedTuple):
-    """What generated code needs to know to read and store the attributes of instances of one class."""
+    """The facts that generated code needs to read and store the attributes of instances of one class."""
 
     names: list[str]
     #: `instance.name = value` stores into the instance and does nothing else.
@@ -92,7 +92,7 @@ class InstanceShape(NamedTuple):
 
 
 def shape_of(cls: type, names: Sequence[str]) -> InstanceShape | None:
-    """The shape of instances with these attributes; None where generated code could not name them safely.
+    """The shape of instances with these attributes; None if generated code could not name them safely.
 
     The class must be one whose instances keep everything in their __dict__.
     """
@@ -169,7 +169,7 @@ def store_lines(shape: InstanceShape, variable: str, values: Sequence[str]) -> l
 
 
 def compile_lines(head: str, lines: Sequence[str], cls: type, scope: dict[str, Any]) -> Callable[..., Any]:
-    """The function whose `def` line is `head`; what is in `scope` becomes its local variables."""
+    """The function whose `def` line is `head`; entries of `scope` become its local variables."""
     bound = "".join(f", {name}={name}" for name in scope)
     source = f"def {head[:-1]}{bound}):\n" + "".join(f"    {line}\n" for line in lines)
     file_name = f"<{head.partition('(')[0]} of {cls.__module__}.{cls.__qualname__}>"

@@ -1,4 +1,4 @@
-"""The names that Rows bear by the declared type of their stream, in whatever the type nests them.
+"""The names of Rows by the declared type of their stream, at any depth of nesting.
 
 A Row without names gets those of its type. The names f0, f1, ... of `Types.ROW` are no part of its identity
 and are set on the Row itself. The declared names of `Types.ROW_NAMED` are set on a new Row with the same
@@ -30,7 +30,7 @@ _put_kind = Row.__dict__["_row_kind"].__set__
 
 
 def borne_names(declared: RowTypeInfo) -> tuple[str, ...]:
-    """What a Row without names bears in a stream of that type."""
+    """The names of a Row without names in a stream of that type."""
     if declared.is_named:
         return tuple(declared.get_field_names())
     return positional_names(len(declared.get_field_types()))
@@ -46,7 +46,7 @@ def named_row(row: Row, names: tuple[str, ...]) -> Row:
 
 
 def namer_for(declared: TypeInformation | None) -> Namer | None:
-    """What gives the Rows in a value of that type their names; None where the type has no Rows.
+    """A function that gives the Rows in a value of that type their names; None if the type has no Rows.
 
     The value itself comes back where all its Rows have names, or only f0, f1, ... were to be put on them.
     """

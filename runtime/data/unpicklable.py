@@ -1,6 +1,6 @@
 """The part of a value that keeps it from being pickled.
 
-Owner: the thread that failed to pickle; pure but for what users' `__reduce__` does. Only for the text of an error: it
+Owner: the thread that failed to pickle; pure but for users' `__reduce__`. Only for the text of an error: it
 pickles part after part.
 """
 
@@ -18,7 +18,7 @@ _MAX_DEPTH: Final = 16
 
 
 def unpicklable_member(value: Any) -> tuple[str, Any]:
-    """Where the deepest part lies that cannot be pickled, as Python writes it behind the value, and that part.
+    """The place of the deepest part that cannot be pickled, as Python writes it behind the value, and that part.
 
     The place is empty where it is the value itself.
     """

@@ -52,7 +52,7 @@ def key_hashes_of_columns(columns: Sequence[pa.Array]) -> Hashes:
 
 
 def _head(count: int) -> bytes:
-    """What stands in front of the elements in the encoding of a tuple: version, tag, number of elements."""
+    """The bytes in front of the elements in the encoding of a tuple: version, tag, number of elements."""
     return encode_key((None,) * count)[:-count]
 
 

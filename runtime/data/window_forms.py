@@ -1,4 +1,4 @@
-"""How the windows of keyed state are stored and in which order they are listed: the form of one type of window.
+"""The stored form and the order of the windows of keyed state: the form of one type of window.
 
 A window is stored as a value that may be a key. Its position is a 64-bit integer, for Flink's windows the last time
 that belongs to them. A place is both as bytes. Owner: any thread; pure. It must not know states or backends. Changing
@@ -31,18 +31,18 @@ class EndingWindow(Protocol):
     """A window with a last time, as all of PyFlink's."""
 
     def max_timestamp(self) -> int:
-        """The last time that belongs to it."""
+        """The last time that belongs to the window."""
         ...
 
 
 class WindowForm(msgspec.Struct, Generic[W], frozen=True):
-    """How windows of one type are stored, and what they are listed by."""
+    """The stored form and the order of windows of one type."""
 
-    #: The declared type of what a window is stored as.
+    #: The declared type of the stored form.
     stored_type: TypeInformation
     #: A value that may be a key; different windows give different values.
     to_stored: Callable[[W], Any]
-    #: The window of such a value.
+    #: The window of a stored value.
     from_stored: Callable[[Any], W]
     #: Windows are listed by rising positions, which are 64-bit integers.
     position: Callable[[W], int]
@@ -70,7 +70,7 @@ class WindowForm(msgspec.Struct, Generic[W], frozen=True):
         return map_key(self.to_stored(window))
 
     def window(self, stored: Any) -> W:
-        """The window of what a dict, or a decoded place, holds."""
+        """The window behind a key of a dict, or a decoded place."""
         return self.from_stored(shown_as(self.stored_type)(stored))
 
     def place(self, window: W) -> bytes:
@@ -82,7 +82,7 @@ class WindowForm(msgspec.Struct, Generic[W], frozen=True):
 
 
 def place_start(position: int, window: Any = None) -> bytes:
-    """What the places of all windows of that position begin with; `window` is for the message."""
+    """The beginning of the places of all windows of that position; `window` is for the message."""
     if type(position) is not int or position not in _POSITIONS:
         raise InvalidProgramError(
             f"the window {window!r} has the position {position!r}; windows are listed by 64-bit integers, such as the "
@@ -92,7 +92,7 @@ def place_start(position: int, window: Any = None) -> bytes:
 
 
 def stored_window(data: bytes, start: int) -> tuple[Any, int]:
-    """(what a window is stored as, where its place ends) of bytes with a place at `start`. Raises KeyDecodeError."""
+    """(stored form of a window, end of its place) of bytes with a place at `start`. Raises KeyDecodeError."""
     return decode_key_from(data, start + _POSITION_BYTES)
 
 

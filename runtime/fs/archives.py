@@ -21,7 +21,7 @@ _LONGEST_PATH = 4096
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """How much one archive may unpack to."""
+    """The most that one archive may unpack to."""
 
     members: int = 500_000
     total_bytes: int = 32 << 30
@@ -49,7 +49,7 @@ def unpack(source: Path, target: Path, limits: ArchiveLimits = ArchiveLimits()) 
 
 
 class _Meter:
-    """Counts what comes out."""
+    """A counter of the unpacked members and bytes."""
 
     def __init__(self, source: Path, limits: ArchiveLimits) -> None:
         self._limits = limits
@@ -84,7 +84,7 @@ def _unpack_tar(source: Path, target: Path, meter: _Meter) -> None:
         if member.isdir():
             # What comes after it must find room there.
             member = member.replace(mode=member.mode | stat.S_IRWXU, deep=False)
-        # Modes without those that only a system's own files have; the owner is whoever unpacks.
+        # Modes without bits that belong to a system's own files; the owner is the user who unpacks.
         safe = tarfile.tar_filter(member, path)
         return safe.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""ClientFolder: a temporary folder of a client or a standalone process, and what killed ones left of theirs.
+"""ClientFolder: a temporary folder of a client or standalone process, and the removal of abandoned ones.
 
 Owner: any thread; blocking. A folder holds a lock file that its process keeps locked. A folder with a free
 lock belongs to a killed process, even if another process has the process id by now. The next process of its
@@ -22,19 +22,19 @@ from yarrow.runtime.config.options import cluster, taskmanager
 from yarrow.runtime.config.settings import ReadableConfig
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 
-#: How the folders of embedded clusters begin.
+#: The beginning of the names of folders of embedded clusters.
 EMBEDDED: Final = "yarrow-embedded-"
-#: And those of standalone masters.
+#: The beginning of the names of folders of standalone masters.
 STANDALONE_MASTER: Final = "yarrow-jobmanager-"
 _LOCK: Final = "lock"
-#: How often what does not go is removed again, and the seconds between: processes that are ending still write.
+#: How often a removal is repeated, and the seconds between: processes that are ending still write.
 _ATTEMPTS, _PAUSE = 5, 0.05
-#: How the working directories of TaskExecutors begin.
+#: The beginning of the names of working directories of TaskExecutors.
 WORKING_DIRECTORY_PREFIX: Final = "yarrow-te-"
 
 
 def parent_folder(config: ReadableConfig) -> str | None:
-    """Where a process makes its folder: process.working-dir, else the first of io.tmp.dirs, else None: the system's.
+    """The parent of a process's folder: process.working-dir, else the first of io.tmp.dirs, else None.
 
     Raises InvalidOptionValue where process.working-dir cannot be made or written in.
     """
@@ -72,7 +72,7 @@ class ClientFolder:
                 self._lock = None
 
     def hand_on(self) -> None:
-        """What this process executes itself as has the lock, and is to call `remove_inherited`."""
+        """Hand the lock to the program that replaces this process; that program calls `remove_inherited`."""
         if self._lock is not None:
             os.set_inheritable(self._lock, True)
 
@@ -121,7 +121,10 @@ def _remove_if_abandoned(folder: Path) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """With all it holds. What stays, because somebody writes into it, is left to who removes abandoned folders."""
+    """Remove the folder with its content.
+
+    If somebody still writes into it, the removal of abandoned folders tries again.
+    """
     for attempt in range(_ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):

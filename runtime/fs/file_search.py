@@ -1,4 +1,4 @@
-"""The files that a path stands for: a file, all below a folder, or what matches a pattern.
+"""The files behind a path: one file, all files below a folder, or the matches of a pattern.
 
 Owner: any thread; blocking.
 """

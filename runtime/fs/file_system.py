@@ -1,9 +1,10 @@
 """One small interface over local and hdfs:// files, for connectors, blob stores and snapshots.
 
-Owner: any thread (file systems hold no state but a connection); every call may block. A path is a local
-path, a `file://` URL or an `hdfs://` URL. Must not know who reads or writes (no formats, no buckets here), nor which
-file systems there are: `registry` finds the one of a path. Calls raise FileSystemError for what storage refuses.
-Writing is create-once: nothing is ever appended to or overwritten, and `rename` never replaces its target.
+Owner: any thread (file systems hold no state but a connection); every call may block. A path is a local path, a
+`file://` URL or an `hdfs://` URL. Must not know who reads or writes (no formats, no buckets here), nor which file
+systems there are: `registry` finds the one of a path. Calls raise FileSystemError for a request that storage
+refuses. Writing is create-once: nothing is ever appended to or overwritten, and `rename` never replaces its
+target.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class FileStatus(msgspec.Struct, frozen=True):
     is_dir: bool
     size: int
     modified_ms: int
-    #: Of the last use, as exact as storage keeps it (HDFS: an hour); it may be that of the last change.
+    #: Time of the last use, as exact as storage keeps it (HDFS: an hour); it may be the time of the last
+    #: change.
     accessed_ms: int = 0
 
     @property
@@ -31,10 +33,10 @@ class FileStatus(msgspec.Struct, frozen=True):
 
 
 class FileSystem(Protocol):
-    """What storage must do. Missing paths raise FileNotFoundError, existing targets FileExistsError."""
+    """The interface of a storage. Missing paths raise FileNotFoundError, existing targets FileExistsError."""
 
     def status(self, path: str) -> FileStatus:
-        """What `path` is."""
+        """The status of `path`."""
         ...
 
     def list(self, path: str) -> list[FileStatus]:
@@ -64,7 +66,7 @@ class FileSystem(Protocol):
         ...
 
     def make_dirs(self, path: str) -> None:
-        """Makes a folder and those above it; no error when it is there."""
+        """Make a folder and its parents; no error if the folder exists."""
         ...
 
     def touch(self, path: str, accessed_ms: int) -> None:

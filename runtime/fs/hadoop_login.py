@@ -40,7 +40,7 @@ class HadoopLoginError(FileSystemError):
 
 
 class HadoopLogin(msgspec.Struct, frozen=True):
-    """How a process logs in: by a keytab where one is named, else by the user's ticket cache."""
+    """The login of a process: by a keytab if one is named, else by the user's ticket cache."""
 
     keytab: str = ""
     principal: str = ""
@@ -54,7 +54,7 @@ class HadoopLogin(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: Settings) -> HadoopLogin:
-        """What security.kerberos.login.* say."""
+        """The login that security.kerberos.login.* describe."""
         return cls(
             config.get(security.KERBEROS_KEYTAB) or "",
             config.get(security.KERBEROS_PRINCIPAL) or "",
@@ -75,7 +75,7 @@ class HadoopLogin(msgspec.Struct, frozen=True):
             )
 
     def variables(self) -> Mapping[str, str]:
-        """With which Hadoop's programs log in so."""
+        """Environment variables by which Hadoop's programs log in."""
         if not self.keytab:
             return {}
         return {"KRB5KEYTAB": os.path.abspath(self.keytab), "KRB5PRINCIPAL": self.principal}
@@ -87,7 +87,7 @@ def fetch_token(file_system: str, login: HadoopLogin, configuration: Path | None
     environment = {**os.environ, **login.variables()}
     if configuration is not None:
         environment["HADOOP_CONF_DIR"] = environment["YARN_CONF_DIR"] = str(configuration)
-    # It would be taken in place of a login.
+    # Hadoop would take the token in place of a login.
     environment.pop("HADOOP_TOKEN_FILE_LOCATION", None)
     with tempfile.TemporaryDirectory(prefix="yarrow-hadoop-login-") as folder:
         file = Path(folder) / "token"
@@ -129,7 +129,7 @@ def explained(said: str, file_system: str, login: HadoopLogin) -> FileSystemErro
 
 
 def known_reason(said: str) -> str | None:
-    """Why a login failed, and what to do; None where Hadoop's text is about something else."""
+    """The reason of a failed login, with advice; None if Hadoop's text is about something else."""
     for pattern, sentence in _KNOWN:
         if re.search(pattern, said):
             return sentence.format(

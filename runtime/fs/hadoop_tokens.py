@@ -16,7 +16,7 @@ from typing import Final, Literal, overload
 
 from yarrow.runtime.common.errors import YarrowError
 
-#: Where YARN, and whoever starts a program of Hadoop, says that the file is.
+#: The variable in which YARN, or the starter of a Hadoop program, names the file.
 TOKEN_FILE_VARIABLE: Final = "HADOOP_TOKEN_FILE_LOCATION"
 HDFS_KIND: Final = "HDFS_DELEGATION_TOKEN"
 #: By WebHDFS with and without TLS. Their service is the web address.
@@ -25,7 +25,7 @@ RM_KIND: Final = "RM_DELEGATION_TOKEN"
 _MAGIC: Final = b"HDTS"
 _WRITABLE: Final = 0
 _PROTOBUF: Final = 1
-#: Of the identifier of a token of the ResourceManager.
+#: The kind in the identifier of a token of the ResourceManager.
 _MAX_DATE_FIELD: Final = 5
 #: Kinds of fields of protobuf.
 _VARINT: Final[Literal[0]] = 0
@@ -40,22 +40,22 @@ class TokenFileError(YarrowError):
 
 @dataclass(frozen=True, slots=True)
 class HadoopToken:
-    """One token."""
+    """A token of a token file."""
 
     kind: str
-    #: `host:port` or `ip:port` of what it is for; `ha-hdfs:name` for NameNodes that replace each other.
+    #: `host:port` or `ip:port` of the service; `ha-hdfs:name` for NameNodes that replace each other.
     service: str
     identifier: bytes = field(repr=False)
     password: bytes = field(repr=False)
 
     def url_text(self) -> str:
-        """What WebHDFS takes as `delegation`: a secret."""
+        """The text that WebHDFS takes as `delegation`: a secret."""
         parts = (self.identifier, self.password, self.kind.encode(), self.service.encode())
         written = b"".join(_number(len(part)) + part for part in parts)
         return base64.urlsafe_b64encode(written).decode().rstrip("=")
 
     def end_ms(self) -> int | None:
-        """Epoch milliseconds after which nobody renews it; None where its identifier does not say that."""
+        """Epoch milliseconds after which nobody renews the token; None if its identifier does not say that."""
         try:
             if self.kind in (HDFS_KIND, *WEB_KINDS):
                 return _end_of_written(Cursor(self.identifier))
@@ -94,7 +94,7 @@ def parse_tokens(content: bytes) -> Sequence[HadoopToken]:
 def token_for(
     tokens: Iterable[HadoopToken], kinds: Sequence[str], services: Sequence[str]
 ) -> HadoopToken | None:
-    """The first of `tokens` for one of the services, the kinds in their order; None where there is none."""
+    """The first of `tokens` for one of the services, the kinds in their order; None if there is none."""
     known = list(tokens)
     for kind in kinds:
         for token in known:
@@ -144,7 +144,7 @@ class Cursor:
         return part
 
     def number(self) -> int:
-        """As WritableUtils of Hadoop writes it."""
+        """A number as WritableUtils of Hadoop writes it."""
         (first,) = self.take(1)
         if first < 128:
             return first

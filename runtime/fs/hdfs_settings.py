@@ -1,4 +1,4 @@
-"""What this process knows of HDFS from its configuration: the folder of Hadoop's files, how long failures are borne.
+"""The HDFS settings of this process: the folder of Hadoop's files, and how long failures are borne.
 
 Owner: the process's start, which calls `use_hdfs_settings` once; any thread reads. A path's scheme alone
 selects its file system, wherever the path comes from. So these settings belong to the process and not to a
@@ -24,16 +24,16 @@ from yarrow.runtime.fs.hadoop_login import HadoopLogin
 DEFAULT_HTTP_PORT = 9870
 #: Default of `dfs.namenode.https-address`.
 DEFAULT_HTTPS_PORT = 9871
-#: Of a name node's RPC server, where an address has none.
+#: The port of a name node's RPC server, for an address without one.
 _RPC_PORT = 8020
 _RPC_KEY = "dfs.namenode.rpc-address"
-#: Seconds where nothing else is set in a process that somebody waits for: a wrong address must be told soon.
+#: Seconds without a setting in a process that somebody waits for: a wrong address must be reported soon.
 _CLIENT_RETRY_SECONDS = 10.0
 _FILES = ("core-site.xml", "hdfs-site.xml")
 
 
 class HdfsSettings(msgspec.Struct, frozen=True):
-    """Of one process."""
+    """The HDFS settings of one process."""
 
     #: Folders that settings name, in the order to look.
     folders: tuple[str, ...] = ()
@@ -56,19 +56,19 @@ _settings = HdfsSettings()
 
 
 def use_hdfs_settings(settings: HdfsSettings) -> HdfsSettings:
-    """Makes them those of the process; the former ones."""
+    """Make these the settings of the process; returns the former ones."""
     global _settings
     former, _settings = _settings, settings
     return former
 
 
 def hdfs_settings() -> HdfsSettings:
-    """Those of the process."""
+    """The settings of the process."""
     return _settings
 
 
 def named_folders() -> tuple[str, ...]:
-    """What settings and variables name, in the order to look."""
+    """The folders that settings and variables name, in the order of the search."""
     variables = (os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR"))
     return (*_settings.folders, *(folder for folder in variables if folder))
 
@@ -169,7 +169,7 @@ def _is_same(address: SplitResult, other: SplitResult) -> bool:
 
 
 def _rpc_port(address: SplitResult) -> int | None:
-    """None for what is no port: Hadoop's files may hold `${variables}`."""
+    """None if the text is no port: Hadoop's files may hold `${variables}`."""
     try:
         return address.port or _RPC_PORT
     except ValueError:

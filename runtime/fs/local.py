@@ -22,7 +22,7 @@ class LocalFileSystem:
     """Plain paths and `file://` URLs."""
 
     def status(self, path: str) -> FileStatus:
-        """What `path` is."""
+        """The status of `path`."""
         found = os.stat(_plain(path))
         is_dir = os.path.isdir(_plain(path))
         size = 0 if is_dir else found.st_size
@@ -66,7 +66,7 @@ class LocalFileSystem:
             os.unlink(old)
 
     def delete(self, path: str, recursive: bool = False) -> bool:
-        """Removes what is at `path`; False when nothing was."""
+        """Remove the file or folder at `path`; False if there was none."""
         plain = _plain(path)
         try:
             if not os.path.isdir(plain) or os.path.islink(plain):

@@ -1,4 +1,4 @@
-"""Which file system a path belongs to, by its scheme.
+"""The file system of a path, by the path's scheme.
 
 Owner: any thread; no I/O. A further file system implements `FileSystem` and gets its scheme here.
 """

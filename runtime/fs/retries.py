@@ -1,7 +1,7 @@
-"""Repeating what fails for a while: requests to storage that restarts, fails over or does not take writes yet.
+"""Repetition of requests to storage that restarts, fails over or does not take writes yet.
 
-Owner: any thread; blocking, for a bounded time. Which failures pass, and whether a request may be sent twice, is the
-caller's to know: it raises TransientError for those that may.
+Owner: any thread; blocking, for a bounded time. The caller knows which failures pass and which requests may be
+sent twice: it raises TransientError for these.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TransientError(FileSystemError):
     """A failure after which the same request may succeed."""
 
 
-#: Who wants to hear of repetitions: the path of a folder, and whom to call.
+#: Listeners of repetitions: the path of a folder, and the function to call.
 _listeners: set[tuple[str, Callable[[str], None]]] = set()
 _listeners_lock = threading.Lock()
 
@@ -72,7 +72,7 @@ def _wait(seconds: float) -> None:
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """How long, and where the pauses come from."""
+    """How long requests are repeated, and the source of the pauses."""
 
     #: From the first attempt to the last; 0 = one attempt.
     total_seconds: float

@@ -40,7 +40,7 @@ class WebHdfsFileSystem:
         return WebHdfsFileSystem(pool_of(prefix, _addresses(prefix, named_folders())), prefix)
 
     def status(self, path: str) -> FileStatus:
-        """What `path` is."""
+        """The status of `path`."""
         return self._as_status(path, self._ask(path, lambda client: client.status(self._plain(path))))
 
     def list(self, path: str) -> list[FileStatus]:
@@ -87,7 +87,7 @@ class WebHdfsFileSystem:
         self._ask(source, attempt, target)
 
     def delete(self, path: str, recursive: bool = False) -> bool:
-        """Removes what is at `path`; False when nothing was."""
+        """Remove the file or folder at `path`; False if there was none."""
         plain = self._plain(path)
         return bool(self._ask(path, lambda client: client.delete(plain, recursive=recursive)))
 
@@ -96,7 +96,9 @@ class WebHdfsFileSystem:
         self._ask(path, lambda client: client.makedirs(self._plain(path)))
 
     def touch(self, path: str, accessed_ms: int) -> None:
-        """Sets the time of the last use. That of modification stays: YARN takes a file for another one without it.
+        """Set the time of the last use.
+
+        The time of modification stays: YARN takes a file with another one for another file.
 
         Refused where dfs.namenode.accesstime.precision is 0.
         """

@@ -1,4 +1,4 @@
-"""As whom WebHDFS is asked: by a user's name where nothing is secured, else by a delegation token.
+"""The identity of requests to WebHDFS: a user's name without security, else a delegation token.
 
 Owner: any thread. A token comes from the file that YARN gives to a container (read again when it changes),
 else from a Kerberos login of this process. A login's token is kept, and replaced before it would have to be
@@ -47,10 +47,10 @@ _clock = SystemClock()
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One of both."""
+    """The identity for one HDFS: a user's name or a token."""
 
     user: str = ""
-    #: What WebHDFS takes as `delegation`.
+    #: The text that WebHDFS takes as `delegation`.
     token: str = field(default="", repr=False)
 
 

@@ -1,4 +1,4 @@
-"""Requests to WebHDFS: what is sent again for how long, and what an error of the HDFS client is to callers.
+"""Requests to WebHDFS: which are repeated and for how long, and the errors that callers see.
 
 Owner: any thread; nothing is kept between two calls. What fails because HDFS restarts, fails over or is in safe mode is
 repeated for a while. Of what may not be sent twice the caller learns that its outcome is unknown. Errors of the client
@@ -26,7 +26,8 @@ _ERRORS: Mapping[str, type[OSError]] = {
     "PathIsNotEmptyDirectoryException": OSError,
 }
 _SAFE_MODE = "SafeModeException"
-#: What nodes answer while they, or those they ask, are on their way down or up. None of it has changed anything.
+#: Answers of nodes that are starting or stopping, or that ask such nodes. No such request has changed
+#: anything.
 _PASSING = frozenset(
     {
         _SAFE_MODE,
@@ -40,7 +41,7 @@ _PASSING = frozenset(
 )
 #: The connection between two nodes broke in the middle of a request: whether it has changed something is not known.
 _BROKEN = frozenset({"EOFException", "SocketException", "SocketTimeoutException", "ClosedChannelException"})
-#: An answer with one of these: no data node has come back yet, or a web server is up before what it serves.
+#: Texts of answers when no data node has come back yet, or a web server is up before its service.
 _NOT_READY = (
     "could only be written to 0 of",
     "Failed to find datanode",
@@ -85,7 +86,7 @@ def repeated(pool: SessionPool, path: str, request: Callable[[Any], T], *others:
 
 
 def length_of(client: Any, plain: str, path: str) -> int | None:
-    """Of a file; None where there is nothing."""
+    """The length of a file; None if there is no file."""
     with translated(path):
         try:
             return int(client.status(plain)["length"])
@@ -108,7 +109,7 @@ def translated(path: str) -> Iterator[None]:
 
 
 def our_error(path: str, error: Exception) -> Exception:
-    """What an error of the client is to callers; others stay what they are."""
+    """The error for callers in place of an error of the client; other errors stay as they are."""
     import hdfs
     import requests
     import urllib3.exceptions

@@ -1,4 +1,4 @@
-"""Sessions of WebHDFS, kept for the next who asks: making one for each call would cost a connection each.
+"""Sessions of WebHDFS, kept for the next borrower: a new session for each call would cost a connection each.
 
 Owner: any thread; a session belongs to one borrower at a time, because an HTTP session is not made for several threads.
 A forked child begins without any.
@@ -20,7 +20,7 @@ _CONNECT_AND_READ_SECONDS = (10.0, 120.0)
 
 
 class SessionPool:
-    """Of the name nodes of one HDFS; `authority` says as whom they are asked."""
+    """The sessions to the name nodes of one HDFS; `authority` gives their identity."""
 
     def __init__(self, addresses: tuple[str, ...], authority: HdfsAuthority) -> None:
         self._addresses = addresses
@@ -71,7 +71,7 @@ class SessionPool:
             self.give_back(client)
 
     def close(self) -> None:
-        """Closes the idle ones."""
+        """Close the idle sessions."""
         with self._lock:
             idle, self._idle = self._idle, []
         for _, client in idle:
@@ -109,7 +109,7 @@ def pool_of(prefix: str, addresses: tuple[str, ...]) -> SessionPool:
 
 
 def close_sessions() -> None:
-    """Closes what nobody uses at the moment: for the orderly end of a process or test."""
+    """Close the sessions that nobody uses at the moment: for the orderly end of a process or test."""
     with _lock:
         pools = tuple(_pools.values())
         _pools.clear()

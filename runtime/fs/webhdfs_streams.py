@@ -26,7 +26,7 @@ from yarrow.runtime.fs.webhdfs_sessions import SessionPool
 
 #: Chunks that may wait for the data node before `write` waits too.
 _WAITING_CHUNKS = 4
-#: Chunks kept until the file is whole, so that they can be sent again where HDFS took none of them.
+#: Chunks kept until the file is whole, so that they can be sent again if HDFS took none of them.
 _KEPT_CHUNKS = 4
 
 
@@ -110,7 +110,7 @@ class WebHdfsWriter(io.RawIOBase):
         self._name = name
         self._replication = replication or None
         self._chunks: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
-        #: What was taken from the queue, while that is little enough to be kept.
+        #: The chunks taken from the queue, while they are few enough to keep.
         self._kept: list[bytes | None] = []
         self._taken = 0
         self._error: BaseException | None = None
@@ -170,7 +170,7 @@ class WebHdfsWriter(io.RawIOBase):
             return True
 
     def _data(self) -> Iterator[bytes]:
-        """What was sent in vain before, then what comes."""
+        """The bytes of a former request that failed, then the new ones."""
         for chunk in tuple(self._kept):
             if chunk is None:
                 return

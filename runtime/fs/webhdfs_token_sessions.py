@@ -36,7 +36,7 @@ class _RedactingFilter(logging.Filter):
 
 
 class _RedactingAdapter(HTTPAdapter):
-    """Errors of connections name the address: they are told anew, without the token and without their causes."""
+    """An adapter whose errors do not name the address: it raises them without the token and their causes."""
 
     def send(self, request: Any, *args: Any, **settings: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Files that readers see whole or not at all: written under a name of nobody's, made durable, then renamed.
+"""Files that readers see whole or not at all: written under a temporary name, made durable, then renamed.
 
 Owner: any thread; blocking. `write_whole` makes new files on any storage and never overwrites; `replace_whole` puts a
 small local file in the place of an older one. What a killed writer leaves has a hidden name that begins with
@@ -21,7 +21,7 @@ from yarrow.runtime.fs.file_system import FileSystem
 from yarrow.runtime.fs.local import sync_folder
 from yarrow.runtime.fs.registry import file_system_for
 
-#: How names begin under which files are written.
+#: The beginning of the names of temporary files.
 TEMPORARY_PREFIX: Final = "_tmp-"
 
 
@@ -57,7 +57,7 @@ def write_whole(
 def replace_whole(
     path: Path, data: bytes, mode: int = 0o600, before_rename: Callable[[], None] = lambda: None
 ) -> None:
-    """Puts a local file of `data` in the place of what is at `path`; when this returns it is durable.
+    """Replace the file at `path` by a local file of `data`; when this returns the new file is durable.
 
     Readers, and a process that starts after a crash, see the old bytes or the new ones. The file has exactly the
     permissions `mode`. A symbolic link is replaced, not followed. `before_rename` is called when all bytes are durable.
@@ -71,7 +71,7 @@ def replace_whole(
 def replacing(
     path: Path, mode: int = 0o600, before_rename: Callable[[], None] = lambda: None
 ) -> Iterator[BinaryIO]:
-    """Yields a file whose bytes take the place of what is at `path` when the block ends; see `replace_whole`.
+    """Yield a file whose bytes replace the file at `path` when the block ends; see `replace_whole`.
 
     Where the block raises, the old file stays. `name` of the yielded file is the path of what has been written so far.
     """
@@ -79,7 +79,7 @@ def replacing(
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(temporary, "wb", opener=lambda name, _: os.open(name, flags, 0o600)) as file:
-            # Not by `open`, which takes away what the process's umask says.
+            # Not by `open`, which applies the umask of the process.
             os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
@@ -97,7 +97,7 @@ def replacing(
 
 @contextlib.contextmanager
 def _cleaned_up(files: FileSystem, temporary: str, path: str) -> Iterator[None]:
-    """Errors that name `path`, and nothing is left of it."""
+    """A context whose errors name `path`, and that removes the temporary file."""
     try:
         yield
     except BaseException as error:
@@ -136,5 +136,5 @@ def _rename(files: FileSystem, temporary: str, path: str) -> None:
 
 
 def _text(error: Exception) -> str:
-    """What happened, without the name of the temporary file where that is apart from it."""
+    """The text of an error, without the name of the temporary file if that is apart from it."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,4 +1,4 @@
-"""Leadership: from what is heard of the session to who leads: granted, suspended and still leading, revoked.
+"""Leadership: derived from the events of the session: granted, suspended and still leading, revoked.
 
 Owner: the election's thread. Pure: events come in with the monotonic time, decisions go out; no sockets, no clock.
 The rule that it keeps: this process has stopped leading before ZooKeeper could let another one lead.
@@ -16,7 +16,7 @@ _HEARTBEAT = 1 / 6
 
 
 class Standing(StrEnum):
-    """What a process is in the election."""
+    """The role of a process in the election."""
 
     FOLLOWING = "FOLLOWING"
     LEADING = "LEADING"
@@ -26,14 +26,14 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """This process leads from now on."""
+    """The decision that this process leads from now on."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """It leads no more; its candidacy is worth nothing any more and is to be made anew."""
+    """The decision that this process leads no more; it must make a new candidacy."""
 
     cause: str
 
@@ -42,7 +42,7 @@ Decision = Granted | Revoked | None
 
 
 class Leadership:
-    """One process's leadership. Times are seconds of one monotonic clock."""
+    """The leadership of one process. Times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._standing = Standing.FOLLOWING
@@ -53,7 +53,7 @@ class Leadership:
 
     @property
     def standing(self) -> Standing:
-        """As decided last."""
+        """The last decision."""
         return self._standing
 
     @property
@@ -68,7 +68,7 @@ class Leadership:
 
     @property
     def next_heartbeat(self) -> float:
-        """When ZooKeeper is to be asked again."""
+        """The time of the next request to ZooKeeper."""
         return self._heard + self._timeout * _HEARTBEAT
 
     def may_lead(self, now: float) -> bool:
@@ -99,7 +99,7 @@ class Leadership:
         return None
 
     def lost(self, cause: str) -> Decision:
-        """The session is gone, or another epoch has begun."""
+        """Hear that the session is gone, or another epoch has begun."""
         if not self.leads:
             return None
         self._standing = Standing.FOLLOWING

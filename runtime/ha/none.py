@@ -13,7 +13,7 @@ from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation, Leader
 
 
 class NoHighAvailability:
-    """Implements HighAvailabilityServices and, being the only one who stands, LeaderElection."""
+    """High availability without ZooKeeper: it is also the LeaderElection, whose only candidate is this process."""
 
     is_highly_available = False
     storage_directory = ""
@@ -62,7 +62,7 @@ class NoHighAvailability:
         """Nothing to close."""
 
     async def remove_all_but(self, kept: Collection[str]) -> None:
-        """Memory goes with the process."""
+        """Do nothing: memory ends with the process."""
 
     async def close_and_clean_up(self) -> None:
-        """Memory goes with the process."""
+        """Do nothing: memory ends with the process."""

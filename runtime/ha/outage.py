@@ -1,4 +1,4 @@
-"""Outage: what is said while ZooKeeper cannot be reached: once when it begins, at growing intervals, once at its end.
+"""Outage: log lines while ZooKeeper cannot be reached: at its begin, at growing intervals, at its end.
 
 Owner: the client's own thread. `Outage` is pure; `OutageFilter` stands before the log of the library, which says the
 same at each attempt, that is every second.
@@ -15,13 +15,13 @@ from yarrow.runtime.common.backoff import Backoff
 #: Seconds from the first sentence to the second; each further interval is twice as long, up to the longest.
 FIRST_INTERVAL: Final = 10.0
 LONGEST_INTERVAL: Final = 600.0
-#: How the library begins what it says of an attempt that failed, and what it says besides at each.
+#: Beginnings of the library's lines about a failed attempt, and of the lines that come with each.
 _FAILURES: Final = ("Connection dropped", "Connection time-out", "Cannot resolve")
 _BESIDES: Final = ("Transition to CONNECTING", "Connecting to", "Zookeeper connection lost")
 
 
 class Outage:
-    """Those of one client, one after the other. Times are seconds of one monotonic clock."""
+    """The outages of one client, one after the other. Times are seconds of one monotonic clock."""
 
     def __init__(self, quorum: str) -> None:
         self._quorum = quorum
@@ -35,7 +35,7 @@ class Outage:
         return self._began is not None
 
     def failed(self, cause: str, now: float) -> str:
-        """An attempt failed: what is to be said of it, "" for nothing."""
+        """Hear of a failed attempt; returns the line to log, "" for none."""
         if self._began is None:
             self._began = now
             self._backoff.reset()
@@ -47,7 +47,7 @@ class Outage:
         return f"ZooKeeper at {self._quorum} has not been reached for {now - self._began:.0f} s: {cause}"
 
     def reached(self, now: float) -> str:
-        """It answers: what is to be said of it, "" where it did all the time."""
+        """Hear that ZooKeeper answers; returns the line to log, "" if there was no outage."""
         if self._began is None:
             return ""
         began, self._began = self._began, None
@@ -55,7 +55,7 @@ class Outage:
 
 
 class OutageFilter(logging.Filter):
-    """Lets through what is no attempt of a connection, and says of those what is to be said."""
+    """A filter of the library's log: lines of an Outage replace the lines about attempts to connect."""
 
     def __init__(self, outage: Outage, monotonic: Callable[[], float], say: Callable[[str], None]) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class OutageFilter(logging.Filter):
         self._say = say
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """False for what is said otherwise."""
+        """False for a line that the Outage replaces."""
         text = record.getMessage()
         if text.startswith(_FAILURES):
             if sentence := self._outage.failed(text, self._monotonic()):
@@ -74,7 +74,7 @@ class OutageFilter(logging.Filter):
 
 
 def filtered_logger(name: str, condition: OutageFilter) -> logging.Logger:
-    """A logger of that name for one client alone: others of the same name keep what they say."""
+    """A logger of that name for one client alone: other loggers of the same name keep their lines."""
     logger = logging.Logger(name)
     logger.parent = logging.getLogger(name)
     logger.addFilter(condition)

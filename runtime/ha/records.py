@@ -27,14 +27,14 @@ class UnknownWriteError(RecordsError):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """The record has this content; made with those above it."""
+    """A change that gives the record this content; missing parents are made."""
 
     path: str
     data: bytes
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """The record and all below it are gone."""
+    """A change that removes the record and all below it."""
 
     path: str
 
@@ -59,7 +59,7 @@ class LeaderRecords(Protocol):
         ...
 
     def write(self, *changes: Change) -> None:
-        """Makes all of it so, or nothing; what is so already is no error. Returns when it is durable.
+        """Apply all changes or none; a change without effect is no error. Returns when all is durable.
 
         LeadershipLostError when this leadership is over; UnknownWriteError; RecordsError.
         """

@@ -1,4 +1,4 @@
-"""Removes the nodes of a cluster id in ZooKeeper whose masters are gone for good.
+"""Removal of the nodes of a cluster id in ZooKeeper whose masters are gone for good.
 
 Owner: the caller's thread; blocking. It must be called for ids alone that never come again. kazoo is imported when
 nodes are removed: clients that remove none do not pay for it.

@@ -1,4 +1,4 @@
-"""HighAvailabilityServices: who leads, and what a new leader finds. The interfaces; implementations stand beside.
+"""HighAvailabilityServices: the leader of each component, and the data that a new leader finds. Interfaces alone.
 
 Owner: calls of `LeaderContender` come on the event loop on which the election was started; stores block and are
 called through an executor. One election a master process: who wins leads its Dispatcher, ResourceManager, JobMasters
@@ -36,14 +36,17 @@ DISPATCHER, RESOURCE_MANAGER, REST_SERVER = "dispatcher", "resource_manager", "r
 
 
 class LeaderContender(Protocol):
-    """Who wants to lead."""
+    """A process that wants to lead."""
 
     def grant_leadership(self, epoch: int) -> None:
         """From now on this process leads; `epoch` is larger than any before."""
         ...
 
     def revoke_leadership(self, cause: str) -> None:
-        """It leads no more; another may by now. Nothing durable may be written or removed."""
+        """Hear that this process leads no more, and another may.
+
+        The contender may write or remove nothing durable.
+        """
         ...
 
 
@@ -55,11 +58,11 @@ class LeaderElection(Protocol):
         ...
 
     async def publish(self, component: str, leader: LeaderInformation) -> None:
-        """Tells everybody where the component is; LeadershipLostError when this process leads no more."""
+        """Publish the address of the component; LeadershipLostError when this process leads no more."""
         ...
 
     async def stop(self) -> None:
-        """Leads no more, at once; the contender is not told."""
+        """Give up leadership at once; the contender does not hear of it."""
         ...
 
     def leads(self) -> bool:
@@ -81,18 +84,18 @@ class HighAvailabilityServices(Protocol):
 
     @property
     def storage_directory(self) -> str:
-        """The folder of this cluster id for what is too large for a record; "" = this process's memory."""
+        """The folder of this cluster id for data too large for a record; "" = this process's memory."""
         ...
 
     @property
     def election(self) -> LeaderElection: ...
 
     def records(self, epoch: int) -> LeaderRecords:
-        """What the leadership of that epoch, granted to this process, reads and writes."""
+        """The records that the leadership of that epoch, granted to this process, reads and writes."""
         ...
 
     def leader(self, component: str) -> LeaderRetrieval:
-        """Who leads a component, now and at each change."""
+        """Observe the leader of a component, now and at each change."""
         ...
 
     async def close(self) -> None:
@@ -100,7 +103,7 @@ class HighAvailabilityServices(Protocol):
         ...
 
     async def remove_all_but(self, kept: Collection[str]) -> None:
-        """Removes all data of the cluster id but these records, with all below them, and who leads."""
+        """Remove all data of the cluster id but these records, with all below them, and the published leaders."""
         ...
 
     async def close_and_clean_up(self) -> None:
@@ -118,5 +121,5 @@ def token_of_epoch(epoch: int, random_hex: str) -> str:
 
 
 def epoch_of_token(token: str) -> int:
-    """The epoch in a fencing token; 0 for one that was made without election, or has another form."""
+    """The epoch in a fencing token; 0 for a token made without election, or of another form."""
     return int(token[:_EPOCH_DIGITS], 16) if is_hex_id(token) and token.startswith(_MARK) else 0

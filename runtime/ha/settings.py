@@ -18,22 +18,22 @@ _SCHEMES = ("file", "hdfs", "webhdfs")
 
 
 class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How ZooKeeper is reached. Times are in seconds."""
+    """The way to ZooKeeper. Times are in seconds."""
 
     quorum: str
-    #: Node below which all of the cluster id lies, absolute.
+    #: Node above all nodes of the cluster id, absolute.
     root: str
     session_timeout: float = 60.0
     connection_timeout: float = 15.0
     retry_wait: float = 5.0
     #: Repetitions of a call that failed for want of a connection.
     max_retries: int = 3
-    #: True = only who knows the cluster's secret may write its nodes, or read more than who leads.
+    #: True = only processes with the cluster's secret may write its nodes, or read more than the leaders.
     creator_only: bool = False
 
 
 def is_highly_available(config: Settings) -> bool:
-    """Whether high-availability.type asks for it; ConfigError for a type that is not known."""
+    """Whether high-availability.type is zookeeper; ConfigError for an unknown type."""
     kind = config.get(options.TYPE).strip()
     if kind.upper() == "NONE":
         return False
@@ -45,7 +45,7 @@ def is_highly_available(config: Settings) -> bool:
 
 
 def zookeeper_settings(config: Settings) -> ZooKeeperSettings:
-    """How the ZooKeeper of a configuration is reached; ConfigError names what is missing or wrong."""
+    """The way to the ZooKeeper of a configuration; ConfigError names the missing or wrong key."""
     quorum = (config.get(options.ZOOKEEPER_QUORUM) or "").strip()
     if not quorum:
         raise _missing(

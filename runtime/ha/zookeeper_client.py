@@ -1,4 +1,4 @@
-"""ZooKeeperClient: one session, its calls with limits of time, what happens to it as events, errors as ours.
+"""ZooKeeperClient: one session, its calls with limits of time, its events, and our errors in place of kazoo's.
 
 Owner: any thread; calls block. Listeners are called on the client's own thread and must only note what happened. A
 lost session is followed by a new one by itself. kazoo's types do not leave runtime/ha.
@@ -51,7 +51,7 @@ __all__ = [
     "ZooKeeperClient",
     "ZooKeeperUnreachableError",
 ]
-#: What a call raises whose outcome is not known.
+#: Errors of a call whose outcome is unknown.
 BROKEN = (
     ConnectionLoss,
     ConnectionClosedError,
@@ -64,7 +64,7 @@ BROKEN = (
 _SILENCE = 0.4
 #: Seconds for which a server's first word is waited for: as part of the session timeout, for each server; its bounds.
 _HANDSHAKE, _SHORTEST_HANDSHAKE, _LONGEST_HANDSHAKE = 1 / 6, 1.0, 5.0
-#: How often a node is looked at anew because somebody made another below it.
+#: How often a removal looks at a node again because somebody made another below it.
 _COLLISIONS = 20
 #: Longest pause between two attempts to reach a server.
 _RECONNECT_PAUSE = 1.0
@@ -78,7 +78,7 @@ class ZooKeeperUnreachableError(RecordsError):
 
 
 class SessionEvent(StrEnum):
-    """What happens to a session."""
+    """An event of a session."""
 
     CONNECTED = "CONNECTED"
     SUSPENDED = "SUSPENDED"
@@ -93,14 +93,14 @@ _EVENTS = {
 
 
 def handshake_limit(settings: ZooKeeperSettings) -> float:
-    """Seconds given to one server for its first word: what is left of a session suffices for all of them."""
+    """Seconds for the first answer of one server: the rest of a session suffices for all servers."""
     servers = settings.quorum.count(",") + 1
     wanted = settings.session_timeout * _HANDSHAKE / servers
     return min(max(wanted, _SHORTEST_HANDSHAKE), _LONGEST_HANDSHAKE)
 
 
 class ZooKeeperClient:
-    """Calls below the node of one cluster id; paths are relative to it."""
+    """A session whose calls go below the node of one cluster id; paths are relative to it."""
 
     def __init__(self, settings: ZooKeeperSettings, secret: bytes = b"", clock: Clock | None = None) -> None:
         """`secret`: of the cluster; needed where only the creator may read and write."""
@@ -115,7 +115,7 @@ class ZooKeeperClient:
         self._private = OPEN_ACL_UNSAFE
         auth: list[tuple[str, str]] = []
         if settings.creator_only:
-            # Readable for all is who leads; only members of the cluster see and change the rest.
+            # Everybody may read the leaders; only members of the cluster see and change the rest.
             self._public, self._private = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE], CREATOR_ALL_ACL
             auth = [("digest", f"yarrow:{hashlib.sha256(b'zookeeper' + secret).hexdigest()}")]
         self._outage = Outage(settings.quorum)
@@ -138,7 +138,7 @@ class ZooKeeperClient:
         self._client.add_listener(self._note_connected)
 
     def _watch_over_connecting(self) -> None:
-        """Learns how long the server keeps a session, which kazoo tells nobody else, and bounds three waits.
+        """Learn how long the server keeps a session, which kazoo does not report, and bound three waits.
 
         A server may take a connection and say nothing: it starts, hangs, or is cut off from the others. It is
         given up while the session still lives, and another is tried.
@@ -167,7 +167,7 @@ class ZooKeeperClient:
 
     @property
     def session_timeout(self) -> float:
-        """Seconds for which the server keeps a silent session; what was asked for, until it has answered."""
+        """Seconds for which the server keeps a silent session; the requested number until it has answered."""
         return self._session_timeout or min(self.settings.session_timeout, 1.0)
 
     @property
@@ -269,7 +269,7 @@ class ZooKeeperClient:
         sequence: bool = False,
         public: bool = False,
     ) -> str:
-        """Makes a node below one that is there; its name in full, relative."""
+        """Make a node below an existing one; returns its name in full, relative."""
         acl = self._public if public else self._private
         created: str = self._client.create_async(
             self.path(path), data, acl=acl, ephemeral=ephemeral, sequence=sequence
@@ -284,14 +284,15 @@ class ZooKeeperClient:
         """Makes a node and those above it, where they are missing."""
         acl = self._public if public else self._private
         absolute = self.path(path)
-        # Those above the cluster id are shared by clusters.
+        # Nodes above the cluster id are shared by clusters.
         root = self.settings.root
         for end in [index for index, letter in enumerate(absolute) if letter == "/" and index] + [
             len(absolute)
         ]:
             part = absolute[:end]
             if self._client.exists_async(part).get(timeout=timeout) is not None:
-                # Not tried: who may make nothing below its parent is refused, there or not.
+                # Not tried: a process without the right to create below the parent is refused, whether the
+                # node exists or not.
                 continue
             access = acl if part.startswith(f"{root}/") else OPEN_ACL_UNSAFE
             with contextlib.suppress(NodeExistsError):
@@ -310,7 +311,7 @@ class ZooKeeperClient:
         self._client.DataWatch(self.path(path), changed)
 
     def delete_all(self, path: str = "") -> None:
-        """Removes a node with all below it; what is gone already is no error. RecordsError."""
+        """Remove a node with all below it; a missing node is no error. RecordsError."""
 
         def once(timeout: float) -> None:
             self._delete_below(path, timeout)
@@ -348,7 +349,7 @@ class ZooKeeperClient:
         self.repeated(once, f"removing what is empty above {self.settings.root}")
 
     def repeated(self, call: Callable[[float], T], what: str) -> T:
-        """What may be done twice, tried again within the limits of the settings; `call` gets one attempt's timeout.
+        """Repeat an idempotent call within the limits of the settings; `call` gets one attempt's timeout.
 
         ZooKeeperUnreachableError when all attempts failed, RecordsError for what ZooKeeper refuses.
         """
@@ -384,7 +385,7 @@ class ZooKeeperTransaction:
         self._public, self._private = public, private
 
     def check(self, path: str, version: int) -> None:
-        """Only if the node has this version; -1 = only if it is there."""
+        """Require that the node has this version; -1 = only that it exists."""
         self._transaction.check(self._client.path(path), version)
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False, public: bool = False) -> None:
@@ -401,7 +402,7 @@ class ZooKeeperTransaction:
         self._transaction.delete(self._client.path(path), -1)
 
     def commit(self, timeout: float) -> list[object]:
-        """What each part gave; raises the error of the part that failed, or BROKEN."""
+        """Return the result of each part; raises the error of the part that failed, or BROKEN."""
         results: list[object] = self._transaction.commit_async().get(timeout=timeout)
         for result in results:
             # The others are rolled back, and say so by errors of their own.
@@ -417,7 +418,7 @@ class ZooKeeperTransaction:
 
 
 def refusal(error: KazooException) -> str:
-    """What ZooKeeper refused, in words."""
+    """The refusal of ZooKeeper, in words."""
     if isinstance(error, NoAuthError | AuthFailedError):
         return (
             "this process may not access the nodes, which belong to a cluster with another secret: see"

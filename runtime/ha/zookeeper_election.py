@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 def leader_node(component: str) -> str:
-    """Where the leader of a component is published."""
+    """The node in which the leader of a component is published."""
     return f"{LEADER_FOLDER}/{component}"
 
 
@@ -60,11 +60,11 @@ class ZooKeeperElection:
         self._leadership = Leadership()
         #: Version of the epoch's node by epoch, of the grants to this process.
         self._versions: dict[int, int] = {}
-        #: The largest epoch heard of: epochs go on from here where somebody has removed the nodes.
+        #: The largest epoch heard of: epochs continue from here if somebody has removed the nodes.
         self._newest = 0
         #: Our node in the queue; "" = not in it.
         self._candidate = ""
-        #: Begins the names of our nodes: finds one that was made though its answer got lost.
+        #: The beginning of the names of our nodes: it finds a node whose creation was not answered.
         self._name = ""
         #: Former nodes of ours that are still to be removed.
         self._left: list[str] = []
@@ -128,7 +128,7 @@ class ZooKeeperElection:
     def _hear_of_epoch(self, timeout: float) -> tuple[int, int]:
         """The present epoch, no smaller than any heard of, and the version of its node."""
         data, version = self._client.get(EPOCH_NODE, timeout)
-        # Nobody hears a leader of one that is over, whatever somebody has made of the node.
+        # Nobody hears a leader of an epoch that is over, whatever somebody has made of the node.
         self._newest = max(self._newest, int(data))
         return self._newest, version
 
@@ -160,7 +160,7 @@ class ZooKeeperElection:
         self._give_up()
 
     def _make_again(self) -> float:
-        """Nodes without which nobody can stand; seconds until the next look."""
+        """Create the nodes that every candidacy needs; returns seconds until the next look."""
         self._candidate = self._name = ""
         try:
             self._prepare()
@@ -170,7 +170,7 @@ class ZooKeeperElection:
         return _PAUSE
 
     def _step(self) -> float:
-        """One look at everything; seconds until the next."""
+        """Look once at everything; returns seconds until the next look."""
         while self._events:
             self._session_event(self._events.popleft())
         self._decided(self._leadership.passed(self._clock.monotonic()))
@@ -250,7 +250,7 @@ class ZooKeeperElection:
     def _stand(self) -> None:
         timeout = self._client.session_timeout
         if self._name:
-            # Of an attempt whose answer got lost.
+            # A node of an attempt whose answer got lost.
             made = [
                 name for name in self._client.children(_CANDIDATES, timeout) if name.startswith(self._name)
             ]
@@ -326,7 +326,7 @@ class ZooKeeperElection:
             for _ in range(3):
                 transaction = self._client.transaction()
                 transaction.check(EPOCH_NODE, self._versions[epoch])
-                # Made anew: the former one belongs to a session that may still have to end.
+                # Made again: the former node belongs to a session that may still have to end.
                 if self._client.exists(node, timeout):
                     transaction.delete(node)
                 transaction.create(node, data, ephemeral=True, public=True)
@@ -347,5 +347,5 @@ class ZooKeeperElection:
 
 
 def _place(name: str) -> int:
-    """Where a candidate stands: ZooKeeper's number at the end of its name."""
+    """The place of a candidate in the queue: ZooKeeper's number at the end of its name."""
     return int(name.rpartition("-")[2])

@@ -31,7 +31,7 @@ from yarrow.runtime.ha.zookeeper_client import (
 
 #: The node whose version every write checks.
 EPOCH_NODE = "leader/epoch"
-#: How often a transaction is made anew because others of this process changed something in between.
+#: How often a transaction is rebuilt because another thread of this process changed something in between.
 _COLLISIONS = 20
 
 
@@ -108,7 +108,7 @@ class ZooKeeperRecords:
         raise LeadershipLostError(f"{text}: {what} was not written") from error
 
     def _transaction(self, changes: tuple[Change, ...], timeout: float) -> ZooKeeperTransaction:
-        """What is still to be done, as it looks now."""
+        """The remaining changes as the nodes look now."""
         transaction = self._client.transaction()
         transaction.check(EPOCH_NODE, self._version)
         made: set[str] = set()
@@ -137,7 +137,7 @@ class ZooKeeperRecords:
         made.add(path)
 
     def _below(self, path: str, timeout: float) -> list[str]:
-        """The node and all below it, the deepest first; nothing when it is gone."""
+        """The node and all below it, the deepest first; nothing if it is gone."""
         try:
             names = self._client.children(path, timeout)
         except NoNodeError:
@@ -147,7 +147,7 @@ class ZooKeeperRecords:
 
 
 def _refused(what: str, why: str, doubtful: BaseException | None) -> RecordsError:
-    """Of a write that was refused; one that was sent before, and not answered, may have taken place."""
+    """The error of a refused write; an earlier attempt without answer may have taken place."""
     if doubtful is not None:
         return UnknownWriteError(f"writing {what}: {why}; it is unknown whether {what} was written before")
     return RecordsError(f"{what} was not written: {why}")

@@ -1,4 +1,4 @@
-"""ZooKeeperRetrieval: who leads a component, by a watch on the node in which the leader publishes itself.
+"""ZooKeeperRetrieval: the leader of a component, by a watch on the node in which the leader publishes itself.
 
 Owner: the event loop of whoever calls `start`; the watch is told on kazoo's thread and hands over. A leader whose
 epoch is older than one seen before is not announced: a server of the quorum may lag behind.
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def decode_leader(data: bytes | None) -> LeaderInformation | None:
-    """What a leader published; None for nothing, and for what is not readable."""
+    """The leader in a node; None for an empty or unreadable node."""
     if not data:
         return None
     try:

@@ -90,7 +90,7 @@ class ZooKeeperServices:
             await asyncio.to_thread(self.client.stop)
 
     def _clean_up(self) -> None:
-        # Pointers first: what they lead to is then of no use to anybody.
+        # Pointers first: without them nobody needs their targets.
         self.client.delete_all()
         self.client.delete_parents()
         self._remove_storage()
@@ -114,8 +114,8 @@ def open_services(config: Settings, secret: bytes = b"", *, stores: bool = True)
 
 
 def find_leader(config: Settings, component: str, seconds: float) -> LeaderInformation | None:
-    """Who leads a component; waits up to `seconds` for somebody. Blocking; errors as `open_services`."""
-    # Who leads may be read by everybody: no secret is needed.
+    """The leader of a component; waits up to `seconds` for one. Blocking; errors as `open_services`."""
+    # Everybody may read the leaders: no secret is needed.
     client = ZooKeeperClient(msgspec.structs.replace(zookeeper_settings(config), creator_only=False))
     client.start()
     try:

@@ -1,4 +1,4 @@
-"""Metrics of a job and of the control plane, under Flink's names, made from what the gateways tell.
+"""Metrics of a job and of the control plane, under Flink's names, made from the answers of the gateways.
 
 Owner: none (pure). States are stamped when they are entered last, so a `<state>TimeTotal` counts the last
 stay only, but that of RESTARTING, which the JobMaster adds up.
@@ -91,7 +91,7 @@ def _stay(details: ExecutionGraphDetails, status: JobStatus, now_ms: int) -> flo
 
 
 def job_manager_metrics(overview: ClusterOverview) -> dict[str, float]:
-    """The metrics of scope jobmanager but for those of the process."""
+    """The metrics of scope jobmanager without those of the process."""
     return {
         "numRegisteredTaskManagers": overview.task_executors,
         "numPendingTaskManagers": overview.pending_task_executors,

@@ -16,7 +16,7 @@ from yarrow.runtime.metrics import garbage_time
 
 @functools.cache
 def _this_process() -> Any:
-    """The same object each time: its CPU load is that since it was asked before."""
+    """The same object each time: its CPU load covers the time since the last request."""
     import psutil  # on first use: start-up does not need it
 
     return psutil.Process()
@@ -30,7 +30,7 @@ def physical_memory() -> int:
 def process_metrics(memory_limit: int | None = None) -> dict[str, float]:
     """Present values: sizes in bytes, CPU time in nanoseconds.
 
-    `memory_limit` is the number of bytes that the process may have; None = all that the machine has.
+    `memory_limit` is the number of bytes that the process may use; None = all memory of the machine.
     """
     process = _this_process()
     with process.oneshot():

@@ -30,7 +30,7 @@ class NoFreePortError(YarrowError):
 
 
 class PrometheusEndpoint:
-    """Serves what `collect` returns at every path."""
+    """A server of the text that `collect` returns, at every path."""
 
     def __init__(self, collect: CollectSamples, filter_label_values: bool = True) -> None:
         self._collect = collect

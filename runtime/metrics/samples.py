@@ -34,7 +34,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def gather_histograms(values: Mapping[str, float]) -> tuple[dict[str, float], dict[str, Summary]]:
-    """Parts the values into those of single metrics and histograms by name.
+    """Split the values into those of single metrics and histograms by name.
 
     A name is that of a histogram when a task has reported all fields of one under it.
     """
@@ -75,7 +75,7 @@ def of_task_executors(executors: Iterable[TaskExecutorInfo]) -> Iterator[Sample]
 
 
 def of_job(details: ExecutionGraphDetails, host: str, now_ms: int) -> Iterator[Sample]:
-    """Metrics of a job, and of those of its tasks and operators that are placed.
+    """Metrics of a job, and of its tasks and operators that are placed.
 
     `host` is that of the control plane.
     """

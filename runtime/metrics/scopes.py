@@ -1,4 +1,4 @@
-"""Which scope a reported metric belongs to: names of tasks and of their operators, apart.
+"""The scope of a reported metric: names of tasks and of their operators, apart.
 
 Owner: none (pure). Tasks report `<metric>` and `<operator>.<metric>` in one map. The operator's name has the
 form of Flink's REST ids, and metric names may contain dots themselves. So only the operators of the vertex

@@ -20,7 +20,7 @@ _VALID_DAYS = 3650
 
 
 class CertificateAuthority:
-    """The authority of one application: made with it, gone with it."""
+    """The certificate authority of one application."""
 
     def __init__(self, application_id: str, clock: Clock) -> None:
         from cryptography import x509

@@ -24,13 +24,13 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity
 Text = EngineOption[str | None]
 
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
-#: How a Java keystore of the old type begins; nothing but Java reads one.
+#: The first bytes of a Java keystore of the old type; nothing but Java reads one.
 _JKS: Final = b"\xfe\xed\xfe\xed"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def internal_identity(config: Settings) -> PemIdentity | None:
-    """What security.ssl.internal.* name, for every process of the cluster alike; None = certificates are made.
+    """The identity that security.ssl.internal.* name, for all processes alike; None = certificates are made.
 
     Such an identity names no role: whoever holds it is master and TaskExecutor. With a fingerprint, the certificate
     that has it is the only one that is trusted.
@@ -61,7 +61,7 @@ def internal_identity(config: Settings) -> PemIdentity | None:
 
 
 def rest_identity(config: Settings) -> PemIdentity | None:
-    """What REST shows, and the authorities whose clients it lets in (none = clients show nothing); None = no TLS."""
+    """The identity of REST, and the authorities of its clients (none = clients show nothing); None = no TLS."""
     if not config.get(security.REST_ENABLED):
         return None
     chain, key = key_and_certificates(
@@ -75,7 +75,7 @@ def rest_identity(config: Settings) -> PemIdentity | None:
 
 
 def rest_server_context(identity: PemIdentity, config: Settings) -> ssl.SSLContext:
-    """TLS of the REST server with what `rest_identity` gave."""
+    """The TLS context of the REST server for the result of `rest_identity`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = tls_version(config)
     load_pair(context, identity.certificate, identity.private_key)
@@ -109,7 +109,7 @@ def tls_version(config: Settings) -> ssl.TLSVersion:
 def key_and_certificates(
     config: Settings, store: Text, store_password: Text, key_password: Text
 ) -> tuple[Sequence[Any], bytes]:
-    """The certificate of a keystore with those that vouch for it, and its key as PEM without a password."""
+    """The certificate of a keystore with its chain, and its key as PEM without a password."""
     from cryptography.hazmat.primitives import serialization
 
     data = _content(config, store)
@@ -151,7 +151,7 @@ def certificates_as_pem(config: Settings, store: Text, store_password: Text) -> 
 def key_and_certificates_as_pem(
     config: Settings, store: Text, store_password: Text, key_password: Text
 ) -> tuple[bytes, bytes]:
-    """Certificate (with those that vouch for it) and key of a keystore as PEM."""
+    """Certificate (with its chain) and key of a keystore as PEM."""
     chain, key = key_and_certificates(config, store, store_password, key_password)
     return _pem(chain), key
 

@@ -1,4 +1,4 @@
-"""How a client proves who sends it rows of execute_and_collect.
+"""The proof of the sender of rows of execute_and_collect.
 
 Workers seal rows that the client must not believe otherwise, by the key that is derived here.
 
@@ -22,13 +22,13 @@ def result_key(data_secret: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResultProof:
-    """What a client knows of the server that answers it."""
+    """The facts that a client knows of the server that answers it."""
 
-    #: It is this very process, or has shown a certificate that was checked: it may run code here.
+    #: The server is this very process, or has shown a checked certificate: it may run code here.
     server_is_known: bool = False
     #: `result_key` of the cluster; b"" = this client does not have it.
     key: bytes = field(default=b"", repr=False)
 
 
-#: Of a client whose cluster is its own process.
+#: The proof of a client whose cluster is its own process.
 SAME_PROCESS: Final = ResultProof(server_is_known=True)

@@ -1,4 +1,4 @@
-"""What client, ApplicationMaster and containers of an application agree upon, and Skein.
+"""The agreement of client, ApplicationMaster and containers of an application, and Skein.
 
 Skein's types go no further than `skein_bridge`.
 """

@@ -1,4 +1,4 @@
-"""What a client says about the application it submits: read by the ApplicationMaster and by TaskExecutors.
+"""The description of an application by its client: read by the ApplicationMaster and by TaskExecutors.
 
 Owner: none; frozen values. ApplicationDescription is written into every container, and readers of its logs
 see it. So it holds no secret: sensitive keys are removed from the configuration before.
@@ -25,18 +25,18 @@ class DeploymentMode(Enum):
 
 
 class ProgramDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's program of an application: what `yarrow run` was given. Paths are relative to the container."""
+    """The user's program of an application, as `yarrow run` got it. Paths are relative to the container."""
 
     #: Script, or archive of modules; empty with `module`.
     path: str = ""
     module: str = ""
     arguments: tuple[str, ...] = ()
-    #: What -pyfs named, in its order.
+    #: The files of -pyfs, in its order.
     python_files: tuple[str, ...] = ()
 
 
 class ApplicationDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a master needs to know besides its secrets."""
+    """All facts that a master needs besides its secrets."""
 
     mode: DeploymentMode
     name: str
@@ -45,7 +45,7 @@ class ApplicationDescription(msgspec.Struct, frozen=True, kw_only=True):
     #: -n N of a session: TaskExecutors taken first and kept.
     initial_task_executors: int = 0
     program: ProgramDescription | None = None
-    #: True = the session ends when the client that started it goes (attached mode): the client sends heartbeats.
+    #: True = the session ends with the client that started it (attached mode): the client sends heartbeats.
     attached: bool = False
     #: yarn.application-attempts.
     max_attempts: int = 1
@@ -53,12 +53,13 @@ class ApplicationDescription(msgspec.Struct, frozen=True, kw_only=True):
     interpreter: str
     #: Its files on HDFS; the master notes now and then that they are used.
     environment: tuple[str, ...] = ()
-    #: hdfs:// URL in which each application has a folder by its id, which goes with it. Empty = not known, not needed.
+    #: hdfs:// URL in which each application has a folder by its id, which is deleted with it. Empty = not
+    #: known, not needed.
     applications_folder: str = ""
 
 
 class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a process the master of the application."""
+    """The secrets that make a process the master of the application."""
 
     application_secret_id: str
     identity: PemIdentity
@@ -72,7 +73,7 @@ class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskExecutorSecrets(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a process a TaskExecutor of the application."""
+    """The secrets that make a process a TaskExecutor of the application."""
 
     application_secret_id: str
     identity: PemIdentity
@@ -81,7 +82,7 @@ class TaskExecutorSecrets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientSecrets(msgspec.Struct, frozen=True, kw_only=True):
-    """What lets a client drive the application; one file of mode 0600 for each application."""
+    """The secrets by which a client drives the application; one file of mode 0600 for each application."""
 
     application_id: str
     name: str
@@ -89,7 +90,7 @@ class ClientSecrets(msgspec.Struct, frozen=True, kw_only=True):
     #: The pair by which Skein's own connections to the application are made.
     skein_certificate: bytes
     skein_key: bytes
-    #: By which workers seal rows of execute_and_collect, derived from their secret.
+    #: The key by which workers seal rows of execute_and_collect, derived from their secret.
     result_key: bytes = b""
-    #: Where REST was when somebody looked last; empty = nobody has.
+    #: The last known address of REST; empty = nobody has looked.
     rest_address: str = ""

@@ -1,4 +1,4 @@
-"""What a process finds in its YARN container: the application's description, its secrets, host and folder of logs.
+"""The content of a YARN container for its process: description, secrets, host and log folder.
 
 Owner: the main thread at the start of a process; blocking. Secrets are tightened to mode 0600 before they are read,
 since YARN localizes files with modes of its own. A file that others may read and that cannot be tightened is refused.
@@ -32,12 +32,12 @@ _READABLE_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class ContainerFolderError(YarrowError):
-    """A container lacks what every container of an application has, or has it in a form that cannot be used."""
+    """A container lacks a part that every container of an application has, or the part cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerFolder:
-    """Where a process of a container is."""
+    """The container of a process."""
 
     path: Path
     application_id: str
@@ -50,7 +50,7 @@ class ContainerFolder:
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> ContainerFolder:
-        """Reads what the NodeManager has set; ContainerFolderError names what is missing."""
+        """Read the settings of the NodeManager; ContainerFolderError names the missing one."""
         container_id = environment.get("CONTAINER_ID", "")
         match = _CONTAINER_ID.fullmatch(container_id)
         if match is None:
@@ -75,7 +75,7 @@ def read_description(folder: Path) -> ApplicationDescription:
 
 def read_secrets(path: Path, kind: type[Secrets]) -> Secrets:
     """Secrets from a file that nobody else may read; ContainerFolderError says why it cannot be used."""
-    # What counts is what the mode is then.
+    # The mode afterwards counts.
     with contextlib.suppress(OSError):
         os.chmod(path, 0o600)
     try:
@@ -94,7 +94,7 @@ def read_secrets(path: Path, kind: type[Secrets]) -> Secrets:
 def configuration_of(
     description: ApplicationDescription, sensitive: Mapping[str, str], application_id: str
 ) -> Settings:
-    """The application's whole configuration; in high-availability storage it goes by its id, if by no other name."""
+    """The application's whole configuration; the application's id is its cluster id unless another is set."""
     config = Settings(description.configuration, "the application's configuration")
     config = config.overlay(Settings(dict(sensitive), "the application's secrets"))
     if config.is_set(high_availability.CLUSTER_ID):

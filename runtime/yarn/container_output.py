@@ -1,4 +1,4 @@
-"""What the process of a container wrote before it ended, read from the web server of its node.
+"""The last output of a container's process, read from the web server of its node.
 
 Owner: any thread; a call blocks for one HTTP request with a short timeout. Only reads. YARN keeps the logs of a
 container on its node while the application runs; where the node does not show them, nothing is said.
@@ -23,7 +23,7 @@ from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 from yarrow.runtime.yarn.layout import TASK_EXECUTOR_SERVICE
 
 _TIMEOUT: Final = 2.0
-#: Of the file's end.
+#: The bytes read of the file's end.
 _BYTES: Final = 8192
 #: The node puts a head and a foot around the text.
 _CONTENT: Final = re.compile(r"^LogContents:\n(?P<text>.*?)\n?^End of LogType:", re.DOTALL | re.MULTILINE)
@@ -32,14 +32,14 @@ _LENGTH: Final = 600
 
 
 def last_lines(text: str) -> str:
-    """The last lines that say something, as one: stacks are left out, and what is long is cut at its beginning."""
+    """The last lines with content, as one: stacks are left out, and long text is cut at its beginning."""
     lines = [" ".join(line.split()) for line in without_stack(text)][-_LINES:]
     said = " / ".join(lines)
     return said if len(said) <= _LENGTH else f"... {said[-_LENGTH:]}"
 
 
 class ContainerOutput:
-    """Of containers of TaskExecutors, whose script writes one file."""
+    """A reader of the output of TaskExecutors' containers, whose script writes one file."""
 
     def __init__(self, config: Settings, environment: Mapping[str, str] | None = None) -> None:
         """Reads Hadoop's configuration of this container when it is asked first."""

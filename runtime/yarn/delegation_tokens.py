@@ -1,4 +1,4 @@
-"""Hadoop's token file of a container, as far as it says when the application can no longer work.
+"""Hadoop's token file of a container: the time at which the application can no longer work.
 
 Owner: any thread at the start of a process; blocking read. Nothing of passwords and identifiers is kept, returned or
 logged. What is in the file is known to `runtime.fs.hadoop_tokens`.
@@ -18,7 +18,7 @@ __all__ = ["TOKEN_FILE", "TokenFileError", "TokenLife", "sentence", "time_left",
 
 @dataclass(frozen=True, slots=True)
 class TokenLife:
-    """One delegation token."""
+    """The life time of one delegation token."""
 
     kind: str
     service: str
@@ -33,7 +33,7 @@ def token_lives(path: Path) -> Sequence[TokenLife]:
 
 
 def sentence(lives: Sequence[TokenLife], now_ms: int) -> str:
-    """How long the tokens last; empty when there is none that ends."""
+    """The life time of the tokens in words; empty if no token ends."""
     if not lives:
         return ""
     first = min(lives, key=lambda life: life.ends_ms)
@@ -41,7 +41,7 @@ def sentence(lives: Sequence[TokenLife], now_ms: int) -> str:
 
 
 def time_left(ends_ms: int, now_ms: int) -> str:
-    """The rest of a sentence about a token that ends then: how long that is, and what to do before."""
+    """The rest of a sentence about a token that ends then: the time left, and the advice."""
     seconds = (ends_ms - now_ms) / 1000
     if seconds <= 0:
         return "has ended: containers that start from now on cannot read HDFS. Start the application anew"

@@ -1,4 +1,4 @@
-"""Notes that a stored environment is used, so that nobody removes it: by clients that deploy, by masters that run.
+"""Notes that a stored environment is used, so that nobody removes it: by deploying clients and running masters.
 
 Owner: any thread; blocking. Only files of the store are touched, and only their access time. With another
 modification time YARN would take them for other files, and refuse them to running applications.
@@ -35,7 +35,7 @@ def last_use(status: FileStatus) -> int:
 
 
 def note_uses(paths: Iterable[str], clock: Clock) -> None:
-    """See `note_use`; what is gone is passed over."""
+    """Note the use of several files; missing files are skipped."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             note_use(path, clock)

@@ -1,4 +1,4 @@
-"""What YARN, HDFS and Skein say when they refuse, as sentences that name the setting that decides.
+"""The refusals of YARN, HDFS and Skein as sentences that name the setting that decides.
 
 Owner: any thread; pure texts, no I/O. It knows words of Hadoop's messages; an unknown one is passed on, its first line
 first, without the Java stack.

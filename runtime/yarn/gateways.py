@@ -1,4 +1,4 @@
-"""What the engine asks of YARN: one Protocol for clients, one for the ApplicationMaster.
+"""The interfaces to YARN: one Protocol for clients, one for the ApplicationMaster.
 
 Owner: implementations block; endpoints call them through an executor. Implemented by `skein_bridge`, the only module
 that knows Skein; tests without a cluster have their own small doubles of these Protocols.
@@ -19,7 +19,7 @@ class YarnError(YarrowError):
 
 
 class YarnUnreachableError(YarnError):
-    """Nobody answers at the addresses of ResourceManager or NameNode, which says nothing of any application."""
+    """Nobody answers at the addresses of ResourceManager or NameNode; this says nothing of any application."""
 
 
 class ApplicationNotFoundError(YarnError):
@@ -27,7 +27,7 @@ class ApplicationNotFoundError(YarnError):
 
 
 class EndUnknownError(YarnError):
-    """The ApplicationMaster was told to end and has not answered: it may be gone because it did, or before."""
+    """The ApplicationMaster was asked to end and has not answered: it may have ended by that, or before."""
 
 
 class YarnState(Enum):
@@ -48,7 +48,7 @@ class YarnState(Enum):
 
 
 class FinalStatus(Enum):
-    """How an application ended, as YARN shows it."""
+    """The final status of an application, as YARN shows it."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -97,7 +97,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationSubmission:
-    """All that YARN is told."""
+    """The description of an application for YARN."""
 
     name: str
     queue: str
@@ -123,7 +123,7 @@ class ApplicationSubmission:
 
 
 class YarnClientGateway(Protocol):
-    """What clients ask. Every call may block and raises YarnError."""
+    """The requests of clients to YARN. Every call may block and raises YarnError."""
 
     def submit(self, submission: ApplicationSubmission) -> str:
         """Uploads the local resources and submits; the application's id."""
@@ -138,7 +138,7 @@ class YarnClientGateway(Protocol):
         ...
 
     def kill(self, application_id: str) -> None:
-        """No effect on one that has ended."""
+        """Kill an application; no effect on one that has ended."""
         ...
 
     def value(self, application_id: str, key: str, timeout: float) -> str:
@@ -150,7 +150,7 @@ class YarnClientGateway(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what was started for it (Skein's driver)."""
+        """End the processes started for it (Skein's driver)."""
         ...
 
 
@@ -158,14 +158,14 @@ class YarnClientGateway(Protocol):
 class ContainerStatus:
     """A container of TaskExecutors, as the ApplicationMaster sees it."""
 
-    #: The bridge's name for it, stable from the request on.
+    #: The bridge's name for the container, stable from the request on.
     handle: str
     #: WAITING, REQUESTED, RUNNING, SUCCEEDED, FAILED, KILLED.
     state: str
     #: YARN's id; empty before it is granted.
     container_id: str
     node: str
-    #: What YARN said when it ended.
+    #: YARN's text about its end.
     exit_message: str
 
     @property
@@ -174,14 +174,14 @@ class ContainerStatus:
 
 
 class YarnMasterGateway(Protocol):
-    """What the ApplicationMaster asks. Every call may block and raises YarnError."""
+    """The requests of the ApplicationMaster to YARN. Every call may block and raises YarnError."""
 
     def request_container(self, environment: Mapping[str, str]) -> str:
         """Asks for one more container of TASK_EXECUTOR_SERVICE; its handle."""
         ...
 
     def containers(self) -> Sequence[ContainerStatus]:
-        """All that were asked for in this attempt, ended ones too."""
+        """All containers requested in this attempt, ended ones too."""
         ...
 
     def release_container(self, handle: str) -> None:

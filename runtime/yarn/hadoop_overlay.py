@@ -53,7 +53,7 @@ def client_properties(config: Settings) -> dict[str, str]:
 
 
 def master_properties(config: Settings) -> dict[str, str]:
-    """For Skein's ApplicationMaster.
+    """Hadoop properties for Skein's ApplicationMaster.
 
     The master exchanges requests and grants with the ResourceManager every half of this interval, but at most
     every five seconds. It uses the interval for nothing else. The ResourceManager's own interval, which
@@ -70,7 +70,7 @@ def master_properties(config: Settings) -> dict[str, str]:
 
 
 def configured_properties(config: Settings) -> dict[str, str]:
-    """What `flink.hadoop.KEY` and `flink.yarn.KEY` set: KEY, and `yarn.KEY`."""
+    """The properties that `flink.hadoop.KEY` and `flink.yarn.KEY` set: KEY, and `yarn.KEY`."""
     yarn_properties = {f"yarn.{key}": value for key, value in config.below("flink.yarn.").items()}
     return {**config.below("flink.hadoop."), **yarn_properties}
 

@@ -1,4 +1,4 @@
-"""Names that client, ApplicationMaster and TaskExecutors of one application agree upon.
+"""Names shared by client, ApplicationMaster and TaskExecutors of one application.
 
 They are files in a container's folder, environment variables, and keys of the application's key-value store.
 
@@ -26,7 +26,7 @@ JOB_GRAPH_FILE: Final = "job.graph"
 WEB_PAGES_FILE: Final = "yarrow-web-pages.jar"
 #: Folder of the unpacked environment archive (interpreter, engine, user's packages).
 ENVIRONMENT_FOLDER: Final = "environment"
-#: Folder with the program and its files (application mode) and what `yarn.provided.usrlib.dir` holds.
+#: Folder with the program and its files (application mode) and the content of `yarn.provided.usrlib.dir`.
 USER_FOLDER: Final = "usrlib"
 
 # Environment variables of a TaskExecutor's container.
@@ -42,11 +42,12 @@ RESOURCE_MANAGER_ID: Final = "YARROW_RESOURCE_MANAGER_ID"
 
 #: `http://host:port` of REST for clients with a token; set when REST answers.
 KV_REST_ADDRESS: Final = "yarrow.rest.address"
-#: A sentence about what the application waits for (containers that are not granted), empty when it waits for nothing.
+#: A sentence about the containers that the application waits for; empty when it waits for none.
 KV_WAITING_FOR: Final = "yarrow.waiting-for"
 #: Number of the present attempt, and how many there may be, as `2/2`.
 KV_ATTEMPT: Final = "yarrow.attempt"
 
-#: How a client's temporary folders begin: what a deployment uploads, secrets among it, and Skein's driver.
+#: The beginning of a client's temporary folders: files of a deployment, secrets among them, and Skein's
+#: driver.
 SUBMISSION_FOLDER: Final = "yarrow-submission-"
 DRIVER_FOLDER: Final = "yarrow-skein-driver-"

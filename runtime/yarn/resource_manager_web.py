@@ -1,4 +1,4 @@
-"""What the ResourceManager's web server tells of applications, queues and nodes: reads without a JVM.
+"""Applications, queues and nodes as the ResourceManager's web server shows them: reads without a JVM.
 
 Owner: any thread; every call blocks for one HTTP request with a short timeout. Only reads: nothing here changes an
 application. Where it cannot be read (Kerberos, a filter, no address) it raises ResourceManagerWebError, and callers ask
@@ -39,7 +39,7 @@ class ResourceManagerWebError(YarnError):
 
 @dataclass(frozen=True, slots=True)
 class YarnApplicationStatus:
-    """A report, and what only the web server knows."""
+    """A report of an application, with facts that only the web server knows."""
 
     report: ApplicationReport
     #: `host:port` of Skein's ApplicationMaster, empty before it has registered.
@@ -93,7 +93,7 @@ ATTEMPTS_KEYS: Final = ("yarn.resourcemanager.am.global.max-attempts", "yarn.res
 
 
 class ResourceManagerWeb:
-    """Reads of one cluster; `addresses` are tried in their order, the one that answered last first."""
+    """A reader of one cluster; `addresses` are tried in their order, the one that answered last first."""
 
     def __init__(self, addresses: Sequence[str], timeout: float = _TIMEOUT) -> None:
         self._addresses = tuple(addresses)
@@ -164,7 +164,7 @@ class ResourceManagerWeb:
         return frozenset(str(one["name"]) for one in (found if isinstance(found, list) else [found]))
 
     def most_attempts(self) -> int | None:
-        """How often YARN starts an ApplicationMaster at most; None where it does not tell."""
+        """The most starts of an ApplicationMaster by YARN; None if unknown."""
         for key in ATTEMPTS_KEYS:
             try:
                 value = self._get(f"/conf?name={key}")["property"]["value"]
@@ -178,7 +178,7 @@ class ResourceManagerWeb:
         return None
 
     def diagnostics_of_attempt(self, application_id: str, number: int) -> str:
-        """What YARN says of an attempt that has ended; "" where it says nothing. Raises ResourceManagerWebError."""
+        """YARN's diagnostics of an attempt that has ended; "" for none. Raises ResourceManagerWebError."""
         attempt = f"{application_id.replace('application', 'appattempt')}_{number:06d}"
         path = f"/ws/v1/cluster/apps/{quote(application_id, safe='')}/appattempts/{quote(attempt, safe='')}"
         try:
@@ -225,7 +225,7 @@ class ResourceManagerWeb:
 
 
 class _NotFoundError(Exception):
-    """What was asked for does not exist."""
+    """The requested thing does not exist."""
 
 
 def _decoded(address: str, status: int, data: bytes) -> Mapping[str, Any]:

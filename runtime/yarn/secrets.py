@@ -1,4 +1,4 @@
-"""The secrets of one application: made by its client, dealt out so that each role gets no more than its own.
+"""The secrets of one application: made by its client, distributed so that each role gets only its own.
 
 Owner: the client's thread that submits. The certificate authority's key is forgotten when `make_secrets` returns. Files
 are written with mode 0600 into a folder of mode 0700; nothing of this goes into arguments, environments or logs.
@@ -42,11 +42,11 @@ class ApplicationSecrets:
     rest_token: str = field(repr=False)
     #: Certificate and key, as PEM, of Skein's connections to the application.
     skein: tuple[bytes, bytes] = field(repr=False)
-    #: What REST shows by TLS.
+    #: The certificate that REST shows.
     rest_identity: PemIdentity = field(default=PemIdentity(), repr=False)
 
     def for_master(self, sensitive: Mapping[str, str]) -> MasterSecrets:
-        """What the master gets: of the token only its hash."""
+        """The secrets of the master: of the token only its hash."""
         return MasterSecrets(
             application_secret_id=self.secret_id,
             identity=self.master,
@@ -57,7 +57,7 @@ class ApplicationSecrets:
         )
 
     def for_task_executor(self, sensitive: Mapping[str, str]) -> TaskExecutorSecrets:
-        """What TaskExecutors get: nothing that a client or the master proves itself by."""
+        """The secrets of TaskExecutors: nothing by which a client or the master proves itself."""
         return TaskExecutorSecrets(
             application_secret_id=self.secret_id,
             identity=self.task_executor,
@@ -81,7 +81,7 @@ def make_secrets(ids: IdFactory, clock: Clock) -> ApplicationSecrets:
 
 
 def with_own_certificates(made: ApplicationSecrets, config: Settings) -> ApplicationSecrets:
-    """The secrets with what the user's keystores hold in place of what was made; the nodes need none of the files.
+    """The secrets with the certificates of the user's keystores; nodes need none of the files.
 
     Raises ConfigError for a keystore that cannot be used.
     """
@@ -94,7 +94,7 @@ def with_own_certificates(made: ApplicationSecrets, config: Settings) -> Applica
 
 
 def token_hash(token: str) -> bytes:
-    """What a master keeps of a REST token."""
+    """The hash of a REST token, which the master keeps."""
     return hashlib.sha256(token.encode()).digest()
 
 

@@ -38,7 +38,7 @@ def check_shared_places(config: Settings) -> None:
 
 
 def check_savepoint_target(path: str) -> None:
-    """The same for the place that a request names for a savepoint: a local one would be the master's node's."""
+    """Check the directory that a request names for a savepoint: a local one would be on the master's node."""
     if not is_custom(path) and scheme_of(path) == "file":
         raise YarnError(
             f"The savepoint is to go to {path}: on YARN every node has another {local_path(path)}, and its"

@@ -87,7 +87,7 @@ class SkeinClientGateway:
         security = _security(self._certificate, self._key)
         try:
             with _translated(f"submit the application {submission.name!r} to queue {submission.queue}"):
-                # Not repeated: YARN may have taken an application of which nobody heard.
+                # Not repeated: YARN may have taken the application without an answer.
                 return str(self._connected().submit(_specification(submission, security)))
         except UnknownQueueError as error:
             raise YarnError(f"{error} There are: {', '.join(self.queues())}.") from error
@@ -104,7 +104,7 @@ class SkeinClientGateway:
         return [_report(report) for report in found]
 
     def kill(self, application_id: str) -> None:
-        """No effect on one that has ended."""
+        """Kill an application; no effect on one that has ended."""
         with _translated(f"kill {application_id}", application_id):
             self._asked(lambda client: client.kill_application(application_id))
 
@@ -211,7 +211,7 @@ class SkeinMasterGateway:
             return str(self._application.add_container(TASK_EXECUTOR_SERVICE, env=dict(environment)).id)
 
     def containers(self) -> Sequence[ContainerStatus]:
-        """All that were asked for in this attempt, ended ones too."""
+        """All containers requested in this attempt, ended ones too."""
         with _translated("list the containers of this application"):
             found = self._application.get_containers(
                 services=(TASK_EXECUTOR_SERVICE,), states=_ALL_CONTAINER_STATES
@@ -234,7 +234,7 @@ class SkeinMasterGateway:
             self._application.kv[key] = value.encode()
 
     def add_page(self, route: str, address: str, link_name: str) -> None:
-        """Makes `address` reachable below the tracking URL, in place of what was at `route`."""
+        """Make `address` reachable below the tracking URL, in place of an earlier page at `route`."""
         with _translated(f"add the page {route} to Skein's web pages"):
             if route in self._added_pages:
                 self._application.ui.remove_page(route)
@@ -242,7 +242,7 @@ class SkeinMasterGateway:
         self._added_pages.add(route)
 
     def set_progress(self, progress: float) -> None:
-        """0.0 to 1.0; what is beyond is cut off."""
+        """Report the progress, 0.0 to 1.0; values beyond are cut off."""
         with _translated("report progress"):
             self._application.set_progress(min(1.0, max(0.0, progress)))
 
@@ -262,7 +262,7 @@ class SkeinMasterGateway:
 
 @contextmanager
 def _translated(action: str, application_id: str = "") -> Iterator[None]:
-    """Errors of Skein as YarnError: what was tried, what YARN said, which setting decides."""
+    """A context that turns errors of Skein into YarnError: the action, YARN's words, the setting that decides."""
     try:
         yield
     except YarnError:

@@ -44,7 +44,7 @@ _LOG_TAIL: Final = 4000
 
 
 class SkeinDriver:
-    """One driver process.
+    """A driver process.
 
     `credentials` is the certificate pair, as PEM, of the connection to it. `environment` is that of the process to be
     started (PATH, JAVA_HOME, HADOOP_CONF_DIR, ...), `properties` go before those of its Hadoop configuration.
@@ -90,7 +90,7 @@ class SkeinDriver:
         return self._address
 
     def problem(self) -> str:
-        """Why a driver that has started answers no more, as a sentence; "" while its process runs."""
+        """Why a driver that has started does not answer any more, as a sentence; "" while its process runs."""
         process = self._process
         if process is None or (status := process.poll()) is None:
             return ""
@@ -109,7 +109,7 @@ class SkeinDriver:
         if process is not None and process.stdin is not None:
             process.stdin.close()
             if not self._address:
-                # It would first finish its start.
+                # The JVM would first finish its start.
                 process.kill()
             process.wait()
         if thread is not None:
@@ -129,11 +129,11 @@ class SkeinDriver:
         except YarnError as error:
             self._failure = error
         except Exception as error:
-            # It is raised where the address is asked for: this is the start's own thread.
+            # The error is raised where the address is asked for: this is the start's own thread.
             self._failure = YarnError(f"Skein's driver cannot be started: {error}.")
 
     def _started(self) -> str:
-        # First what may be missing: nothing has been made then that would be left.
+        # Check first for missing programs: nothing has been made then that would stay behind.
         command, class_path = self._command(), self._class_path()
         environment = dict(self._environment)
         certificate, key = self.credentials

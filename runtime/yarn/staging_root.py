@@ -1,4 +1,4 @@
-"""Where on HDFS Yarrow keeps what applications need: below the user's home, or where `yarn.staging-directory` says.
+"""The folder on HDFS of applications' files: below the user's home, or as `yarn.staging-directory` says.
 
 Owner: any thread; blocking only in reading Hadoop's configuration files, and where Kerberos decides who the user is
 in asking HDFS.

@@ -1,4 +1,4 @@
-"""Why YARN does not grant containers of TaskExecutors: a sentence from what the ResourceManager's web server shows.
+"""Why YARN does not grant containers of TaskExecutors: a sentence from the ResourceManager's web server.
 
 Owner: any thread; `explain_containers` is pure, `ContainerExplainer` blocks for a few reads. It guesses at nothing:
 where no number shows a limit, it gives the numbers.
@@ -22,7 +22,7 @@ def explain_containers(
     nodes: Sequence[Node],
     metrics: ClusterMetrics | None,
 ) -> str:
-    """What stands in the way; the queue's numbers where nothing can be told."""
+    """The obstacle in words; the queue's numbers if none is found."""
     running = [node for node in nodes if node.state == "RUNNING"]
     if nodes and not running:
         return "YARN has no running node"
@@ -89,6 +89,6 @@ class ContainerExplainer:
         try:
             nodes: Sequence[Node] = self._web.nodes()
         except YarnError:
-            # Not everybody may see them.
+            # Not every user may see the nodes.
             nodes = ()
         return explain_containers(shape, name, queue, nodes, self._web.metrics())

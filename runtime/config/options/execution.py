@@ -38,14 +38,14 @@ class ExchangeMode(enum.Enum):
 
 
 class TaskThreads(enum.Enum):
-    """Which threads of a worker run its subtasks."""
+    """The threads of a worker that run its subtasks."""
 
     SHARED = "shared"
     PER_TASK = "per-task"
 
 
 class ClaimMode(enum.Enum):
-    """What becomes of the snapshot a job restores from."""
+    """The owner of the snapshot that a job restores from."""
 
     CLAIM = "CLAIM"
     NO_CLAIM = "NO_CLAIM"

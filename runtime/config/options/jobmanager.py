@@ -30,7 +30,7 @@ class SchedulingMode(enum.Enum):
 
 
 class FailoverStrategy(enum.Enum):
-    """What restarts with a failed subtask."""
+    """The tasks that restart with a failed subtask."""
 
     REGION = "region"
     FULL = "full"

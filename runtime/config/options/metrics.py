@@ -22,7 +22,7 @@ from yarrow.runtime.config.values.option import option, optional
 
 
 class LatencyGranularity(enum.Enum):
-    """How finely latency histograms tell sources apart."""
+    """The sources that latency histograms tell apart."""
 
     SINGLE = "single"
     OPERATOR = "operator"

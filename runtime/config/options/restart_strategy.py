@@ -1,4 +1,4 @@
-"""Options of what happens after a failure: restart strategies.
+"""Options of restart strategies, which act after a failure.
 
 Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
 Flink's, and the text says so where they are not.

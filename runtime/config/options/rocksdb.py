@@ -22,7 +22,7 @@ from yarrow.runtime.config.values.option import option, optional
 
 
 class CompactionStyle(enum.Enum):
-    """How RocksDB merges its files."""
+    """The way in which RocksDB merges its files."""
 
     LEVEL = "LEVEL"
     UNIVERSAL = "UNIVERSAL"

@@ -14,11 +14,11 @@ from yarrow.runtime.config.values.option import option, optional
 
 
 class RestAuthentication(enum.Enum):
-    """What a client of REST on YARN, or on an interface that other hosts reach, has to show."""
+    """The proof that a client of REST must show, on YARN or on an interface that other hosts reach."""
 
     #: The bearer token of the application or cluster.
     TOKEN = "token"
-    #: Nothing.
+    #: No proof.
     NONE = "none"
 
 

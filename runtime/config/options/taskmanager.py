@@ -24,14 +24,14 @@ from yarrow.runtime.config.values.option import MemorySize, option, optional
 
 
 class WorkerStart(enum.Enum):
-    """How the worker process of a slot comes to life."""
+    """The way in which the worker process of a slot starts."""
 
     FORK = "fork"
     SPAWN = "spawn"
 
 
 class DataTransport(enum.Enum):
-    """How workers of one host exchange data."""
+    """The way in which workers of one host exchange data."""
 
     AUTO = "auto"
     CONTAINER = "container"

@@ -1,4 +1,4 @@
-"""Options of the dashboard and of what REST shows.
+"""Options of the dashboard and of the data that REST shows.
 
 Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
 Flink's, and the text says so where they are not.

@@ -1,4 +1,4 @@
-"""Options of applications on YARN: what is asked of YARN, what is shipped, how clients find an application.
+"""Options of applications on YARN: requests to YARN, shipped files, and how clients find an application.
 
 Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
 Flink's, and the text says so where they are not. Flink's yarn.* keys that are missing here have no meaning in Yarrow

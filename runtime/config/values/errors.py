@@ -1,4 +1,4 @@
-"""Errors of the configuration: what was wrong with a key, a value, a file or a sum of sizes.
+"""Errors of the configuration: a wrong key, value, file or sum of sizes.
 
 Owner: any thread; plain values. Every message names the key and where it was set, says what is expected and
 what to do. The value of a secret option never appears in a message. Nothing here reads options or files.

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class EngineOption(msgspec.Struct, Generic[T], frozen=True):
-    """One key. `T` contains None when the option has no default.
+    """An option with one key. `T` contains None when the option has no default.
 
     `fallback_keys` are other keys read, without a word, when the key is not set; `deprecated_keys` are
     older names, read with one warning. Both are tried in order, the option's own key first.
@@ -42,9 +42,10 @@ class EngineOption(msgspec.Struct, Generic[T], frozen=True):
     doc: str
     fallback_keys: tuple[str, ...] = ()
     deprecated_keys: tuple[str, ...] = ()
-    #: What holds when an option without default is not set; shown in docs/config.md.
+    #: The rule when an option without default is not set; docs/config.md shows it.
     unset: str = ""
-    #: Why the option does nothing in Yarrow: who sets it is told so once. "" = it has an effect.
+    #: The reason why the option does nothing in Yarrow: a warning tells it once. "" = the option has an
+    #: effect.
     no_effect: str = ""
 
     @property
@@ -54,11 +55,11 @@ class EngineOption(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def default_text(self) -> str:
-        """The default as configuration writes it, or what holds without one."""
+        """The default as configuration writes it, or the rule without one."""
         return self.unset or "(none)" if self.default is None else self.type.render(self.default)
 
     def shown(self, text: str) -> str:
-        """The text of a value as it may be shown: of a map without what is secret by its inner key."""
+        """The text of a value as logs may show it: a map without the values of its secret inner keys."""
         if not self.type.is_map or not names_secret(text):
             return text
         try:
@@ -109,6 +110,6 @@ def optional(
     deprecated_keys: tuple[str, ...] = (),
     no_effect: str = "",
 ) -> EngineOption[T | None]:
-    """An option without default: None when it is not set; `unset` says what then holds."""
+    """An option without default: None if it is not set; `unset` names the rule for that case."""
     widened = cast("ValueType[T | None]", type)  # its parse never returns None, its render never gets one
     return EngineOption(key, widened, None, doc, fallback_keys, deprecated_keys, unset, no_effect)

@@ -20,10 +20,11 @@ from yarrow.runtime.data.errors import RowFormatError
 
 Buffer = bytes | memoryview
 
-#: What packing raises when a value does not fit its declared type.
+#: Errors of packing when a value does not fit its declared type.
 MISFITS: Final = (TypeError, ValueError, OverflowError, AttributeError, struct.error)
 
-#: Elements of the lists, or entries of the dicts, of one column at most: looked at before memory is taken for them.
+#: The most elements of the lists, or entries of the dicts, of one column: checked before memory is taken for
+#: them.
 MAX_ELEMENTS: Final = 1 << 28
 
 NO_NULLS: Final = b"\x00"
@@ -32,7 +33,7 @@ _ALL_NULLS: Final = b"\x02"
 
 
 class Misfit(NamedTuple):
-    """A value that does not fit: where it is within its row, what was expected there, and the value."""
+    """A value that does not fit: its place within the row, the expected form, and the value."""
 
     path: str
     expected: str
@@ -42,7 +43,7 @@ class Misfit(NamedTuple):
 class ColumnCoder(ABC):
     """Writes and reads the values of one declared type."""
 
-    #: What `check` says was expected.
+    #: The expected form in the words of `check`.
     expected: str
     #: Whether values, or parts of them, are pickled.
     pickles = False
@@ -57,7 +58,7 @@ class ColumnCoder(ABC):
 
     @abstractmethod
     def check(self, value: Any, path: str) -> Misfit | None:
-        """What does not fit in a value that is not None, or None."""
+        """The misfit in a value that is not None, or None."""
 
 
 class ConvertedCoder(ColumnCoder):
@@ -69,11 +70,11 @@ class ConvertedCoder(ColumnCoder):
         self._inner = inner
 
     def to_inner(self, value: Any) -> Any:
-        """What is written for a value. Raises one of MISFITS."""
+        """The stored form of a value. Raises one of MISFITS."""
         raise TypeError(f"{type(self).__name__} lacks to_inner")
 
     def from_inner(self, value: Any) -> Any:
-        """The value of what was written."""
+        """The value of a stored form."""
         raise TypeError(f"{type(self).__name__} lacks from_inner")
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
@@ -134,7 +135,7 @@ def read_column(coder: ColumnCoder, data: Buffer, at: int, count: int) -> tuple[
 
 
 def check_value(coder: ColumnCoder, value: Any, path: str, nullable: bool = True) -> Misfit | None:
-    """As `coder.check`, for a value that may be None where `nullable`."""
+    """Like `coder.check`, for a value that may be None if `nullable`."""
     if value is None:
         return None if nullable else Misfit(path, coder.expected, None)
     return coder.check(value, path)
@@ -161,7 +162,10 @@ def unpack_lengths(data: Buffer, at: int, count: int) -> tuple[tuple[int, ...], 
 
 
 def pack_counts(counts: Sequence[int]) -> bytes:
-    """As pack_lengths, for how many elements there are. Raises ValueError for what `unpack_counts` would not read."""
+    """Like pack_lengths, for numbers of elements.
+
+    Raises ValueError for counts that `unpack_counts` would not read.
+    """
     if sum(counts) > MAX_ELEMENTS:
         raise ValueError(
             f"lists or dicts of one column have {sum(counts)} elements, more than {MAX_ELEMENTS}; divide them"

@@ -28,7 +28,7 @@ _UNTYPED: Final = msgspec.msgpack.Decoder()
 #: Up to so many rows are looked at one by one.
 _FEW: Final = 4
 
-#: What is read: the writer has checked the width of numbers.
+#: The types for reading: the writer has checked the width of numbers.
 _READ: Final[dict[str, Any]] = {
     "BYTE": int | None,
     "SHORT": int | None,
@@ -38,7 +38,7 @@ _READ: Final[dict[str, Any]] = {
     "BOOLEAN": bool | None,
     "STRING": str | None,
 }
-#: What may be written.
+#: The types that may be written.
 _WRITTEN: Final[dict[str, Any]] = _READ | {
     "BYTE": Annotated[int, msgspec.Meta(ge=-(2**7), le=2**7 - 1)] | None,
     "SHORT": Annotated[int, msgspec.Meta(ge=-(2**15), le=2**15 - 1)] | None,
@@ -48,10 +48,10 @@ _WRITTEN: Final[dict[str, Any]] = _READ | {
 
 
 class _Width(NamedTuple):
-    """Whole numbers of one declared width, and how MessagePack begins those that are beyond it."""
+    """Whole numbers of one declared width, and the first bytes in MessagePack of numbers beyond it."""
 
     tag: str
-    #: Its code in `struct`.
+    #: The code of the width in `struct`.
     code: str
     #: Bytes before every number beyond it,
     beyond: bytes
@@ -108,17 +108,18 @@ class MessagePackForm:
             for place, field in enumerate(fields)
             if isinstance(field, BasicTypeInfo) and field.tag in _CODES
         ]
-        # Of one place alone itemgetter would give no tuple.
+        # With one place alone itemgetter would give no tuple.
         ranged = ranged * 2 if len(ranged) == 1 else ranged
         nested = any(isinstance(field, TupleTypeInfo) for field in fields)
-        #: The whole numbers of one row; None where they are not all at hand. What packs them takes only those that fit.
+        #: A function from a row to its whole numbers; None if some are not at hand. Packing takes only
+        #: numbers that fit.
         self._numbers = (
             operator.itemgetter(*(place for place, _ in ranged)) if ranged and not nested else None
         )
         self._pack = struct.Struct("=" + "".join(code for _, code in ranged)).pack
 
     def dump(self, rows: list[Any]) -> bytes | None:
-        """The encoding of rows, at least one; None when they are no plain tuples of plain values."""
+        """The encoding of rows, at least one; None if they are no plain tuples of plain values."""
         # Looking at the class of every row would cost as much as writing them; a list among tuples arrives as the
         # tuple declared.
         if type(rows[0]) is not tuple or type(rows[-1]) is not tuple:
@@ -151,7 +152,7 @@ class MessagePackForm:
 
     @staticmethod
     def load_untyped(data: Buffer) -> list[Any]:
-        """The rows as they were written, for an explanation of what does not fit. Raises RowFormatError."""
+        """The rows as they were written, for an explanation of misfits. Raises RowFormatError."""
         try:
             rows: list[Any] = _as_tuples(_UNTYPED.decode(memoryview(data)[1:]))
         except msgspec.MsgspecError as error:
@@ -175,7 +176,7 @@ class _WidthCheck:
         self._code = width.code
         own = [isinstance(field, BasicTypeInfo) and field.tag == width.tag for field in fields]
         nested = any(width.tag in _tags(field) for field in fields if isinstance(field, TupleTypeInfo))
-        #: How to come to the numbers of a row; None where some are in nested tuples.
+        #: A function from a row to its numbers; None if some are in nested tuples.
         self._getters: list[Callable[[Any], Any]] | None = (
             None if nested else [operator.itemgetter(place) for place, is_own in enumerate(own) if is_own]
         )

@@ -95,7 +95,7 @@ def check_fields(
 
 
 class RowCoder(ColumnCoder):
-    """Rows as one column for each field, with kinds and names where they differ from the usual.
+    """A coder of Rows as one column for each field, with kinds and names if they differ from the usual.
 
     Usual are INSERT and the declared names. Rows of a type without names are read with those of their
     positions.
@@ -105,7 +105,7 @@ class RowCoder(ColumnCoder):
         self._fields = tuple(fields)
         self.pickles = any(field.pickles for field in fields)
         self._names = tuple(names)
-        #: What the Rows bear that are read, and what stands in their identity.
+        #: The names of the Rows that are read, and the names in their identity.
         self._borne = self._names if named else positional_names(len(self._names))
         self._declared: Names = self._names if named else None
         self.expected = f"a Row of {len(self._fields)} fields"
@@ -161,7 +161,7 @@ class RowCoder(ColumnCoder):
             raise RowFormatError(f"{size} lists of names were announced for {count} Rows")
         indexes = struct.unpack_from(f"<{count}I", data, at)
         at += 4 * count
-        # Where names are declared a Row without them is another than one with them, as a key of a map.
+        # Where names are declared, a Row without names differs from a Row with them, as a key of a map.
         unnamed = self._borne if self._declared is None else None
         table: list[Names] = []
         for _ in range(size):
@@ -176,7 +176,7 @@ class RowCoder(ColumnCoder):
     def _rows(
         self, values: list[tuple[Any, ...]], kinds: Sequence[int] | None, names: list[Names] | None
     ) -> list[Row]:
-        # Rows are filled in directly: Row(*values) and its setters would check again what was written from
+        # Rows are filled in directly: Row(*values) and its setters would check values again that came from
         # Rows.
         rows = []
         insert = RowKind.INSERT

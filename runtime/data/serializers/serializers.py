@@ -67,7 +67,7 @@ __all__ = [
 
 _HEAD = struct.Struct("<BI")
 _COLUMNAR: Final = 1
-#: Rows of one batch at most, checked before memory is taken for them.
+#: The most rows of one batch, checked before memory is taken for them.
 MAX_ROWS: Final = 1 << 24
 
 
@@ -77,7 +77,7 @@ class RowsSerializer(Protocol):
     def dump_rows(self, rows: list[Any]) -> bytes:
         """The encoding of rows.
 
-        Raises SerializationError, which names row, field, what was expected and what came.
+        Raises SerializationError, which names row, field, the expected and the found value.
         """
 
     @property
@@ -180,7 +180,7 @@ class TupleRows:
         try:
             return self._message.load(data)
         except msgspec.MsgspecError:
-            # Through columns: they convert what may be converted (True to 1), and explain the rest.
+            # The columns convert some values (True to 1), and explain the rest.
             return self._columns.load_rows(self._columns.dump_rows(self._message.load_untyped(data)))
 
     def load_untyped(self, data: Buffer) -> list[Any]:

@@ -91,7 +91,7 @@ class BytesCoder(ColumnCoder):
 
 
 class PickledCoder(ColumnCoder):
-    """Anything that pickles: one pickle, protocol 5, of the list of values."""
+    """A coder of any values that pickle: one pickle, protocol 5, of the list of values."""
 
     expected = "a value that pickles"
     pickles = True

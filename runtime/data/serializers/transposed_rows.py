@@ -38,7 +38,7 @@ _builders: Final[dict[tuple[type, tuple[str, ...]], Builder]] = {}
 
 
 class _HoldsRowError(Exception):
-    """A value inside a row is a row, perhaps of the same batch: only one pickle of all keeps who is who."""
+    """A value inside a row is a row, perhaps of the same batch: only one pickle of all keeps identities."""
 
 
 class _ColumnPickler(pickle.Pickler):
