@@ -98,7 +98,7 @@ def test_a_killed_task_executor_is_replaced(spares: int, tmp_path: Path) -> None
         killed = clock.monotonic()
         os.kill(executor_of(trace.pid("all", 0)), signal.SIGKILL)
         if not spares:
-            wait_until(lambda: "needs 2 slots, has 1" in client.get_job_details().result().waiting_for)
+            wait_until(lambda: "needs 2 slots and has 1" in client.get_job_details().result().waiting_for)
             (listed,) = LoopThread.shared().call(cluster.cluster.dispatcher.list_jobs())
             assert "needs 2 slots" in listed.waiting_for
         wait_until(lambda: trace.pid("all", 0, 1) > 0)
