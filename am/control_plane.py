@@ -86,6 +86,8 @@ class ControlPlaneServices(msgspec.Struct, frozen=True):
     spark_drivers: SparkDriverLauncher = NO_SPARK_DRIVERS
     #: Takes what user functions of bounded jobs print.
     print_output: Callable[[str], None] = log_printed
+    #: Hears of the epoch of each leadership of this process, and of None when it does not lead any more.
+    on_leadership: Callable[[int | None], None] = lambda epoch: None
 
 
 class _Leadership(msgspec.Struct, frozen=True):
@@ -131,9 +133,6 @@ class ControlPlane:
         self._stopped = self._closed = False
         #: Delete the stored data of the cluster on close.
         self._removes = False
-        #: Called at each change with the epoch of this process's leadership; None = it does not lead any
-        #: more.
-        self.on_leadership: Callable[[int | None], None] = lambda epoch: None
 
     # Life cycle.
 
@@ -311,7 +310,7 @@ class ControlPlane:
         except BaseException:
             await self._step_down()
             raise
-        self.on_leadership(epoch)
+        self._services.on_leadership(epoch)
 
     async def _publish(self, leading: _Leadership) -> None:
         publish = self._ha.election.publish
@@ -332,7 +331,7 @@ class ControlPlane:
             except Exception:
                 # Whatever went wrong: this master must be able to lead again.
                 _log.exception("the %s of epoch %d failed while it stopped", endpoint.name, leading.epoch)
-        self.on_leadership(None)
+        self._services.on_leadership(None)
 
     # Answers for others in this process.
 

@@ -113,8 +113,9 @@ async def _job_manager(
     try:
         folder = _own_folder(config, STANDALONE_MASTER)
         blobs, logs = os.path.join(folder.path, "blobs"), directory.log_directory(config)
-        plane = await _started_plane(config, secrets, services, blobs, logs)
-        await _serve(plane, config, directory, secrets, Path(folder.path), signals)
+        announcer = _LeaderAnnouncer(directory.leaders)
+        plane = await _started_plane(config, secrets, services, blobs, logs, announcer.leadership_changed)
+        await _serve(plane, announcer, config, directory, secrets, Path(folder.path), signals)
     except asyncio.CancelledError:
         if signals.first is None:
             raise
@@ -151,6 +152,7 @@ async def _started_plane(
     services: HighAvailabilityServices,
     blobs: str,
     log_directory: Path,
+    on_leadership: Callable[[int | None], None],
 ) -> ControlPlane:
     """A started control plane on the first free RPC port. Raises AddressError if there is none."""
     from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
@@ -183,7 +185,9 @@ async def _started_plane(
             RpcService([GrpcTransport(grpc), InProcessTransport(max_message_bytes=limit)]),
             StandaloneDriver(),
             settings,
-            ControlPlaneServices(high_availability=services, log_directory=log_directory),
+            ControlPlaneServices(
+                high_availability=services, log_directory=log_directory, on_leadership=on_leadership
+            ),
         )
         try:
             await plane.start()
@@ -204,6 +208,7 @@ def _rpc_ports(config: Settings, services: HighAvailabilityServices) -> list[int
 
 async def _serve(
     plane: ControlPlane,
+    announcer: _LeaderAnnouncer,
     config: Settings,
     directory: ClusterDirectory,
     secrets: ClusterSecrets,
@@ -218,7 +223,6 @@ async def _serve(
 
     host = config.get(jobmanager.RPC_ADDRESS)
     web: RestServer | None = None
-    announcer: _LeaderAnnouncer | None = None
     try:
         web = await start_web_api(
             plane,
@@ -230,8 +234,7 @@ async def _serve(
             token=secrets.rest_token,
             temporary_directory=folder,
         )
-        announcer = _LeaderAnnouncer(plane, directory.leaders, web.address)
-        plane.on_leadership = announcer.leadership_changed
+        announcer.begin(plane, web.address)
         await plane.announce_web(_reachable(web.address, config))
         await announcer.announce()
         _log.info("the JobManager runs; JobManager Web Interface: %s", web.address)
@@ -240,9 +243,7 @@ async def _serve(
     finally:
         signals.end_has_begun()
         _log.info("the JobManager ends")
-        plane.on_leadership = lambda epoch: None
-        if announcer is not None:
-            await announcer.close()
+        await announcer.close()
         if web is not None:
             await web.stop()
         await plane.stop()
@@ -251,16 +252,23 @@ async def _serve(
 class _LeaderAnnouncer:
     """Keeps the announcement of this process as its leadership is; one writing at a time, each of the present state."""
 
-    def __init__(self, plane: ControlPlane, leaders: LeaderAnnouncements, web_address: str) -> None:
-        self._plane = plane
+    def __init__(self, leaders: LeaderAnnouncements) -> None:
         self._leaders = leaders
-        self._web_address = web_address
+        #: Whose leadership is announced; None before `begin` and from `close` on.
+        self._plane: ControlPlane | None = None
+        self._web_address = ""
         self._announced: str | None = None
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()
 
+    def begin(self, plane: ControlPlane, web_address: str) -> None:
+        """Announces changes of leadership from now on."""
+        self._plane, self._web_address = plane, web_address
+
     def leadership_changed(self, _epoch: int | None) -> None:
-        """Announces the new state in the background."""
+        """Announces the new state in the background, between `begin` and `close`."""
+        if self._plane is None:
+            return
         task = asyncio.get_running_loop().create_task(self._announce_or_tell())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -271,6 +279,7 @@ class _LeaderAnnouncer:
 
     async def close(self) -> None:
         """Withdraws, after what is being announced."""
+        self._plane = None
         await asyncio.gather(*self._running, return_exceptions=True)
         async with self._turn:
             await self._withdraw()
@@ -283,11 +292,14 @@ class _LeaderAnnouncer:
 
     async def _announce_in_turn(self) -> None:
         async with self._turn:
-            if not self._plane.leads:
+            plane = self._plane
+            if plane is None:
+                return
+            if not plane.leads:
                 _log.info("this JobManager stands by")
                 await self._withdraw()
                 return
-            leader = self._plane.resource_manager_leader
+            leader = plane.resource_manager_leader
             _log.info("this JobManager leads, at %s", leader.address)
             self._announced = leader.leader_id
             announced = Leader(
