@@ -22,16 +22,20 @@ class ChainLoops:
     """The generated loops of one chain: over rows that reach the head, or that leave an operator."""
 
     def __init__(
-        self, operators: Sequence[Operator], compiler: ChainCompiler, partitions: Sequence[Partition]
+        self,
+        operators: Sequence[Operator],
+        compiler: ChainCompiler,
+        partitions: Sequence[Partition],
+        on_compiled: Callable[[CompiledCode], None] | None = None,
     ) -> None:
+        """`on_compiled` gets each generated function before its first call."""
         self._operators = operators
         self._compiler = compiler
         self._partitions = partitions
         self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
         #: True from the first row with a timestamp on: see `run`.
         self._timestamped = False
-        #: Called with each generated function before its first call.
-        self.on_compiled: Callable[[CompiledCode], None] | None = None
+        self._on_compiled = on_compiled
 
     def open(self) -> None:
         """Takes from the opened operators which of them stamp rows."""
@@ -55,8 +59,8 @@ class ChainLoops:
         code = self._compiled.get((key, self._timestamped))
         if code is None:
             code = self._compiled[key, self._timestamped] = self._compile(key)
-            if self.on_compiled is not None:
-                self.on_compiled(code)
+            if self._on_compiled is not None:
+                self._on_compiled(code)
         try:
             if timestamps is None:
                 code.function(rows)

@@ -18,6 +18,7 @@ from yarrow.container.chain.chain_time import ChainTime
 from yarrow.container.chain.emitted_results import EmittedResults
 from yarrow.container.chain.pending_snapshot import OperatorPart
 from yarrow.container.codegen.attribution import Attribution
+from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.network.partition import Partition
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import (
@@ -47,7 +48,9 @@ class OperatorChain:
         environment: TaskEnvironment,
         partitions: Sequence[Partition],
         target_max_parallelism: Callable[[Partition], int],
+        on_compiled: Callable[[CompiledCode], None] | None = None,
     ) -> None:
+        """`on_compiled` gets each generated function before its first call."""
         self._vertex = vertex
         self._environment = environment
         self._partitions = tuple(partitions)
@@ -67,7 +70,7 @@ class OperatorChain:
         #: Keyed states that must hear of the end of each chunk; known after `open`.
         self._keyed_states: list[tuple[int, KeyedStateBackend]] = []
         #: Runs rows through generated code.
-        self.loops = ChainLoops(self.operators, self._compiler, self._partitions)
+        self.loops = ChainLoops(self.operators, self._compiler, self._partitions, on_compiled)
         #: Counts rows.
         self.counts = ChainCounts(self.operators, self._compiler, self._partitions)
         #: Carries watermarks and idleness through the operators.

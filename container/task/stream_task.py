@@ -68,6 +68,8 @@ class TaskHost(msgspec.Struct, frozen=True):
     wake_thread: Callable[[], None]
     #: Takes the task's frozen state.
     snapshots: SnapshotReceiver
+    #: Called with True before and False after each slice: the worker notes whose code runs.
+    on_slice: Callable[[bool], None] | None = None
 
 
 class StreamTask:
@@ -85,8 +87,7 @@ class StreamTask:
         latency: LatencyTracker,
         recover: Callable[[], RecoveredRecords] = RecoveredRecords,
     ) -> None:
-        #: Called with True before and False after each slice: the worker notes whose code runs.
-        self.on_slice: Callable[[bool], None] | None = None
+        self._on_slice = host.on_slice
         self.environment = environment
         self.chain = chain
         self.gate = gate
@@ -263,8 +264,8 @@ class StreamTask:
         """Does one slice of work; True if it may be called again at once."""
         started = self.slices.seconds()
         self.time.enter(Phase.BUSY, started)
-        if self.on_slice is not None:
-            self.on_slice(True)
+        if self._on_slice is not None:
+            self._on_slice(True)
         try:
             progressed, phase = self._step(started)
         except ChannelFailedError as error:
@@ -277,8 +278,8 @@ class StreamTask:
         except BaseException as error:  # user code may raise anything
             self._fail(error)
             progressed, phase = True, Phase.IDLE
-        if self.on_slice is not None:
-            self.on_slice(False)
+        if self._on_slice is not None:
+            self._on_slice(False)
         self.time.enter(phase, self.slices.seconds())
         return progressed
 

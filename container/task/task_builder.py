@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.codegen.freezing import needs_fixing
 from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel, SpoolError
 from yarrow.container.network.element_codec import ElementCodec
@@ -53,6 +54,18 @@ if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
 
 
+class CallNotes(Protocol):
+    """Notes which chain of a worker runs, for whoever finds the worker dead."""
+
+    def running(self, now: bool) -> None:
+        """A slice of the task begins, or has ended."""
+        ...
+
+    def compiled(self, code: CompiledCode) -> None:
+        """Takes a generated function before its first call."""
+        ...
+
+
 class TaskHooks:
     """The worker's services for a task; see TaskEnvironment for each."""
 
@@ -64,7 +77,10 @@ class TaskHooks:
         push_collected: Callable[[TaskBuilder, CollectMessage], None],
         snapshots: SnapshotReceiver | None = None,
         result_key: bytes = b"",
+        note_calls: Callable[[TaskBuilder], CallNotes | None] = lambda builder: None,
     ) -> None:
+        """`note_calls` gives what notes the calls of a task; None = nobody does."""
+        self.note_calls = note_calls
         #: Takes frozen state of tasks; None = they take part in no checkpoint.
         self.snapshots = snapshots
         self.listener = listener
@@ -112,15 +128,25 @@ class TaskBuilder:
         environment = self.task_environment()
         partitions = [self.result_partition(edge) for edge in self.graph.outputs_of(self.vertex.id)]
         max_parallelism = {vertex.id: vertex.max_parallelism for vertex in self.graph.vertices}
+        notes = self._hooks.note_calls(self)
         chain = OperatorChain(
-            self.vertex, environment, partitions, lambda partition: max_parallelism[partition.edge.target]
+            self.vertex,
+            environment,
+            partitions,
+            lambda partition: max_parallelism[partition.edge.target],
+            None if notes is None else notes.compiled,
         )
         self._task = StreamTask(
             environment,
             chain,
             self._gate(),
             TaskOutputs(partitions, self.vertex.buffer_timeout_ms),
-            TaskHost(self._hooks.listener, self._wake_thread, self._hooks.snapshots or NoSnapshots()),
+            TaskHost(
+                self._hooks.listener,
+                self._wake_thread,
+                self._hooks.snapshots or NoSnapshots(),
+                None if notes is None else notes.running,
+            ),
             slice_seconds=self._settings.get(execution.SLICE_TIME).seconds,
             latency=LatencyTracker(
                 LatencySettings.of(self._settings),

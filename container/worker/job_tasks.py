@@ -70,6 +70,36 @@ class _Running:
         self.builder = builder
 
 
+class _CallNotes:
+    """Writes to the page that survives a crash which chain runs, and what its generated code is."""
+
+    def __init__(self, calls: CurrentCallWriter, builder: TaskBuilder) -> None:
+        vertex = builder.vertex
+        self._calls, self._cell = calls, calls.running
+        self._attempt = builder.descriptor.attempt_id
+        self._operators = tuple((operator.id, operator.name) for operator in vertex.operators)
+        self._number = calls.define(
+            CurrentUserCall(
+                attempt_id=self._attempt,
+                operator_id=vertex.operators[0].id,
+                operator_name=vertex.name,
+            )
+        )
+
+    def running(self, now: bool) -> None:
+        self._cell[0] = self._number if now else 0
+
+    def compiled(self, code: CompiledCode) -> None:
+        self._calls.define_chain(
+            ChainLines(
+                attempt_id=self._attempt,
+                file_name=code.file_name,
+                operators=self._operators,
+                lines=tuple(code.owner_lines),
+            )
+        )
+
+
 class JobTasks:
     """All tasks of one worker."""
 
@@ -109,6 +139,7 @@ class JobTasks:
             self._push_collected,
             self.checkpoints,
             result_key(worker.data_secret),
+            note_calls=self._note_calls,
         )
 
     # ------------------------------------------------------------------ deployment
@@ -182,7 +213,6 @@ class JobTasks:
         running = _Running(task, thread, builder)
         with self._lock:
             self._running[attempt] = running
-        self._note_calls(running)
         self.checkpoints.task_started(task.checkpoints.name)
         if thread is self._thread:
             thread.add(task, position)
@@ -233,38 +263,9 @@ class JobTasks:
             running.thread.post(begin)
         self.sources.deliver_early(builder)
 
-    def _note_calls(self, running: _Running) -> None:
-        """Makes the page that survives a crash name this chain while it runs."""
-        if self._calls is None:
-            return
-        vertex, calls = running.builder.vertex, self._calls
-        number = calls.define(
-            CurrentUserCall(
-                attempt_id=running.builder.descriptor.attempt_id,
-                operator_id=vertex.operators[0].id,
-                operator_name=vertex.name,
-            )
-        )
-        cell = calls.running
-
-        def note(running_now: bool) -> None:
-            cell[0] = number if running_now else 0
-
-        running.task.on_slice = note
-        operators = tuple((operator.id, operator.name) for operator in vertex.operators)
-        attempt = running.builder.descriptor.attempt_id
-
-        def tell_lines(code: CompiledCode) -> None:
-            calls.define_chain(
-                ChainLines(
-                    attempt_id=attempt,
-                    file_name=code.file_name,
-                    operators=operators,
-                    lines=tuple(code.owner_lines),
-                )
-            )
-
-        running.task.chain.loops.on_compiled = tell_lines
+    def _note_calls(self, builder: TaskBuilder) -> _CallNotes | None:
+        """What makes the page that survives a crash name this chain while it runs."""
+        return None if self._calls is None else _CallNotes(self._calls, builder)
 
     # ------------------------------------------------------------------ checkpoints, events of sources
 

@@ -53,10 +53,10 @@ class LineCapture(io.TextIOBase):
 class CapturedOutput:
     """The captured sys.stdout and sys.stderr of a worker process."""
 
-    def __init__(self, send: SendLines) -> None:
+    def __init__(self, send: SendLines, on_end: Callable[[], None]) -> None:
+        """`on_end` is called at the end of a task, after its last line."""
         self._streams = (LineCapture("stdout", send), LineCapture("stderr", send))
-        #: Called at the end of a task, after its last line.
-        self.on_end: Callable[[], None] = lambda: None
+        self._on_end = on_end
 
     def install(self) -> None:
         """Replaces the two streams of this process."""
@@ -66,4 +66,4 @@ class CapturedOutput:
         """Completes unfinished lines of this thread."""
         for stream in self._streams:
             stream.end_line()
-        self.on_end()
+        self._on_end()

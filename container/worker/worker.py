@@ -74,7 +74,7 @@ class Worker:
         self._thread = TaskThread(self._garbage)
         self._io = IoThread()
         self._stopping = threading.Event()
-        self._output = CapturedOutput(self._send_output)
+        self._output = CapturedOutput(self._send_output, self._flush_logs)
         #: None in the one-process mode, where the client's handlers already get all records.
         self._logs: logging.Handler | None = None
 
@@ -130,8 +130,11 @@ class Worker:
             use_client_levels({})
         else:
             self._logs = LogLinesHandler(self._control.send)
-        self._output.on_end = self._logs.flush
         logging.getLogger().addHandler(self._logs)
+
+    def _flush_logs(self) -> None:
+        if self._logs is not None:
+            self._logs.flush()
 
     def _shut_down(self) -> None:
         self._stopping.set()
@@ -196,8 +199,7 @@ class Worker:
         while not self._stopping.wait(_REPORT_SECONDS):
             tasks, accumulators = self._jobs.reports()
             try:
-                if self._logs is not None:
-                    self._logs.flush()
+                self._flush_logs()
                 if not tasks:
                     continue
                 self._control.send(

@@ -280,7 +280,7 @@ def post_between_slices(task: StreamTask, look: Any) -> None:
             task.post(look)
 
     calls: list[None] = []
-    task.on_slice = note
+    task._on_slice = note
 
 
 def test_a_barrier_that_comes_between_due_timers_finds_the_rest_in_the_state() -> None:
