@@ -13,9 +13,11 @@ from typing import Final
 from yarrow.container.batch.chunk import COLLECTED, COMMITTABLES, PRINTED
 from yarrow.container.batch.chunk_channel import ChunkChannel, Outbox
 from yarrow.container.batch.commits import encode_committables
+from yarrow.container.batch.split_assignment import SplitAssignmentError
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import CollectMessage
+from yarrow.container.sources.source_events import decode_to_coordinator
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
 from yarrow.container.task.task_environment import BatchBounds, TaskServices, partition_over
 from yarrow.runtime.config.options import execution, taskmanager
@@ -47,12 +49,12 @@ class BatchOutputs:
         self.woken = threading.Event()
 
     def services(self, result_key: bytes) -> TaskServices:
-        """The services of the task's environment; a reader hears nothing from its enumerator."""
+        """The services of the task's environment."""
         return TaskServices(
             wake=self.woken.set,
             post=self._post,
             write_output=self._write,
-            send_operator_event=lambda operator, target, source, payload: None,
+            send_operator_event=self._take_event,
             push_collected=self._messages.append,
             result_key=result_key,
         )
@@ -98,6 +100,16 @@ class BatchOutputs:
     def _post(self, mail: Callable[[], None]) -> None:
         self._mails.append(mail)
         self.woken.set()
+
+    def _take_event(self, operator: str, target: int, source: int, payload: bytes) -> None:
+        """Drops what a reader says to its enumerator, which ended before; an event may await an answer."""
+        if decode_to_coordinator(payload)[2][0] == "event":
+            name = self._graph.vertex(self._stage.vertex_id).head.name
+            raise SplitAssignmentError(
+                f"the reader of '{name}' sends an event to its split enumerator (send_event_to_enumerator); batch mode "
+                "assigns all splits before readers run: use a source whose readers only request splits, or run the job "
+                "in STREAMING mode"
+            )
 
     def _write(self, text: str) -> None:
         self.outbox.put(PRINTED, 0, text.count("\n"), text.encode("utf-8", "backslashreplace"))

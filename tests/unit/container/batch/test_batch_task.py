@@ -14,10 +14,12 @@ from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
-from yarrow.container.batch.split_assignment import assign
+from yarrow.container.batch.split_assignment import SplitAssignmentError, assign
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream import MapFunction, OutputTag, ProcessFunction, RuntimeContext
-from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.connectors.base import NothingAvailable, SourceReaderContext
+from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceSource
+from yarrow.datastream.connectors.split_reading import OneByOneReader
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch_planner import plan
@@ -189,3 +191,30 @@ def test_a_task_that_is_left_early_closes_its_functions(tmp_path: Path) -> None:
     assert next(chunks).rows == 1
     chunks.close()  # type: ignore[attr-defined]
     assert (tmp_path / "life").read_text() == "open map map close "
+
+
+class Talks(OneByOneReader[int, NumberRange]):
+    """Tells its enumerator of each split, and waits for an answer."""
+
+    def open_split(self, split: NumberRange) -> None:
+        self._context.send_event_to_enumerator("began")
+
+    def read_split(self, max_rows: int) -> NothingAvailable:
+        return NothingAvailable()
+
+    def current_split(self) -> NumberRange:
+        raise AssertionError("no split is read")
+
+
+class TalkingSource(NumberSequenceSource):
+    def create_reader(self, context: SourceReaderContext) -> Any:
+        return Talks(context)
+
+
+def test_a_reader_that_talks_with_its_enumerator_fails_by_name() -> None:
+    env = environment(1)
+    env.from_source(TalkingSource(1, 3), WatermarkStrategy.no_watermarks(), "talks").print()
+    with pytest.raises(OperatorFailure) as raised:
+        run_batch(env.get_job_graph())
+    assert isinstance(raised.value.cause, SplitAssignmentError)
+    assert "'Source: talks'" in str(raised.value.cause)
