@@ -106,8 +106,8 @@ class BatchOutputs:
         if decode_to_coordinator(payload)[2][0] == "event":
             name = self._graph.vertex(self._stage.vertex_id).head.name
             raise SplitAssignmentError(
-                f"the reader of '{name}' sends an event to its split enumerator (send_event_to_enumerator); batch mode "
-                "assigns all splits before readers run: use a source whose readers only request splits, or run the job "
+                f"the reader of '{name}' sends an event to its split enumerator (send_event_to_enumerator). Batch mode "
+                "assigns all splits before readers run. Use a source whose readers only request splits, or run the job "
                 "in STREAMING mode"
             )
 
