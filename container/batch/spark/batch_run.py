@@ -51,6 +51,8 @@ _REPORT_SECONDS: Final = 1.0
 _CANCEL_SECONDS: Final = 0.2
 #: Seconds that results which Spark has taken may still be on their way to this process.
 _RESULT_SECONDS: Final = 60.0
+#: Seconds within which a task's own word about its failure is read, after Spark's.
+_TOLD_SECONDS: Final = 10.0
 #: Seconds between a broken connection to Java and its end.
 _JAVA_SECONDS: Final = 1.0
 _ENGINE_FAILED: Final = "Spark could not run the job; this is no failure of the program's functions"
@@ -223,6 +225,9 @@ class BatchRun:
             return failure_cause(self._services.host.java.lost())
         if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
             _log.error("Spark has ended the job", exc_info=error)
+            told = self._told_failure()
+            if told is not None:
+                return told
             if self._lost:
                 return failure_cause(TaskLostError(self._lost))
             return failure_cause(SparkJobError(f"{_ENGINE_FAILED}: {_in_short(error)}"))
@@ -230,6 +235,14 @@ class BatchRun:
             # Frames of the thread in which it was raised tell nothing.
             error = error.with_traceback(None)
         return failure_cause(error, "the driver of batch mode")
+
+    def _told_failure(self) -> FailureCause | None:
+        """The failure that a task has told: Spark may be faster, because a thread here has to read it first."""
+        with self._more_results:
+            self._more_results.wait_for(
+                lambda: self._failure is not None or self._cancelled or bool(self._lost), _TOLD_SECONDS
+            )
+        return self._failure
 
     def _fail(self, cause: FailureCause) -> None:
         """Notes the first failure and ends the Spark job; any thread may call it."""
@@ -290,6 +303,8 @@ class BatchRun:
                 f"{stage.parallelism}) has died without a word. It was killed, has run out of memory, or its code has"
                 " ended the process: see the log of the SparkDriver"
             )
+        with self._more_results:
+            self._more_results.notify_all()
 
     def results_started(self, started: ResultsStarted) -> None:
         self._results.begin()

@@ -147,8 +147,11 @@ class StageFunction:
         except GeneratorExit:
             raise
         except BaseException as error:  # also SystemExit of user code
-            with contextlib.suppress(OSError):
-                reports.send(AttemptFailed(cause=failure_cause(error, where)))
+            cause = failure_cause(error, where)
+            try:
+                reports.send(AttemptFailed(cause=cause))
+            except OSError:
+                raise TaskFailedError(f"{where}, whose driver does not listen: {cause.stacktrace}") from None
             raise TaskFailedError(where) from None
 
 

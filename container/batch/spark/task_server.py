@@ -14,6 +14,8 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from yarrow.container.batch.spark.shared_job import SOCKET
 from yarrow.container.batch.spark.task_messages import (
     AttemptEnded,
@@ -30,6 +32,7 @@ from yarrow.container.protocol.framing import FramedSocket
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 256
+_DECODER: msgspec.msgpack.Decoder[FromTaskMessage] = msgspec.msgpack.Decoder(FromTaskMessage)
 
 
 class AttemptListener(Protocol):
@@ -98,7 +101,7 @@ class TaskServer:
             threading.Thread(target=self._read, args=(connection,), name="task", daemon=True).start()
 
     def _read(self, connection: socket.socket) -> None:
-        frames: FramedSocket[FromTaskMessage] = FramedSocket(connection, FromTaskMessage)  # type: ignore[arg-type]
+        frames = FramedSocket(connection, _DECODER)
         try:
             self._serve(frames)
         except (FrameError, OSError) as error:
