@@ -41,6 +41,7 @@ _LEAST_PART: Final = 8
 #: Most channels for which one scan for each is faster than one sort.
 _SCANNED_CHANNELS: Final = 6
 
+#: The channel of each row: integers of any width, shape (rows,).
 Channels = npt.NDArray[Any]
 
 
@@ -218,7 +219,7 @@ class ColumnarResultPartition(Partition):
 
 
 def taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
-    """The rows at the positions in `order` (integers, 1-d), in that order and in their own memory."""
+    """The rows at the positions in `order` (int64, shape (taken,)), in that order and in their own memory."""
     indices = pa.array(order)
     stamps, kinds = batch.timestamps, batch.kinds
     return ArrowBatch(

@@ -44,7 +44,7 @@ class BatchKey:
         return found
 
     def hashes(self, records: pa.RecordBatch) -> Hashes:
-        """The 64-bit hash of each row's key. Raises ColumnKeyError naming the column."""
+        """The hash of each row's key: uint64, shape (rows,). Raises ColumnKeyError naming the column."""
         columns = self.columns_of(records)
         try:
             return key_hashes_of_columns(columns) if self.is_tuple else key_hashes(columns[0])
@@ -52,7 +52,7 @@ class BatchKey:
             raise ColumnKeyError(self.explain(columns, error)) from error
 
     def distinct(self, records: pa.RecordBatch) -> tuple[Codes, list[Any]]:
-        """A code for each row and the canonical key of each code, for work done once a key. Codes may repeat a key.
+        """A code for each row, int64, shape (rows,), and the canonical key of each code. Codes may repeat a key.
 
         Raises ColumnKeyError naming the column.
         """

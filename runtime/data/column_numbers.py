@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from yarrow.runtime.data.errors import ColumnKeyError
 
+#: The number of each row: int64, shape (rows,).
 Numbers = npt.NDArray[np.int64]
 
 _DAY_MS: Final = 86_400_000
@@ -40,7 +41,7 @@ def nulls_of(column: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def numbers_of(column: pa.Array) -> Numbers:
-    """An integer column as int64, nulls as 0."""
+    """An integer column as int64, shape (rows,), nulls as 0."""
     if column.null_count:
         column = column.fill_null(0)
     numbers: Numbers = column.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -48,7 +49,7 @@ def numbers_of(column: pa.Array) -> Numbers:
 
 
 def floats_of(column: pa.Array) -> npt.NDArray[np.float64]:
-    """A column of floats of any width as 64 bits, nulls as NaN."""
+    """A column of floats of any width as float64, shape (rows,), nulls as NaN."""
     if column.null_count:
         column = pa.array(column.to_numpy(zero_copy_only=False))
     values: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
@@ -56,7 +57,7 @@ def floats_of(column: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def days_of(column: pa.Array) -> Numbers:
-    """Days since 1970 of a column of dates. Raises ColumnKeyError."""
+    """Days since 1970 of a column of dates: int64, shape (rows,). Raises ColumnKeyError."""
     if pa.types.is_date64(column.type):
         days = numbers_of(column.view(pa.int64())) // _DAY_MS
     else:
@@ -66,14 +67,14 @@ def days_of(column: pa.Array) -> Numbers:
 
 
 def times_of_day(column: pa.Array) -> Numbers:
-    """Microseconds since midnight of a column of times. Raises ColumnKeyError."""
+    """Microseconds since midnight of a column of times: int64, shape (rows,). Raises ColumnKeyError."""
     micros = _in_micros(column, column.type.bit_width)
     _refuse(column, (micros < 0) | (micros >= _DAY_US), "is no time of day")
     return micros
 
 
 def micros_of(column: pa.Array) -> Numbers:
-    """Microseconds since 1970 of a column of timestamps. Raises ColumnKeyError."""
+    """Microseconds since 1970 of a column of timestamps: int64, shape (rows,). Raises ColumnKeyError."""
     micros = _in_micros(column, 64)
     _refuse(column, (micros < _MIN_US) | (micros > _MAX_US), "lies outside the years 1 to 9999")
     return micros

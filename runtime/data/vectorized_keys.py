@@ -30,7 +30,9 @@ from yarrow.runtime.data.key_classes import RowKey
 from yarrow.runtime.data.key_groups import GAMMA, MIX1, MIX2, SALTS, hash_of_key
 from yarrow.runtime.data.keys import canonicalize
 
+#: The hash or payload of each row: uint64, shape (rows,).
 Hashes = npt.NDArray[np.uint64]
+#: The code of each row: int64, shape (rows,).
 Codes = npt.NDArray[np.int64]
 
 #: The salt of each tag of a 64-bit payload, by the tag; shape (256,).
@@ -43,7 +45,7 @@ _MAX_CODE: Final = 1 << 62
 
 
 def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """The 64-bit hash of each value of a column. Raises ColumnKeyError."""
+    """The hash of each value of a column: uint64, shape (rows,). Raises ColumnKeyError."""
     if isinstance(column, pa.ChunkedArray):
         parts = [key_hashes(chunk) for chunk in column.chunks]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
@@ -58,7 +60,7 @@ def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]:
-    """A code for each row and the canonical key of each code.
+    """A code for each row, int64, shape (rows,), and the canonical key of each code.
 
     Codes may repeat a key (1 and 1.0, 0.0 and -0.0).
 
@@ -89,7 +91,7 @@ def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]
 
 
 def distinct_tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Codes, list[tuple[Any, ...]]]:
-    """As distinct_keys, for the tuple of several columns' values. Raises ColumnKeyError."""
+    """Codes (int64, shape (rows,)) and keys as distinct_keys, for tuples of several columns. Raises ColumnKeyError."""
     if not columns:
         raise ColumnKeyError("a key needs at least one column; name one in key_by")
     parts = [distinct_keys(column) for column in columns]
@@ -101,7 +103,7 @@ def distinct_tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Code
 
 
 def combined_codes(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[Codes, list[Codes]]:
-    """A number for each row's combination of codes and, by column, the code in each combination.
+    """A number for each row's combination of codes, int64, shape (rows,), and each column's code in each.
 
     Codes of a column are below its size. Combinations are numbered in the order in which they first appear.
     """
@@ -165,7 +167,7 @@ def _with_none(hashes: Hashes, column: pa.Array) -> Hashes:
 
 
 def mix64_array(payload: Hashes) -> Hashes:
-    """splitmix64 of each payload; the same as key_groups.mix64."""
+    """splitmix64 of each payload, uint64, shape (rows,) as given; the same as key_groups.mix64."""
     z = payload + np.uint64(GAMMA)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX1)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX2)

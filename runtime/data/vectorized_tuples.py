@@ -28,7 +28,7 @@ _WORD_BYTES: Final = 9
 
 
 def key_hashes_of_columns(columns: Sequence[pa.Array]) -> Hashes:
-    """The 64-bit hash of each row, the key being the tuple of these columns' values. Raises ColumnKeyError."""
+    """The hash of each row's tuple of these columns' values: uint64, shape (rows,). Raises ColumnKeyError."""
     if not columns:
         raise ColumnKeyError("a key needs at least one column; name one in key_by")
     if len({len(column) for column in columns}) != 1:

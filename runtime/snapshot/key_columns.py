@@ -25,7 +25,9 @@ INT64: Final = 1
 TEXT: Final = 2
 ENCODED: Final = 3
 
+#: The key group of each key: uint16, shape (keys,).
 Groups = npt.NDArray[np.uint16]
+#: Keys or values: dtype object, shape (keys,).
 Objects = npt.NDArray[np.object_]
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -36,7 +38,7 @@ _HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
 
 
 def key_groups_of(keys: Sequence[Any] | Objects, max_parallelism: int) -> Groups:
-    """The key group of each canonical key: a 1-d integer array as long as `keys`."""
+    """The key group of each canonical key (a sequence, or dtype object, shape (keys,)): uint16, shape (keys,)."""
     kinds = set(map(type, keys))
     hashes: npt.NDArray[np.uint64] | None = None
     if kinds == {int}:
@@ -57,7 +59,7 @@ def key_groups_of(keys: Sequence[Any] | Objects, max_parallelism: int) -> Groups
 def split_by_key_group(
     keys: Sequence[Any] | Objects, max_parallelism: int, *columns: Sequence[Any] | Objects
 ) -> Iterator[tuple[int, tuple[list[Any], ...]]]:
-    """Key groups in order, each with its keys and the matching entries of `columns`."""
+    """Key groups in order, each with its keys (dtype object, shape (keys,)) and matching entries of `columns`."""
     if not len(keys):
         return
     groups = key_groups_of(keys, max_parallelism)
@@ -71,7 +73,7 @@ def split_by_key_group(
 
 
 def objects_of(column: Collection[Any] | Objects) -> Objects:
-    """The elements as a 1-d object array, which garbage collections do not walk.
+    """The elements as an array, dtype object, shape (elements,), which garbage collections do not walk.
 
     Walking a list of many thousand uncached elements costs a collection milliseconds.
     """

@@ -80,6 +80,34 @@ def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, "".join(map(str, parts))
 
 
+def array_names(tree: ast.Module) -> set[str]:
+    """Names that a module gives to types of numpy arrays."""
+    return {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and "NDArray" in ast.unparse(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Names that a module imports from others."""
+    return {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
+
+
+def functions_of_arrays(tree: ast.Module, names: set[str]) -> Iterator[tuple[str, str]]:
+    """Name and docstring of each public function with a docstring that takes or gives numpy arrays."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+            continue
+        given = [one.annotation for one in (*node.args.args, *node.args.kwonlyargs)] + [node.returns]
+        words = {word for one in given if one is not None for word in re.findall(r"\w+", ast.unparse(one))}
+        text = ast.get_docstring(node)
+        if text and words & (names | {"NDArray", "ndarray"}):
+            yield node.name, text
+
+
 def documents() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -110,6 +138,25 @@ def test_no_sentence_of_a_log_line_or_error_message_is_too_long() -> None:
 def test_docstrings_begin_with_one_sentence() -> None:
     unfinished = [text for _, text in docstrings() if not text.splitlines()[0].rstrip("`\"')").endswith(".")]
     assert not unfinished
+
+
+def test_docstrings_say_dtype_and_shape_of_arrays() -> None:
+    trees = {path: parse(path) for path in engine_files()}
+    names = set[str]().union(*map(array_names, trees.values()))
+    silent = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, tree in trees.items()
+        if "numpy" in path.read_text() or names & imported(tree)
+        for name, text in functions_of_arrays(tree, names)
+        if not ("shape (" in text and re.search(r"\b(u?int\d*|float\d*|bool|dtype)\b", text))
+    ]
+    assert not silent
+
+
+def test_functions_of_arrays_are_found() -> None:
+    text = 'Rows = npt.NDArray[Any]\ndef f(x: Rows | None) -> None:\n  "Doc."\ndef g(x: int) -> None:\n  "Doc."\n'
+    tree = ast.parse(text)
+    assert [*functions_of_arrays(tree, array_names(tree))] == [("f", "Doc.")]
 
 
 def test_long_sentences_are_found() -> None:

@@ -48,11 +48,11 @@ class AggregateState(ABC):
 
     @abstractmethod
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
-        """Takes a batch: `slots` and `column` have one entry a row. `size` slots exist now."""
+        """Takes a batch: `slots` (int64) and `column` have shape (rows,). `size` slots exist now."""
 
     @abstractmethod
     def values(self, slots: Slots) -> pa.Array:
-        """The results of these slots."""
+        """The results of `slots` (int64, shape (slots,)) as a column of that length."""
 
     # Snapshots. The state of a slot is plain data: None if no value came.
 
@@ -82,7 +82,7 @@ class SeenSlots:
         self._seen: Bools | None = None
 
     def filter(self, slots: Slots, column: pa.Array, size: int, known: int) -> tuple[Slots, pa.Array]:
-        """Slots and values without the nulls; `known` slots existed before this batch."""
+        """Slots (int64, shape (rows,)) and values without the nulls; `known` slots existed before this batch."""
         if not column.null_count:
             if self._seen is not None:
                 self._seen = grown(self._seen, size, False)
@@ -97,7 +97,7 @@ class SeenSlots:
         return slots, column.drop_null()
 
     def nulls(self, slots: Slots) -> Bools | None:
-        """True for each slot without a value (bool array); None if all have one."""
+        """True for each slot without a value: bool, shape (slots,); None if all have one."""
         if self._seen is None:
             return None
         missing = ~self._seen[slots]
@@ -125,7 +125,7 @@ class SeenSlots:
 
 
 def integers_of(column: pa.Array) -> npt.NDArray[Any]:
-    """A null-free column of integers, bools or times as a 1-d integer array of its length."""
+    """A null-free column of integers, bools or times as integers of its width, bool as int8, shape (rows,)."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
@@ -136,7 +136,7 @@ def integers_of(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def filled(entries: list[Any], like: npt.NDArray[Any], empty: Any) -> npt.NDArray[Any]:
-    """An array of the entries with the dtype of `like`, at least as long as `like`, and `empty` in place of None."""
+    """The entries as an array, dtype of `like`, shape (at least len(like),), `empty` in place of None."""
     array = np.full(max(len(entries), len(like)), empty, like.dtype)
     try:
         array[: len(entries)] = [empty if entry is None else entry for entry in entries]
@@ -146,7 +146,7 @@ def filled(entries: list[Any], like: npt.NDArray[Any], empty: Any) -> npt.NDArra
 
 
 def dated(values: npt.NDArray[Any], kind: pa.DataType) -> list[Any]:
-    """Integers that stand for values of an Arrow type; times with their type, which names the unit."""
+    """Python values of the integers, any int dtype, shape (slots,); times with their type, which names the unit."""
     numbers: list[Any] = values.tolist()
     if pa.types.is_temporal(kind):
         name = str(kind)

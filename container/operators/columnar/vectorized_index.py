@@ -24,7 +24,9 @@ from yarrow.runtime.data.column_numbers import days_of, micros_of, times_of_day
 from yarrow.runtime.data.key_classes import RowKey
 from yarrow.runtime.data.vectorized_keys import distinct_keys
 
+#: The slot of each row or key: int64, shape (rows,).
 Slots = npt.NDArray[np.int64]
+#: The word of each key: int64, shape (keys,).
 Words = npt.NDArray[np.int64]
 
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -49,7 +51,7 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def slots_of(self, columns: Sequence[pa.Array]) -> Slots:
-        """The slot of each row's key; new keys get the next numbers. Raises ColumnKeyError."""
+        """The slot of each row's key, int64, shape (rows,); new keys get the next numbers. Raises ColumnKeyError."""
 
     @abstractmethod
     def frozen_keys(self) -> Callable[[int, int], list[Any]]:
@@ -60,7 +62,7 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def restore(self, keys: list[Any]) -> Slots:
-        """Adds these canonical keys, all different, to the empty index; returns the slot of each as an int array.
+        """Adds different canonical keys to the empty index; returns the slot of each, int64, shape (keys,).
 
         Raises ValueError for keys that the columns' types cannot hold.
         """
@@ -71,14 +73,14 @@ class ColumnIndex(KeyIndex):
 
     @abstractmethod
     def slots(self, column: pa.Array) -> Slots:
-        """The slot of each value; new keys get the next numbers. Raises ColumnKeyError."""
+        """The slot of each value, int64, shape (rows,); new keys get the next numbers. Raises ColumnKeyError."""
 
     def slots_of(self, columns: Sequence[pa.Array]) -> Slots:
         return self.slots(columns[0])
 
     @abstractmethod
     def frozen_lookup(self) -> Callable[[Slots], list[Any]]:
-        """A function from slots to their canonical keys; as `frozen_keys`."""
+        """A function from slots (int64, shape (n,)) to their canonical keys; as `frozen_keys`."""
 
     def frozen_keys(self) -> Callable[[int, int], list[Any]]:
         keys_at = self.frozen_lookup()
@@ -123,7 +125,7 @@ class WordIndex(ColumnIndex):
         return keys
 
     def frozen_words(self) -> Words:
-        """The words by slot, as they are now; 0 for null."""
+        """The words by slot, int64, shape (slots,), as they are now; 0 for null."""
         # Words are never changed, only added; a longer array is a copy.
         return self._keys
 
@@ -138,7 +140,7 @@ class WordIndex(ColumnIndex):
         return slots
 
     def slots_of_words(self, keys: Words) -> Slots:
-        """The slot of each word; new ones get the next numbers."""
+        """The slot of each word, both int64, shape (rows,); new words get the next numbers."""
         places = self._home(keys)
         slots = self._slot_at.take(places).astype(np.int64)
         hit = self._matches(slots, keys)
@@ -266,9 +268,9 @@ def _is_word(kind: pa.DataType) -> bool:
 
 
 def words_of(column: pa.Array) -> Words:
-    """A null-free column of a one-word type as an int64 array: equal keys have equal words (one NaN, one zero).
+    """A null-free column of a one-word type as int64, shape (rows,): equal keys have equal words.
 
-    Days of dates, microseconds of times and timestamps, whatever their unit. Raises ColumnKeyError.
+    There is one NaN and one zero. Dates are days, times and timestamps microseconds. Raises ColumnKeyError.
     """
     kind = column.type
     if pa.types.is_floating(kind):
@@ -294,7 +296,7 @@ def words_of(column: pa.Array) -> Words:
 
 
 def column_of(words: Words, kind: pa.DataType) -> pa.Array:
-    """The column of the keys with these int64 words, inverse to `words_of`.
+    """The column of the keys with these words (int64, shape (keys,)), inverse to `words_of`.
 
     Bools are integers, floats have 64 bits, dates and times the units of Python's.
     """
@@ -383,7 +385,7 @@ _CLASSES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ..
 
 
 def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]:
-    """The array, or a copy at least twice as long with `fill` in its new part, so that `size` entries fit."""
+    """The array, any dtype, or a copy of shape (at least size,) and twice its length, filled up with `fill`."""
     if size <= len(array):
         return array
     larger = np.full(max(size, 2 * len(array)), fill, array.dtype)
