@@ -25,9 +25,9 @@ from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
 from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
+from tests.support.faulty_network import FaultyNetwork
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.rpc.in_process import InProcessNetwork
 
 BACKENDS = ("hashmap", "rocksdb")
 #: kill: processes die; raise: calls fail, stall, and messages are lost, late or repeated.
@@ -87,7 +87,7 @@ class ClusterInPlace:
     def _of(self, kind: str) -> MiniCluster:
         if self._cluster is None or self._kind != kind:
             self.close()
-            network = InProcessNetwork(self._messages) if kind == "raise" else None
+            network = FaultyNetwork(self._messages) if kind == "raise" else None
             started = mini_cluster(
                 1, 2, processes=kind == "kill", configuration=CONFIGURATION, network=network
             )

@@ -1,4 +1,4 @@
-"""InProcessTransport: calls within one process, still encoded; tests can lose, delay or reorder them.
+"""InProcessTransport: calls within one process, still encoded.
 
 Owner: services on several loops may share a network; a call moves to the endpoint's loop and back. Must not
 skip serialization: a value that cannot be encoded must fail here as between processes.
@@ -6,46 +6,29 @@ skip serialization: a value that cannot be encoded must fail here as between pro
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from yarrow.runtime.rpc.endpoint import Receiver
 from yarrow.runtime.rpc.errors import (
     EndpointNotFoundError,
     MessageTooLargeError,
-    RpcTimeoutError,
 )
-from yarrow.runtime.rpc.gateway_type import MethodSchema
+from yarrow.runtime.rpc.gateway_type import Caller, MethodSchema
 from yarrow.runtime.rpc.limits import check_size
 from yarrow.runtime.rpc.service import AddressError
 
 _SCHEME = "inproc"
 
 
-class MessageFault(Protocol):
-    """Decides the fate of messages in tests.
-
-    Waiting inside delays the message and lets others overtake it.
-    """
-
-    async def request(self, endpoint: str, method: str) -> bool:
-        """False = the request is lost: the receiver never sees it."""
-        ...
-
-    async def reply(self, endpoint: str, method: str) -> bool:
-        """False = the receiver acts, but the caller never hears of it."""
-        ...
-
-    async def repeats(self, endpoint: str, method: str) -> bool:
-        """True = the request arrives twice; the caller gets the second answer."""
-        ...
-
-
 class InProcessNetwork:
     """The names that in-process transports share."""
 
-    def __init__(self, fault: MessageFault | None = None) -> None:
+    def __init__(self) -> None:
         self.receivers: dict[str, Receiver[Any]] = {}
-        self.fault = fault
+
+    def caller(self, name: str, token: str | None, limit: int | None) -> Caller:
+        """Sends calls to one name; `limit`: most bytes of a message."""
+        return InProcessCaller(self, name, token, limit)
 
 
 class InProcessTransport:
@@ -82,10 +65,8 @@ class InProcessTransport:
     def owns(self, address: str) -> bool:
         return False
 
-    def caller(self, address: str, fencing_token: str | None) -> InProcessCaller:
-        return InProcessCaller(
-            self._network, address.removeprefix(f"{_SCHEME}://"), fencing_token, self._limit
-        )
+    def caller(self, address: str, fencing_token: str | None) -> Caller:
+        return self._network.caller(address.removeprefix(f"{_SCHEME}://"), fencing_token, self._limit)
 
 
 class InProcessCaller:
@@ -99,17 +80,10 @@ class InProcessCaller:
 
     async def call(self, method: MethodSchema, arguments: bytes) -> bytes:
         check_size(method, "request", len(arguments), self._limit)
-        fault = self._network.fault
-        if fault is not None and not await fault.request(self._name, method.name):
-            raise RpcTimeoutError(f"{method.title} to {self._name}: no answer (request dropped by the test)")
         receiver = self._network.receivers.get(self._name)
         if receiver is None:
             raise EndpointNotFoundError(f"{method.title}: no endpoint {self._name!r} in this process")
         reply = await receiver.receive(method.name, self._token, arguments)
-        if fault is not None and await fault.repeats(self._name, method.name):
-            reply = await receiver.receive(method.name, self._token, arguments)
-        if fault is not None and not await fault.reply(self._name, method.name):
-            raise RpcTimeoutError(f"{method.title} to {self._name}: no answer (reply dropped by the test)")
         try:
             check_size(method, "reply", len(reply), self._limit)
         except MessageTooLargeError as error:

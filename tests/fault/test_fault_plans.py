@@ -16,8 +16,8 @@ from tests.fault.conftest import count_plan
 from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
+from tests.support.faulty_network import FaultyNetwork
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
-from yarrow.runtime.rpc.in_process import InProcessNetwork
 
 pytestmark = pytest.mark.fault
 
@@ -50,7 +50,7 @@ def messages() -> PlannedMessages:
 @pytest.fixture(scope="module")
 def threads_cluster(messages: PlannedMessages) -> Iterator[MiniCluster]:
     """Everything in this process."""
-    network = InProcessNetwork(messages)
+    network = FaultyNetwork(messages)
     with mini_cluster(1, 2, processes=False, configuration=CONFIGURATION, network=network) as cluster:
         yield cluster
 

@@ -19,11 +19,11 @@ from tests.fault.test_named_faults import GatedTotals
 from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.fault_plan import RECORD_POINT, FaultAction, FaultPlan, PlannedMessages
 from tests.support.fault_runs import FaultRun
+from tests.support.faulty_network import FaultyNetwork
 from yarrow.common.job_status import JobStatus
 from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.rpc.in_process import InProcessNetwork
 from yarrow.runtime.rpc.messages import RescaleRequest
 
 pytestmark = pytest.mark.fault
@@ -85,7 +85,7 @@ def messages(request: pytest.FixtureRequest) -> TroubledMessages:
 
 @pytest.fixture(scope="module")
 def cluster(messages: TroubledMessages) -> Iterator[MiniCluster]:
-    with mini_cluster(2, 2, processes=False, network=InProcessNetwork(messages)) as running:
+    with mini_cluster(2, 2, processes=False, network=FaultyNetwork(messages)) as running:
         yield running
     if messages.repeated:
         # Slots are lost by workers that die, enumerators reset by readers that fail alone: not here.

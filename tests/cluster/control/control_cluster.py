@@ -14,6 +14,7 @@ import msgspec
 from tests.support.counting_ids import CountingIdFactory
 from tests.support.fake_spark_driver import FakeSparkDriver, FakeSparkDrivers
 from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
+from tests.support.faulty_network import FaultyNetwork
 from tests.support.manual_timers import ManualTimers
 from tests.support.scripted_fault import ScriptedFault
 from tests.unit.runtime.rpc.loops import settled
@@ -33,7 +34,7 @@ from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.gateways import DispatcherGateway
-from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
+from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import JobResult, ResourceProfile
 from yarrow.runtime.rpc.service import RpcService
@@ -115,7 +116,7 @@ class ControlCluster:
         #: What functions of bounded jobs printed.
         self.printed: list[str] = []
         self.fault = ScriptedFault()
-        self.network = InProcessNetwork(self.fault)
+        self.network = FaultyNetwork(self.fault)
         self.clock = ManualClock(1_000_000)
         self.timers = ManualTimers(self.clock)
         self.ids = CountingIdFactory()

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.task_executor.fake_worker import ENTRY, PlayedThread
 from tests.cluster.task_executor.fakes import FakeJobMaster, FakeResourceManager
+from tests.support.faulty_network import FaultyNetwork
 from tests.support.scripted_fault import ScriptedFault
 from tests.unit.container.supervisor.conftest import ROOT, eventually
 from yarrow.container.launch.in_process_workers import InProcessLauncher
@@ -47,7 +48,7 @@ from yarrow.runtime.graph.operator_spec import PrintOperator
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
-from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
+from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import Deployment, SlotID, SlotRequest, TaskDeploymentDescriptor
 from yarrow.runtime.rpc.output_stream import LoggedRecord
@@ -227,7 +228,7 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
         **changes,
     )
     fault = ScriptedFault()
-    service = RpcService([InProcessTransport(InProcessNetwork(fault))])
+    service = RpcService([InProcessTransport(FaultyNetwork(fault))])
     await service.start()
     resource_manager, job_master = FakeResourceManager(), FakeJobMaster(JOB)
     await resource_manager.start()

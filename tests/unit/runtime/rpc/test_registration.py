@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.faulty_network import FaultyNetwork
 from tests.support.job_graphs import Stage, linear_job
 from tests.support.manual_timers import ManualTimers
 from tests.support.scripted_fault import ScriptedFault
@@ -17,7 +18,7 @@ from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.rpc.errors import InvalidMessageError, RemoteError
-from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
+from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import RegistrationRejection, RegistrationSuccess
 from yarrow.runtime.rpc.registration import LeaderConnection, Registration, RegistrationSettings
@@ -29,7 +30,7 @@ class Registering:
 
     def __init__(self, max_pause: float = 4) -> None:
         self.fault = ScriptedFault()
-        self.service = RpcService([InProcessTransport(InProcessNetwork(self.fault))])
+        self.service = RpcService([InProcessTransport(FaultyNetwork(self.fault))])
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.endpoint = Echo("registering")

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from tests.support.faulty_network import FaultyNetwork
 from tests.support.scripted_fault import ScriptedFault
 from tests.unit.runtime.rpc.echo import ECHO, Echo, EchoError, EchoGateway
 from tests.unit.runtime.rpc.loops import run
@@ -212,7 +213,7 @@ def test_arguments_of_another_type_are_refused() -> None:
 
 def test_one_service_serves_both_kinds_of_address() -> None:
     async def body() -> None:
-        network = InProcessNetwork(ScriptedFault())
+        network = FaultyNetwork(ScriptedFault())
         grpc = GrpcTransport(settings("server", bind_host="127.0.0.1"))
         server = RpcService([grpc, InProcessTransport(network)])
         client = RpcService([GrpcTransport(settings("client"))])
@@ -333,7 +334,7 @@ def test_a_port_in_use_is_named() -> None:
 def test_lost_requests_lost_replies_and_overtaking() -> None:
     async def body() -> None:
         fault = ScriptedFault()
-        network = InProcessNetwork(fault)
+        network = FaultyNetwork(fault)
         services = (RpcService([InProcessTransport(network)]), RpcService([InProcessTransport(network)]))
         async with echoing(services) as (endpoint, echo):
             fault.drop_requests("tick")
