@@ -169,12 +169,19 @@ def spark_settings(config: Settings, slots: int, folders: SparkFolders) -> dict[
 def java_arguments(config: Settings, jars: Path, log_file: Path, folders: SparkFolders) -> list[str]:
     """Arguments of the JVM that serves a driver; they hold no secret."""
     memory = config.get(batch.SPARK_DRIVER_MEMORY)
-    extra = config.below("spark.").get("driver.extraJavaOptions", "")
+    extra = config.below("spark.").get("driver.extraJavaOptions", "").split()
+    # Java refuses two collectors.
+    chosen = any(option.startswith("-XX:+Use") and option.endswith("GC") for option in extra)
+    collector = [] if chosen else ["-XX:+UseSerialGC"]
     return [
         "-cp",
         f"{jars}/*",
         f"-Xmx{memory.bytes >> 20}m",
         "-XX:+IgnoreUnrecognizedVMOptions",
+        # Most of a job's time is Python's: a better compiler and more threads to collect garbage cost more than they
+        # save. Programs can choose others by spark.driver.extraJavaOptions.
+        "-XX:TieredStopAtLevel=1",
+        *collector,
         "-XX:-UsePerfData",
         "-XX:+ExitOnOutOfMemoryError",
         f"-XX:ErrorFile={log_file.parent}/java_error_%p.log",
@@ -183,7 +190,7 @@ def java_arguments(config: Settings, jars: Path, log_file: Path, folders: SparkF
         "-Dio.netty.tryReflectionSetAccessible=true",
         "--add-modules=jdk.incubator.vector",
         *(f"--add-opens={module}=ALL-UNNAMED" for module in _OPENED),
-        *extra.split(),
+        *extra,
         "org.apache.spark.deploy.SparkSubmit",
         "--conf",
         f"spark.driver.memory={memory.bytes >> 20}m",
