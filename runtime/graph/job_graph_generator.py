@@ -18,7 +18,6 @@ from yarrow.runtime.graph.job_graph import (
     ChainedEdge,
     JobEdge,
     JobGraph,
-    JobType,
     JobVertex,
     OperatorDescriptor,
     UserCode,
@@ -45,7 +44,6 @@ def generate_job_graph(
     name: str,
     user_code: UserCode,
     configuration: Mapping[str, str],
-    job_type: JobType = JobType.STREAMING,
 ) -> JobGraph:
     """The JobGraph, with its plan. Raises InvalidProgramError for missing operators or equal ids."""
     if not graph.nodes:
@@ -61,7 +59,6 @@ def generate_job_graph(
         vertices=vertices,
         edges=_edges(chains, ids),
         user_code=user_code,
-        job_type=job_type,
         configuration=dict(configuration),
     )
     return msgspec.structs.replace(job_graph, plan=job_plan(job_graph))

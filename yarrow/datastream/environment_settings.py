@@ -26,7 +26,6 @@ from yarrow.datastream.restart_settings import restart_strategy_settings
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.state_backend import StateBackend
 from yarrow.datastream.time_characteristic import TimeCharacteristic
-from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 from yarrow.runtime.graph.executor import base_configuration
@@ -137,8 +136,7 @@ class EnvironmentSettings:
         return self
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
-        """Set the mode; STREAMING, the default, is the only one of this version."""
-        refuse_batch(execution_mode.name)
+        """Set whether the program runs as a stream, which is the default, or as a batch program on Spark."""
         self._configuration.set_string(execution_options.RUNTIME_MODE.key, execution_mode.name)
         return self
 
@@ -273,11 +271,3 @@ class EnvironmentSettings:
 
     def _is_local(self) -> bool:
         return (self._settings().get(execution_options.TARGET) or LOCAL_TARGET) == LOCAL_TARGET
-
-
-def refuse_batch(mode: str) -> None:
-    if mode != RuntimeExecutionMode.STREAMING.name:
-        raise UnsupportedFeatureError(
-            f"Runtime mode {mode} is refused: batch programs run on Spark, which this version does not"
-            " support. A bounded input runs in STREAMING mode, which is the default."
-        )

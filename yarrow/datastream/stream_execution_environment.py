@@ -29,11 +29,12 @@ from yarrow.datastream.blocking_exchange import refuse_endless_results
 from yarrow.datastream.connectors.base import Boundedness, Sink, Source
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
-from yarrow.datastream.environment_settings import LOCAL_TARGET, EnvironmentSettings, refuse_batch
+from yarrow.datastream.environment_settings import LOCAL_TARGET, EnvironmentSettings
 from yarrow.datastream.fault_tolerance import refuse_lost_records
 from yarrow.datastream.functions import CheckpointedFunction, ParallelSourceFunction, SourceFunction
 from yarrow.datastream.graph_builder import GraphBuilder, declared
 from yarrow.datastream.job_waiting import wait_for_job
+from yarrow.datastream.runtime_mode import in_mode
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
@@ -41,7 +42,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.executor import executor_for, only_plans
-from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
+from yarrow.runtime.graph.job_graph import JobGraph, JobType, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator, StreamKind
 from yarrow.runtime.graph.plan import execution_plan
@@ -256,7 +257,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         Raises InvalidProgramError, naming operators, for a program that cannot run.
         """
         settings = self._settings()
-        refuse_batch(settings.get(execution_options.RUNTIME_MODE).value)
         graph = generate_stream_graph(self.graph_builder.roots, self._graph_settings(settings))
         if clear_transformations:
             self.graph_builder.clear()
@@ -268,17 +268,22 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         validate(settings)
         name = job_name or settings.get(pipeline_options.NAME) or DEFAULT_JOB_NAME
         graph = self.get_stream_graph(clear_transformations)
-        refuse_lost_records(
-            settings, (source for made, source in self._not_replayable.items() if made in graph.nodes)
+        job_graph = in_mode(
+            generate_job_graph(
+                graph,
+                job_id=JobID(self._ids.hex_id()),
+                name=name,
+                user_code=self._user_code(settings),
+                configuration=self._configuration.to_dict(),
+            ),
+            settings.get(execution_options.RUNTIME_MODE),
         )
-        refuse_endless_results(graph, self._unbounded)
-        return generate_job_graph(
-            graph,
-            job_id=JobID(self._ids.hex_id()),
-            name=name,
-            user_code=self._user_code(settings),
-            configuration=self._configuration.to_dict(),
-        )
+        if job_graph.job_type is JobType.STREAMING:
+            refuse_lost_records(
+                settings, (source for made, source in self._not_replayable.items() if made in graph.nodes)
+            )
+            refuse_endless_results(graph, self._unbounded)
+        return job_graph
 
     def _user_code(self, settings: Settings) -> UserCode:
         code = self.graph_builder.packer.user_code()
