@@ -38,7 +38,11 @@ class Outcome:
 class Program:
     """A program that runs, with temporary folders of its own."""
 
-    def __init__(self, folder: Path, text: str, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, text: str, *arguments: str, limit: float = DEADLINE, **environment: str
+    ) -> None:
+        """`limit`: seconds after which it counts as hanging."""
+        self._limit = limit
         self.tmp = folder / "tmp"
         self.tmp.mkdir(exist_ok=True)
         script = folder / "job.py"
@@ -71,7 +75,7 @@ class Program:
     def wait(self) -> Outcome:
         """Its end; a program that hangs is killed and fails the test."""
         try:
-            out, err = self.process.communicate(timeout=DEADLINE)
+            out, err = self.process.communicate(timeout=self._limit)
         except subprocess.TimeoutExpired:
             self.process.kill()
             out, err = self.process.communicate()

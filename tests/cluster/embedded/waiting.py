@@ -12,9 +12,11 @@ DEADLINE = 60.0
 _clock = SystemClock()
 
 
-def wait_until(condition: Callable[[], bool], explain: Callable[[], str] = lambda: "") -> None:
-    """Returns when `condition` holds; fails with `explain()` after the deadline."""
-    end = _clock.monotonic() + DEADLINE
+def wait_until(
+    condition: Callable[[], bool], explain: Callable[[], str] = lambda: "", limit: float = DEADLINE
+) -> None:
+    """Returns when `condition` holds; fails with `explain()` after `limit` seconds."""
+    end = _clock.monotonic() + limit
     pause = threading.Event()
     while not condition():
         assert _clock.monotonic() < end, explain()

@@ -20,7 +20,6 @@ from yarrow.datastream import (
     MapFunction,
     OutputTag,
     ProcessFunction,
-    RuntimeExecutionMode,
     SlotSharingGroup,
     StreamExecutionEnvironment,
     WindowedStream,
@@ -145,11 +144,6 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
         lambda env: AsyncDataStream.unordered_wait(numbers(env), None, Duration.of_seconds(1)),  # type: ignore[arg-type]
         "AsyncDataStream.unordered_wait is refused",
     ),
-    "batch": (
-        lambda env: env.set_runtime_mode(RuntimeExecutionMode.BATCH),
-        "batch programs run on Spark",
-    ),
-    "automatic": (lambda env: env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC), "AUTOMATIC is refused"),
     "input format": (lambda env: env.create_input(None), "this version runs no InputFormat"),
     "cache": (lambda env: numbers(env).cache(), "no cached intermediate results"),
     "group with resources": (
@@ -428,13 +422,6 @@ def test_an_unknown_key_of_the_configuration() -> None:
     env.get_configuration().set_string("paralelism.default", "2")
     two_maps(env)
     with pytest.raises(ValueError, match=r"paralelism\.default.*Did you mean parallelism\.default"):
-        env.get_job_graph()
-
-
-def test_batch_by_configuration() -> None:
-    env = environment(settings={"execution.runtime-mode": "BATCH"})
-    two_maps(env)
-    with pytest.raises(UnsupportedFeatureError, match="Runtime mode BATCH is refused"):
         env.get_job_graph()
 
 

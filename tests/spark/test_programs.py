@@ -1,0 +1,207 @@
+"""`python job.py` in BATCH mode as users run it: results, failures, Ctrl-C, kills, and nothing left behind.
+
+Each test starts a SparkDriver of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster.embedded.programs import Program
+from tests.cluster.embedded.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+FLIGHTS = ROOT / "examples" / "flights"
+#: Seconds that a program may take on a busy machine: Java and Spark start first.
+LIMIT = 240.0
+
+_HEAD = """
+from yarrow.datastream import StreamExecutionEnvironment, RuntimeExecutionMode
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+env.set_parallelism(2)
+"""
+#: Begins, says so in a file, and takes for ever.
+_ENDLESS = (
+    _HEAD
+    + """
+import pathlib, threading
+def stay(x):
+    pathlib.Path("begun").touch()
+    threading.Event().wait()
+env.from_sequence(0, 10).map(stay).print()
+env.execute("endless")
+"""
+)
+
+
+def program(folder: Path, text: str, **environment: str) -> Program:
+    return Program(folder, text, limit=LIMIT, **environment)
+
+
+def processes_of_spark(begun: Program) -> list[psutil.Process]:
+    """The SparkDriver, Java, and its Python workers."""
+    found = begun.processes()
+    names = [" ".join(process.cmdline()) for process in found]
+    assert any("SparkSubmit" in name for name in names), names
+    return found
+
+
+def test_the_flights_example_gives_the_table_of_a_plain_loop() -> None:
+    job = subprocess.run(
+        [
+            *(sys.executable, "-m", "yarrow.cli.main", "run", "-Dexecution.runtime-mode=BATCH"),
+            str(FLIGHTS / "delays.py"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert job.returncode == 0, job.stderr
+    lines = job.stdout.splitlines()
+    (header,) = (number for number, line in enumerate(lines) if line.startswith("origin"))
+    *rows, last = lines[header + 1 :]
+    table, cancelled = runpy.run_path(str(FLIGHTS / "plain.py"))["plain_delays"]()
+    assert rows == [
+        f"{origin:8}{carrier:8}{flights:9,}{mean:12.1f}{worst:8,}"
+        for (origin, carrier), (flights, mean, worst) in sorted(table.items())
+    ]
+    assert (cancelled, last) == (8255, "8,255 flights were cancelled.")
+
+
+def test_each_key_is_printed_once_and_accumulators_count_once(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+from yarrow.common import Types
+from yarrow.datastream import MapFunction
+class Count(MapFunction):
+    def open(self, context):
+        self.rows = context.get_int_counter("rows") if hasattr(context, "get_int_counter") else None
+    def map(self, value):
+        return value
+words = "to be or not to be that is the question".split()
+counts = (env.from_collection(words).map(lambda word: (word, 1), Types.TUPLE([Types.STRING(), Types.INT()]))
+    .key_by(lambda pair: pair[0]).reduce(lambda one, other: (one[0], one[1] + other[1])))
+counts.print()
+result = env.execute("words")
+print("after", result.get_job_id() is not None)
+"""
+    )
+    begun = program(tmp_path, text)
+    outcome = begun.wait()
+    assert outcome.status == 0, outcome.err
+    expected = {"to": 2, "be": 2, "or": 1, "not": 1, "that": 1, "is": 1, "the": 1, "question": 1}
+    assert sorted(re.sub(r"^\d+> ", "", line) for line in outcome.out.splitlines()[:-1]) == sorted(
+        str(pair) for pair in expected.items()
+    )
+    assert outcome.out.splitlines()[-1] == "after True"
+    begun.assert_no_files_left()
+
+
+def test_a_failing_function_shows_the_users_traceback_and_nothing_of_spark(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+def parse(text):
+    return int(text)
+env.from_collection(["1", "x7"]).map(parse).name("parse").print()
+try:
+    env.execute("numbers")
+except Exception as error:
+    print(type(error).__name__)
+    print(error)
+"""
+    )
+    begun = program(tmp_path, text)
+    outcome = begun.wait()
+    kind, *told = outcome.out.splitlines()
+    assert kind == "JobExecutionError"
+    assert told[0] == "Traceback (most recent call last):"
+    assert "in parse" in told[1]
+    assert "ValueError: invalid literal for int() with base 10: 'x7'" in told
+    assert told[-1].endswith("failed in parse, at the record 'x7'.")
+    for word in ("py4j", "java.", "org.apache", "pyspark"):
+        assert word not in outcome.out + outcome.err
+    begun.assert_no_files_left()
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "killed"])
+def test_nothing_of_spark_outlives_the_program(tmp_path: Path, how: str) -> None:
+    begun = program(tmp_path, _ENDLESS)
+    wait_until((tmp_path / "begun").exists, lambda: "the function did not begin", LIMIT)
+    processes_of_spark(begun)
+    begun.signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGKILL)
+    outcome = begun.wait()
+    assert outcome.status == (-signal.SIGINT if how == "Ctrl-C" else -signal.SIGKILL), outcome.err
+    assert "Traceback" not in outcome.err
+    begun.assert_nothing_left(60)
+
+
+def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
+    begun = program(tmp_path, _ENDLESS)
+    wait_until((tmp_path / "begun").exists, lambda: "the function did not begin", LIMIT)
+    begun.processes()
+    assert begun.process.stderr is not None
+    address = begun.process.stderr.readline().rpartition(" ")[2].strip()
+
+    def ask(path: str, method: str = "GET") -> dict[str, object]:
+        request = urllib.request.Request(f"{address}{path}", method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found: dict[str, object] = json.loads(answer.read() or b"{}")
+            return found
+
+    overview = ask("/jobs/overview")["jobs"]
+    assert isinstance(overview, list)
+    (job,) = overview
+    assert (job["name"], job["state"], job["jobType"]) == ("endless", "RUNNING", "BATCH")
+    details = ask(f"/jobs/{job['jid']}")
+    assert details["job-type"] == "BATCH"
+    configuration = ask(f"/jobs/{job['jid']}/config")
+    assert "local-" in json.dumps(configuration), "the Spark application is named"
+    ask(f"/jobs/{job['jid']}?mode=cancel", "PATCH")
+    outcome = begun.wait()
+    assert outcome.status == 1
+    assert "was cancelled" in outcome.err
+    begun.assert_nothing_left(60)
+
+
+def test_a_killed_driver_fails_the_job_by_name(tmp_path: Path) -> None:
+    begun = program(tmp_path, _ENDLESS)
+    wait_until((tmp_path / "begun").exists, lambda: "the function did not begin", LIMIT)
+    (driver,) = (each for each in begun.processes() if "driver_main" in " ".join(each.cmdline()))
+    driver.kill()
+    outcome = begun.wait()
+    assert outcome.status == 1
+    assert "SparkDriver" in outcome.err
+    assert "SIGKILL" in outcome.err
+    begun.assert_nothing_left(60)
+
+
+def test_a_missing_java_is_one_sentence(tmp_path: Path) -> None:
+    begun = program(
+        tmp_path,
+        _HEAD + "env.from_sequence(1, 3).print()\nenv.execute('numbers')\n",
+        JAVA_HOME=str(tmp_path / "nowhere"),
+        PATH="/nonexistent",
+    )
+    outcome = begun.wait()
+    assert outcome.status == 1
+    assert "install Java 17 or newer" in outcome.err
+    assert "java.lang" not in outcome.err
+    begun.assert_no_files_left()

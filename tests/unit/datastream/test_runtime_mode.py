@@ -1,0 +1,54 @@
+"""How a program runs, by execution.runtime-mode and by whether its sources end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.runtime.graph.programs import environment
+from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from yarrow.runtime.graph.batch_rules import BatchRefusedError
+from yarrow.runtime.graph.job_graph import JobType, decode_job_graph, encode_job_graph
+
+M = RuntimeExecutionMode
+
+
+def bounded(mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+    env = environment()
+    env.set_runtime_mode(mode)
+    env.from_sequence(1, 9).map(str).print()
+    return env
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [(M.STREAMING, JobType.STREAMING), (M.BATCH, JobType.BATCH), (M.AUTOMATIC, JobType.BATCH)],
+)
+def test_a_program_whose_sources_end(mode: RuntimeExecutionMode, expected: JobType) -> None:
+    graph = bounded(mode).get_job_graph()
+    assert graph.job_type is expected
+    assert decode_job_graph(encode_job_graph(graph)).job_type is expected
+
+
+def test_the_mode_may_come_from_the_configuration() -> None:
+    env = environment(settings={"execution.runtime-mode": "BATCH"})
+    env.from_sequence(1, 9).print()
+    assert env.get_job_graph().job_type is JobType.BATCH
+
+
+def test_a_source_without_an_end_runs_as_a_stream_or_is_refused_by_name() -> None:
+    def job(mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        env = environment()
+        env.set_runtime_mode(mode)
+        env.from_sequence(1, 9).print()
+        env.socket_text_stream("localhost", 9999).name("lines").print()
+        return env
+
+    assert job(M.AUTOMATIC).get_job_graph().job_type is JobType.STREAMING
+    with pytest.raises(BatchRefusedError, match=r"refuses operator '.*': it is a source that does not end"):
+        job(M.BATCH).get_job_graph()
+
+
+def test_checkpoints_are_accepted_without_effect() -> None:
+    env = bounded(M.BATCH)
+    env.enable_checkpointing(1000)
+    assert env.get_job_graph().job_type is JobType.BATCH
