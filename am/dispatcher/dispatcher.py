@@ -38,7 +38,8 @@ from yarrow.runtime.common.errors import (
 from yarrow.runtime.common.ids import DispatcherID, JobID
 from yarrow.runtime.config.options import execution, rpc
 from yarrow.runtime.data.checkpoint_options import CheckpointType
-from yarrow.runtime.graph.job_graph import JobGraph, JobType
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics

@@ -30,6 +30,7 @@ def job_details(
         job_id=graph.job.job_id,
         name=graph.job.name,
         status=graph.status,
+        job_type=graph.job.job_type,
         timestamps={status.value: stamp for status, stamp in graph.machine.timestamps.items()},
         end_time=_end_time(graph),
         max_parallelism=max((vertex.max_parallelism for vertex in graph.job.vertices), default=-1),
@@ -59,6 +60,7 @@ def job_overview(graph: ExecutionGraph) -> JobOverview:
         start_time=_start_time(graph),
         end_time=_end_time(graph),
         last_modification=graph.last_modification,
+        job_type=graph.job.job_type,
         tasks={"total": sum(tasks.values()), **tasks},
     )
 

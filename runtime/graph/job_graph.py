@@ -15,6 +15,7 @@ import msgspec
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.graph.engine_specs import any_engine_spec
 from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
+from yarrow.runtime.graph.states import JobType
 
 if TYPE_CHECKING:
     _AnySpec = OperatorSpec
@@ -31,13 +32,6 @@ class ResultPartitionType(StrEnum):
 
     PIPELINED = "PIPELINED"
     BLOCKING = "BLOCKING"
-
-
-class JobType(StrEnum):
-    """How a job runs: as a stream in TaskExecutors, or stage by stage on Spark (Flink's job types)."""
-
-    STREAMING = "STREAMING"
-    BATCH = "BATCH"
 
 
 class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,13 @@ from types import MappingProxyType
 from yarrow.common.job_status import JobStatus
 
 
+class JobType(StrEnum):
+    """How a job runs: as a stream in TaskExecutors, or stage by stage on Spark (Flink's job types)."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+
+
 class ExecutionState(StrEnum):
     """State of one attempt of one subtask."""
 

@@ -9,7 +9,8 @@ import msgspec
 
 from yarrow.runtime.config.options.execution import RuntimeMode
 from yarrow.runtime.graph import batch_rules
-from yarrow.runtime.graph.job_graph import JobGraph, JobType
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobType
 
 
 def in_mode(graph: JobGraph, mode: RuntimeMode) -> JobGraph:

@@ -42,10 +42,11 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.executor import executor_for, only_plans
-from yarrow.runtime.graph.job_graph import JobGraph, JobType, ResultPartitionType, UserCode
+from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator, StreamKind
 from yarrow.runtime.graph.plan import execution_plan
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph
 from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_stream_graph
 

@@ -12,7 +12,8 @@ from yarrow.common.values.quantities import Duration, MemorySize
 from yarrow.runtime.config.memory import process_size_for, task_executor_budget
 from yarrow.runtime.config.options import execution, resourcemanager, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.job_graph import JobGraph, JobType
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobType
 
 #: Default memory of a slot: an interpreter, pyarrow and room to work in.
 SLOT_MEMORY = MemorySize.of_mebi_bytes(512)

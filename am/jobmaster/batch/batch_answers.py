@@ -5,12 +5,11 @@ Owner: the BatchJobMaster's loop. Nothing here changes the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.data.checkpoint_options import CheckpointType
@@ -20,18 +19,21 @@ from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview, JobR
 class BatchAnswers:
     """Answers questions about one bounded job."""
 
-    def __init__(self, graph: ExecutionGraph, waiting_for: Callable[[], str]) -> None:
-        """`waiting_for` says what the job waits for; "" = nothing."""
+    def __init__(self, graph: ExecutionGraph, driver: SparkDriverLink) -> None:
         self._graph = graph
-        self._waiting_for = waiting_for
+        self._driver = driver
 
     def details(self) -> ExecutionGraphDetails:
         """All that REST shows of the job."""
-        return job_details(self._graph, self._waiting_for())
+        application = self._driver.application
+        return msgspec.structs.replace(
+            job_details(self._graph, self._driver.waiting_for),
+            spark_application="" if application is None else application.application_id,
+        )
 
     def overview(self) -> JobOverview:
         """The job's line in a list."""
-        return msgspec.structs.replace(job_overview(self._graph), waiting_for=self._waiting_for())
+        return msgspec.structs.replace(job_overview(self._graph), waiting_for=self._driver.waiting_for)
 
     def result(self) -> JobResult:
         """The final result of the job; call it only when the job has ended."""

@@ -109,7 +109,7 @@ class BatchJobMaster(RpcEndpoint):
         self._printed = PrintedText()
         self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._driver_lost)
         #: Answers questions about the job.
-        self.queries = BatchAnswers(self.graph, lambda: self._driver.waiting_for)
+        self.queries = BatchAnswers(self.graph, self._driver)
         #: Refuses checkpoints.
         self.checkpoint_api = NoCheckpoints(
             self.graph, CheckpointStatisticsTracker(job, settings.checkpoints, services.clock)

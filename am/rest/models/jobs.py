@@ -14,9 +14,8 @@ from yarrow.am.rest.models.accumulators import UserAccumulators
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, QueueStatus, RawJson, RestModel, TextOrNone
 from yarrow.am.rest.models.metrics import IOMetrics
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import ExecutionState, JobType
 
-JobType = Literal["STREAMING", "BATCH"]
 SchedulerType = Literal["Default"]
 
 
@@ -66,7 +65,7 @@ class JobSummary(HyphenModel):
 
     jid: str = Field(validation_alias="job_id")
     name: str
-    job_type: JobType = Field(default="STREAMING", serialization_alias="jobType")
+    job_type: JobType = Field(serialization_alias="jobType")
     scheduler_type: SchedulerType = Field(default="Default", serialization_alias="schedulerType")
     state: JobStatus = Field(validation_alias="status")
     start_time: int
@@ -114,7 +113,7 @@ class Plan(RestModel):
 
     jid: str
     name: str
-    type: JobType = "STREAMING"
+    type: JobType
     nodes: list[PlanNode]
 
 
@@ -151,7 +150,7 @@ class JobDetails(HyphenModel):
     #: Whether it can be stopped with a savepoint now.
     is_stoppable: bool = Field(serialization_alias="isStoppable")
     state: JobStatus = Field(validation_alias="status")
-    job_type: JobType = "STREAMING"
+    job_type: JobType
     scheduler_type: SchedulerType = Field(default="Default", serialization_alias="schedulerType")
     application_id: str
     start_time: int
@@ -170,6 +169,8 @@ class JobDetails(HyphenModel):
     pending_operators: int = 0
     #: Yarrow's: what the job waits for, empty when it waits for nothing.
     waiting_for: str = ""
+    #: Yarrow's: Spark's id of the application that runs the job, empty for a stream.
+    spark_application: str = ""
 
 
 class ExecutionConfiguration(HyphenModel):

@@ -96,7 +96,7 @@ def _with_query(
 async def _plan(access: Access, program_id: str, arguments: ProgramArguments) -> JobPlan:
     program = await asyncio.to_thread(access.store.get, program_id)
     graph = await access.programs.plan(program, arguments)
-    return JobPlan(plan=plan_of(graph.plan, graph.job_id, graph.name))
+    return JobPlan(plan=plan_of(graph.plan, graph.job_id, graph.name, graph.job_type))
 
 
 @router.post("/{jarid}/plan", responses=refusals(400, 403, 404, 422))

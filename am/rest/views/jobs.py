@@ -38,7 +38,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.graph.plan import BLOCKING
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import ExecutionState, JobType
 from yarrow.runtime.rpc.messages import (
     ExecutionGraphDetails,
     JobOverview,
@@ -75,24 +75,24 @@ def _is_stoppable(job: ExecutionGraphDetails) -> bool:
     """Whether a savepoint can be taken now: not of a job that keeps whole results between its vertices."""
     nodes = job.stream_graph.get("nodes", ())
     blocking = any(read["exchange"] == BLOCKING for node in nodes for read in node["inputs"])
-    return job.status is JobStatus.RUNNING and not blocking
+    return job.status is JobStatus.RUNNING and job.job_type is JobType.STREAMING and not blocking
 
 
 def job_plan(job: ExecutionGraphDetails) -> Plan:
     """The plan of a job."""
-    return plan_of(job.plan, job.job_id, job.name)
+    return plan_of(job.plan, job.job_id, job.name, job.job_type)
 
 
-def plan_of(plan: Mapping[str, Any], job_id: str, name: str) -> Plan:
+def plan_of(plan: Mapping[str, Any], job_id: str, name: str, job_type: JobType) -> Plan:
     """The plan in a JobGraph, under the job's own id and name; empty if it has none.
 
     A client made it, so an invalid plan must not break the job's page.
     """
     nodes = plan.get("nodes", [])
     try:
-        return Plan.model_validate({"nodes": nodes, "jid": job_id, "name": name})
+        return Plan.model_validate({"nodes": nodes, "jid": job_id, "name": name, "type": job_type})
     except ValidationError:
-        return Plan(jid=job_id, name=name, nodes=[])
+        return Plan(jid=job_id, name=name, type=job_type, nodes=[])
 
 
 def _vertex_summary(vertex: VertexDetails, now: int) -> JobVertexSummary:

@@ -11,7 +11,7 @@ import msgspec
 
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import ExecutionState, JobType
 from yarrow.runtime.rpc.messages.base import Message
 from yarrow.runtime.rpc.messages.registrations import TaskExecutorRegistration
 from yarrow.runtime.rpc.messages.rescaling import RescaleRecord
@@ -31,6 +31,7 @@ class JobOverview(Message, frozen=True, kw_only=True):
     tasks: dict[str, int]
     #: The thing that the job waits for; "" while it waits for nothing.
     waiting_for: str = ""
+    job_type: JobType = JobType.STREAMING
 
 
 class AttemptDetails(Message, frozen=True, kw_only=True):
@@ -92,6 +93,9 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     configuration: dict[str, str]
     vertices: tuple[VertexDetails, ...]
     exceptions: tuple[ExceptionEntry, ...]
+    job_type: JobType = JobType.STREAMING
+    #: Spark's id of the application that runs a bounded job; "" = none, or not yet.
+    spark_application: str = ""
     #: Merged user accumulators by name.
     accumulators: dict[str, Any]
     #: The thing that the job waits for; "" while it waits for nothing ("2 slots: 1 TaskExecutor requested ...").

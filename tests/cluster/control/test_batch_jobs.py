@@ -17,9 +17,9 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.graph.job_graph import JobGraph, JobType
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import ExecutionState, JobType
 from yarrow.runtime.rpc.messages import (
     BatchOutput,
     BatchSubtaskResult,

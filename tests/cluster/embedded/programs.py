@@ -38,11 +38,9 @@ class Outcome:
 class Program:
     """A program that runs, with temporary folders of its own."""
 
-    def __init__(
-        self, folder: Path, text: str, *arguments: str, limit: float = DEADLINE, **environment: str
-    ) -> None:
-        """`limit`: seconds after which it counts as hanging."""
-        self._limit = limit
+    def __init__(self, folder: Path, text: str, *arguments: str, **environment: str) -> None:
+        #: Seconds after which it counts as hanging.
+        self.limit = DEADLINE
         self.tmp = folder / "tmp"
         self.tmp.mkdir(exist_ok=True)
         script = folder / "job.py"
@@ -75,7 +73,7 @@ class Program:
     def wait(self) -> Outcome:
         """Its end; a program that hangs is killed and fails the test."""
         try:
-            out, err = self.process.communicate(timeout=self._limit)
+            out, err = self.process.communicate(timeout=self.limit)
         except subprocess.TimeoutExpired:
             self.process.kill()
             out, err = self.process.communicate()

@@ -7,7 +7,8 @@ import pytest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from yarrow.runtime.graph.batch_rules import BatchRefusedError
-from yarrow.runtime.graph.job_graph import JobType, decode_job_graph, encode_job_graph
+from yarrow.runtime.graph.job_graph import decode_job_graph, encode_job_graph
+from yarrow.runtime.graph.states import JobType
 
 M = RuntimeExecutionMode
 

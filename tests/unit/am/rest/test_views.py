@@ -30,7 +30,7 @@ from yarrow.am.rest.views.task_managers import count_tasks, task_manager_details
 from yarrow.am.rest.views.times import aggregate_state, attempt_span, state_durations, tasks_span
 from yarrow.am.rest.views.vertices import back_pressure
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import ExecutionState, JobType
 
 S = ExecutionState
 
@@ -55,7 +55,7 @@ def test_every_accumulator_has_a_form_in_json(value: Any, expected: Any) -> None
 
 @pytest.mark.parametrize("plan", [{}, {"nodes": 5}, {"nodes": [{"id": 1}]}, {"nodes": [], "type": "NO"}])
 def test_a_plan_that_is_none_is_shown_empty(plan: dict[str, Any]) -> None:
-    shown = plan_of(plan, JOB, "words")
+    shown = plan_of(plan, JOB, "words", JobType.BATCH)
     assert (shown.jid, shown.name, shown.nodes) == (JOB, "words", [])
 
 

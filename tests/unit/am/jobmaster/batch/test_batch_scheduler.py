@@ -35,8 +35,7 @@ from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff,
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobID, JobVertexID
-from yarrow.runtime.graph.job_graph import JobType
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import ExecutionState, JobType
 from yarrow.runtime.rpc.messages import (
     BatchOutput,
     BatchStageProgress,
