@@ -39,8 +39,9 @@ _ENDLESS = (
     _HEAD
     + """
 import pathlib, threading
+begun = pathlib.Path("begun").absolute()
 def stay(x):
-    pathlib.Path("begun").touch()
+    begun.touch()
     threading.Event().wait()
 env.from_sequence(0, 10).map(stay).print()
 env.execute("endless")
@@ -52,6 +53,16 @@ def program(folder: Path, text: str, **environment: str) -> Program:
     begun = Program(folder, text, **environment)
     begun.limit = LIMIT
     return begun
+
+
+def until_begun(begun: Program, folder: Path) -> None:
+    """Returns when the function of `_ENDLESS` runs."""
+
+    def has() -> bool:
+        assert begun.process.poll() is None, begun.wait()
+        return (folder / "begun").exists()
+
+    wait_until(has, lambda: "the function did not begin", LIMIT)
 
 
 def processes_of_spark(begun: Program) -> list[psutil.Process]:
@@ -140,7 +151,7 @@ except Exception as error:
 @pytest.mark.parametrize("how", ["Ctrl-C", "killed"])
 def test_nothing_of_spark_outlives_the_program(tmp_path: Path, how: str) -> None:
     begun = program(tmp_path, _ENDLESS)
-    wait_until((tmp_path / "begun").exists, lambda: "the function did not begin", LIMIT)
+    until_begun(begun, tmp_path)
     processes_of_spark(begun)
     begun.signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGKILL)
     outcome = begun.wait()
@@ -151,7 +162,7 @@ def test_nothing_of_spark_outlives_the_program(tmp_path: Path, how: str) -> None
 
 def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
     begun = program(tmp_path, _ENDLESS)
-    wait_until((tmp_path / "begun").exists, lambda: "the function did not begin", LIMIT)
+    until_begun(begun, tmp_path)
     begun.processes()
     assert begun.process.stderr is not None
     address = begun.process.stderr.readline().rpartition(" ")[2].strip()
@@ -178,7 +189,7 @@ def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
 
 def test_a_killed_driver_fails_the_job_by_name(tmp_path: Path) -> None:
     begun = program(tmp_path, _ENDLESS)
-    wait_until((tmp_path / "begun").exists, lambda: "the function did not begin", LIMIT)
+    until_begun(begun, tmp_path)
     (driver,) = (each for each in begun.processes() if "driver_main" in " ".join(each.cmdline()))
     driver.kill()
     outcome = begun.wait()
