@@ -52,6 +52,8 @@ _IMPORTED: Final = (
     "org.apache.spark.sql.hive.*",
     "scala.Tuple2",
 )
+#: Longest path of a folder of sockets: the system takes 107 bytes of a path, and Spark's names in it have 42.
+_LONGEST_SOCKET_FOLDER: Final = 60
 #: Seconds between two looks for the file in which Java names its port.
 _POLL: Final = 0.05
 _INT: Final = struct.Struct(">i")
@@ -98,6 +100,8 @@ class SparkHost:
         self._gateway: Any = None
         self._session: SparkSession | None = None
         self._closing = threading.Event()
+        #: Descriptor of the folder of sockets, if its path is too long for the system.
+        self._sockets: int | None = None
 
     @property
     def java(self) -> JavaProcess:
@@ -141,6 +145,7 @@ class SparkHost:
             java_import(self._gateway.jvm, name)
         conf = SparkConf(loadDefaults=False, _jvm=self._gateway.jvm)
         conf.setAll(list(self._settings.items()))
+        conf.set("spark.python.unix.domain.socket.dir", self._socket_folder())
         try:
             context = SparkContext(gateway=self._gateway, conf=conf)
         except Exception as error:
@@ -156,6 +161,14 @@ class SparkHost:
             spark_master=str(context.master),
             spark_version=str(context.version),
         )
+
+    def _socket_folder(self) -> str:
+        """A path of the folder of sockets that is short enough for Java and its Python processes."""
+        folder = str(self._folders.sockets)
+        if len(folder.encode()) <= _LONGEST_SOCKET_FOLDER:
+            return folder
+        self._sockets = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/{os.getpid()}/fd/{self._sockets}"
 
     def _wait_for_port(self) -> tuple[int, str]:
         seconds = self._config.get(batch.SPARK_START_TIMEOUT).seconds
@@ -198,6 +211,9 @@ class SparkHost:
         if self._gateway is not None:
             with contextlib.suppress(Exception):
                 self._gateway.shutdown()
+        if self._sockets is not None:
+            os.close(self._sockets)
+            self._sockets = None
 
 
 def java_environment(own: Mapping[str, str], spark_home: Path, announcement: Path) -> dict[str, str]:

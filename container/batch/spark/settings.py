@@ -113,13 +113,18 @@ class SparkFolders:
         return self.working / "java"
 
     @property
+    def sockets(self) -> Path:
+        """Sockets between Java and its Python processes."""
+        return self.working / "sockets"
+
+    @property
     def attempts(self) -> Path:
         """What tasks spill."""
         return self.working / "tasks"
 
     def create(self) -> None:
         """Makes all of them, for this user alone."""
-        for folder in (self.local, self.temporary, self.attempts):
+        for folder in (self.local, self.temporary, self.sockets, self.attempts):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
