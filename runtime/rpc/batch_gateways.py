@@ -77,7 +77,16 @@ class BatchJobMasterGateway(Protocol):
 
     @waits
     async def store_committables(self, committables: BatchCommittables) -> Acknowledge:
-        """Answers when they are stored; they are committed when the run has finished."""
+        """Takes them for the present run; `begin_commit` follows when the run has sent all of them."""
+        ...
+
+    @waits
+    async def begin_commit(self, job_id: JobID, run: int) -> Acknowledge:
+        """Answers when the committables of the run are stored, and it is certain that they will be committed.
+
+        From then on no later run executes the plan again: it only commits. Raises BatchRunError if the job has
+        ended, or the run is over.
+        """
         ...
 
     async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:

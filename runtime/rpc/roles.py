@@ -51,6 +51,7 @@ SPARK_DRIVERS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
             "push_collected",
             "push_output",
             "store_committables",
+            "begin_commit",
             "fail_batch",
             "finish_batch",
             "confirm_cancelled",

@@ -121,6 +121,28 @@ print("after", result.get_job_id() is not None)
     begun.assert_no_files_left()
 
 
+def test_files_are_committed_together_and_nothing_else_is_left(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+from yarrow.common import Encoder, Types
+from yarrow.datastream.connectors.file_system import FileSink
+sink = FileSink.for_row_format("out", Encoder.simple_string_encoder()).build()
+(env.from_sequence(1, 1000).map(lambda x: (x % 7, x), Types.TUPLE([Types.INT(), Types.INT()]))
+    .key_by(lambda pair: pair[0]).reduce(lambda one, other: (one[0], one[1] + other[1]))
+    .map(str, Types.STRING()).sink_to(sink))
+env.execute("files")
+"""
+    )
+    begun = program(tmp_path, text)
+    outcome = begun.wait()
+    assert outcome.status == 0, outcome.err
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [path.name for path in files if "inprogress" in path.name or path.name.startswith((".", "_"))]
+    lines = sorted(line for path in files for line in path.read_text().splitlines())
+    assert lines == sorted(str((key, sum(range(key or 7, 1001, 7)))) for key in range(7))
+
+
 def test_a_failing_function_shows_the_users_traceback_and_nothing_of_spark(tmp_path: Path) -> None:
     text = (
         _HEAD

@@ -23,6 +23,7 @@ from yarrow.am.jobmaster.batch.batch_scheduler import (
     BatchJobFailed,
     BatchJobStarted,
     BatchScheduler,
+    CommitBegun,
     ConcludeJob,
     Pause,
     PausePassed,
@@ -37,6 +38,7 @@ from yarrow.am.jobmaster.batch.batch_scheduler import (
     SubmitPlan,
     SubtasksReported,
 )
+from yarrow.am.jobmaster.batch.commits_to_make import CommitsToMake
 from yarrow.am.jobmaster.batch.printed_text import PrintedText
 from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
@@ -48,10 +50,10 @@ from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.services import token_of_epoch
+from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER
@@ -107,7 +109,8 @@ class BatchJobMaster(RpcEndpoint):
         self._collects = CollectBuffers(self.graph, self.leader_id, settings.collect_buffer_rows)
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
         self._printed = PrintedText()
-        self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._driver_lost)
+        self._commits = CommitsToMake(services.blobs)
+        self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._run_ended_badly)
         #: Answers questions about the job.
         self.queries = BatchAnswers(self.graph, self._driver)
         #: Refuses checkpoints.
@@ -153,7 +156,9 @@ class BatchJobMaster(RpcEndpoint):
             case RequestSparkDriver(run):
                 self.spawn(self._driver.request(run), "request SparkDriver")
             case SubmitPlan(run):
-                self.spawn(self._driver.submit(run, self._encoded.present), "submit plan")
+                self.spawn(
+                    self._driver.submit(run, self._encoded.present, self._commits.blob_key), "submit plan"
+                )
             case ReleaseSparkDriver(run):
                 self.spawn(self._release(run), "release SparkDriver")
             case Pause(seconds):
@@ -170,10 +175,12 @@ class BatchJobMaster(RpcEndpoint):
         self._driver.stop()
         await self._collects.close()
         await self._on_ending(self)
+        await self.run_blocking(self._commits.remove)
         self._ended.set()
         self._on_ended(self)
 
-    def _driver_lost(self, run: int, cause: FailureCause) -> None:
+    def _run_ended_badly(self, run: int, cause: FailureCause) -> None:
+        """Fails the job at once for a final cause: the same records would fail again."""
         if cause.is_final:
             self._decide(RunFailed(self._now(), run, cause))
         else:
@@ -248,13 +255,20 @@ class BatchJobMaster(RpcEndpoint):
         return Acknowledge()
 
     async def store_committables(self, committables: BatchCommittables) -> Acknowledge:
-        raise JobSubmissionError(
-            f"operator {committables.operator_id} of job {self.graph.job.name!r} commits what it writes, which BATCH"
-            " mode does not do yet: run the job in STREAMING mode"
-        )
+        self._commits.add(committables)
+        return Acknowledge()
+
+    async def begin_commit(self, job_id: JobID, run: int) -> Acknowledge:
+        if run != self._scheduler.run:
+            raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")
+        await self.run_blocking(self._commits.store, run)
+        self._decide(CommitBegun(self._now(), run))
+        if not self._scheduler.commits:
+            raise BatchRunError(f"job {job_id} has ended: nothing of run {run} is committed")
+        return Acknowledge()
 
     async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:
-        self._decide(RunFailed(self._now(), run, cause))
+        self._run_ended_badly(run, cause)
         return Acknowledge()
 
     async def finish_batch(self, result: BatchResult) -> Acknowledge:

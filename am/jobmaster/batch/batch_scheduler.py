@@ -87,6 +87,12 @@ class SubtasksReported(_Event, frozen=True):
     subtasks: tuple[BatchSubtaskResult, ...]
 
 
+class CommitBegun(_Event, frozen=True):
+    """The plan was executed in that run, and its results are stored: they will be committed."""
+
+    run: int
+
+
 class RunFailed(_Event, frozen=True):
     """The plan failed in a way that another attempt would repeat: by a user's function, or by bad settings."""
 
@@ -134,6 +140,7 @@ BatchEvent: TypeAlias = (
     | SparkSessionStarted
     | StagesReported
     | SubtasksReported
+    | CommitBegun
     | RunFailed
     | SparkDriverLost
     | RunFinished
@@ -193,6 +200,8 @@ class BatchScheduler:
         )
         #: Counted from 0; each SparkDriver executes one run.
         self.run = -1
+        #: The results are stored: nobody executes the plan again, nor cancels the job.
+        self.commits = False
         #: While PAUSING: what has happened of that which the next run waits for.
         self._pause_passed = self._driver_gone = False
         #: The status with which the job ends, once that is known.
@@ -226,6 +235,8 @@ class BatchScheduler:
                 self._executions.progressed(stages)
             case SubtasksReported(_, _, subtasks):
                 self._executions.succeeded(subtasks)
+            case CommitBegun():
+                self.commits = True
             case RunFailed(_, _, cause):
                 return self._fail(cause)
             case SparkDriverLost(now, _, cause):
@@ -287,7 +298,8 @@ class BatchScheduler:
         return [ReleaseSparkDriver(self.run), Pause(self._backoff.delay())]
 
     def _cancel(self, reason: str) -> list[BatchAction]:
-        if self._outcome is not None:
+        # A commit that has begun is brought to its end, because parts of the output are visible already.
+        if self._outcome is not None or self.commits:
             return []
         self.graph.cancellation = reason
         self.graph.transition(JobStatus.CANCELLING, reason)

@@ -148,13 +148,20 @@ class SparkDriverLink:
         if driver_id == self._driver_id:
             self._lose(self._run, cause)
 
-    async def submit(self, run: int, graph: EncodedGraph) -> None:
-        """Gives the graph to the driver of that run."""
+    async def submit(self, run: int, graph: EncodedGraph, committables: str) -> None:
+        """Gives the graph to the driver of that run.
+
+        `committables` is the blob of what a former run has left to commit; "" = the plan is to be executed.
+        """
         gateway = self._gateway
         if gateway is None or run != self._run:
             return
         submission = BatchSubmission(
-            job_id=self._job.job_id, run=run, job_graph=graph.data, job_graph_blob_key=graph.blob_key
+            job_id=self._job.job_id,
+            run=run,
+            job_graph=graph.data,
+            job_graph_blob_key=graph.blob_key,
+            committables_blob_key=committables,
         )
         try:
             await gateway.submit_batch(submission)

@@ -10,13 +10,15 @@ import asyncio
 import logging
 import shutil
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from pyspark.errors import PySparkException
 
+from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
 from yarrow.container.batch.spark.driver_run import RunEnd
 from yarrow.container.batch.spark.run_results import RunResults
 from yarrow.container.batch.spark.session import SparkHost
@@ -38,12 +40,19 @@ from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
 from yarrow.runtime.graph.batch_planner import plan as plan_of
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
-from yarrow.runtime.rpc.messages import BatchResult, BatchSubmission, FailureCause
+from yarrow.runtime.rpc.messages import (
+    BatchCommittables,
+    BatchResult,
+    BatchSubmission,
+    FailureCause,
+    StoredCommittables,
+)
 
 _log = logging.getLogger(__name__)
 _REPORT_SECONDS: Final = 1.0
@@ -101,6 +110,11 @@ class BatchRun:
         self._progress: StageProgress
         self._results: RunResults
         self._more_results = threading.Condition()
+        self._settings = Settings(services.configuration, "the job")
+        #: Results may still have to be committed, by this run or a later one.
+        self._commit_is_open = False
+        #: What a former run has left to commit.
+        self._stored = b""
 
     # ------------------------------------------------------------------ the driver's loop
 
@@ -110,7 +124,9 @@ class BatchRun:
         try:
             shared = await self._prepare()
             reports = self._loop.create_task(self._report(), name=f"progress of run {self.submission.run}")
-            await asyncio.to_thread(self._run, shared)
+            commits_only = bool(self.submission.committables_blob_key)
+            await asyncio.to_thread(self._commit_stored if commits_only else self._run, shared)
+            await asyncio.to_thread(self._remove_leftovers)
         except Exception as error:
             self._fail(self._cause_of(error))
         finally:
@@ -149,6 +165,8 @@ class BatchRun:
         self._progress = StageProgress(self._plan)
         self._results = RunResults(submission.run, graph, self._plan, services.master, self._wait_for)
         paths = await files.fetch(file.blob_key for file in graph.user_code.files)
+        if submission.committables_blob_key:
+            self._stored = await files.read(submission.committables_blob_key)
         splits = await asyncio.to_thread(self._assign, paths)
         tasks = self._folder / "tasks"
         tasks.mkdir(mode=0o700)
@@ -196,6 +214,7 @@ class BatchRun:
             self._await_results(count)
             if not self._failure:
                 self._results.flush()
+                self._commit()
         except Exception as error:
             self._fail(self._cause_of(error))
         finally:
@@ -203,6 +222,43 @@ class BatchRun:
             if not self._services.host.java.has_ended():
                 frames.release()
             server.close()
+
+    def _commit(self) -> None:
+        """Commits what the tasks have prepared, once the master has stored it."""
+        if not self._results.committables:
+            return
+        submission = self.submission
+        # From here on the stored results belong to the job, whatever becomes of this run.
+        self._commit_is_open = True
+        self._wait_for(self._services.master.begin_commit(submission.job_id, submission.run))
+        self._commit_all(self._results.committables)
+
+    def _commit_stored(self, shared: SharedJob) -> None:
+        """Commits what a former run has left; the plan is not executed."""
+        self._over.set()
+        self._commit_is_open = True
+        self._commit_all(msgspec.msgpack.decode(self._stored, type=StoredCommittables).messages)
+
+    def _commit_all(self, messages: Sequence[BatchCommittables]) -> None:
+        """Commits each sink's committables, in order of its subtasks. Raises CommitFailedError and OperatorFailure."""
+        graph, clock = self._graph, self._services.clock
+        for sink in sinks_of(graph):
+            operator_id = graph.vertex(sink.vertex_id).operators[sink.operator].id
+            payloads = [each for it in messages if it.operator_id == operator_id for each in it.committables]
+            commit(graph, sink, payloads, self._settings, clock)
+        self._commit_is_open = False
+
+    def _remove_leftovers(self) -> None:
+        """Ends what attempts have begun and nobody commits; what cannot be ended is left, and told."""
+        if self._commit_is_open:
+            return
+        for sink in sinks_of(self._graph):
+            try:
+                remove_leftovers(
+                    self._graph, sink, self._settings, self._services.clock, self._folder / "sinks"
+                )
+            except Exception:
+                _log.exception("what attempts of a sink have begun is left as it is")
 
     @property
     def _group(self) -> str:
@@ -292,7 +348,8 @@ class BatchRun:
     def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None:
         with self._lock:
             self._progress.failed(started)
-        self._fail(failed.cause)
+        # The same records would fail again.
+        self._fail(msgspec.structs.replace(failed.cause, is_final=True))
 
     def attempt_lost(self, started: AttemptStarted) -> None:
         stage = self._plan.stages[started.stage]

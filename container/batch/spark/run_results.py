@@ -55,6 +55,8 @@ class RunResults:
         #: Number of the next message of each collect operator's subtask.
         self._sequences = Counter[tuple[str, int]]()
         self._subtasks: list[BatchSubtaskResult] = []
+        #: What the successful attempts have prepared, in order of subtasks.
+        self.committables: list[BatchCommittables] = []
 
     @property
     def passed(self) -> int:
@@ -83,7 +85,9 @@ class RunResults:
             )
             self._wait_for(self._master.push_output(output))
         elif chunk.edge == COMMITTABLES:
-            self._wait_for(self._master.store_committables(self._committables(vertex, chunk)))
+            message = self._committables(vertex, chunk)
+            self._wait_for(self._master.store_committables(message))
+            self.committables.append(message)
         elif chunk.edge == FINISHED:
             self._finished(vertex, chunk)
         self._passed += 1

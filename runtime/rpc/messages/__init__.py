@@ -19,6 +19,7 @@ from yarrow.runtime.rpc.messages.batch import (
     SparkDriverHeartbeat,
     SparkDriverRegistration,
     SparkDriverRequest,
+    StoredCommittables,
 )
 from yarrow.runtime.rpc.messages.checkpoints import (
     AcknowledgeCheckpoint,
@@ -145,6 +146,7 @@ __all__ = [
     "SparkDriverHeartbeat",
     "SparkDriverRegistration",
     "SparkDriverRequest",
+    "StoredCommittables",
     "TaskDeploymentDescriptor",
     "TaskExecutionStateUpdate",
     "TaskExecutorInfo",

@@ -58,6 +58,8 @@ class BatchSubmission(Message, frozen=True, kw_only=True):
     #: encode_job_graph(...), or empty with `job_graph_blob_key` set when larger than the inline limit.
     job_graph: bytes
     job_graph_blob_key: str = ""
+    #: Blob of `StoredCommittables`: a former run has executed the plan, and its results are still to be committed.
+    committables_blob_key: str = ""
     #: encode_batch_plan(...); empty = the driver plans the graph itself.
     plan: bytes = b""
 
@@ -115,6 +117,12 @@ class BatchCommittables(Message, frozen=True, kw_only=True):
     sequence: int
     #: Encoded by the sink's own serializer.
     committables: tuple[bytes, ...]
+
+
+class StoredCommittables(Message, frozen=True, kw_only=True):
+    """Everything that a run is to commit, as the master keeps it; in the order in which it arrived."""
+
+    messages: tuple[BatchCommittables, ...]
 
 
 class BatchOutput(Message, frozen=True, kw_only=True):

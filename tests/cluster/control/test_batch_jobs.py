@@ -20,17 +20,22 @@ from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobType
+from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.messages import (
+    BatchCommittables,
     BatchOutput,
     BatchSubtaskResult,
     CollectRows,
     FailureCause,
     RegistrationRejection,
     SavepointRequest,
+    StoredCommittables,
 )
 
 RESTARTING = JobMasterSettings(restart_backoff=lambda: FixedDelayBackoff(FixedDelaySettings(2, 1.0)))
+#: As a driver reports an error of a user's function.
 BROKEN = FailureCause(
+    is_final=True,
     exception_name="builtins.ValueError",
     message="no number",
     stacktrace="ValueError: no number",
@@ -280,6 +285,83 @@ def test_what_a_bounded_job_does_not_do_is_refused_by_name(tmp_path: Path) -> No
                 )
             decisions = await cluster.dispatcher.request_scheduler_decisions(job_id, 10)
             assert b"BatchJobStarted" in decisions[0]
+
+    run(body())
+
+
+def test_results_that_are_being_committed_are_committed_by_the_next_driver(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id, first = await started(cluster)
+            vertex = first.graph.vertices[1]
+
+            def prepared(subtask: int, run: int) -> BatchCommittables:
+                return BatchCommittables(
+                    job_id=job_id,
+                    run=run,
+                    vertex_id=vertex.id,
+                    operator_id=vertex.operators[0].id,
+                    subtask=subtask,
+                    attempt=0,
+                    sequence=0,
+                    committables=(b"%d" % subtask,),
+                )
+
+            sent = [prepared(subtask, 0) for subtask in range(3)]
+            for message in sent:
+                await first.master.store_committables(message)
+            await first.master.begin_commit(job_id, 0)
+            await cluster.spark_drivers.crash(first)
+            await cluster.until_status(job_id, JobStatus.RESTARTING)
+            # Too late: parts of the output may be visible.
+            await cluster.dispatcher.cancel_job(job_id)
+            await cluster.pass_time(2)
+            second = await cluster.next_spark_driver(2)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            key = second.submissions[0].committables_blob_key
+            part = await second.master.read_blob(key, 0, 1 << 20)
+            assert msgspec.msgpack.decode(part.data, type=StoredCommittables).messages == tuple(sent)
+            await second.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            await eventually(lambda: not (tmp_path / "blobs" / key).exists())
+
+    run(body())
+
+
+def test_what_a_lost_run_has_prepared_is_not_committed(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id, first = await started(cluster)
+            vertex = first.graph.vertices[1]
+            message = BatchCommittables(
+                job_id=job_id,
+                run=0,
+                vertex_id=vertex.id,
+                operator_id=vertex.operators[0].id,
+                subtask=0,
+                attempt=0,
+                sequence=0,
+                committables=(b"first",),
+            )
+            await first.master.store_committables(message)
+            await cluster.spark_drivers.crash(first)
+            await cluster.until_status(job_id, JobStatus.RESTARTING)
+            await cluster.pass_time(2)
+            second = await cluster.next_spark_driver(2)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            assert second.submissions[0].committables_blob_key == ""
+            again = msgspec.structs.replace(message, run=1, committables=(b"second",))
+            await second.master.store_committables(message)
+            await second.master.store_committables(again)
+            with pytest.raises(BatchRunError, match=r"run 0 .* is over"):
+                await second.master.begin_commit(job_id, 0)
+            await second.master.begin_commit(job_id, 1)
+            (blob,) = (tmp_path / "blobs").iterdir()
+            assert msgspec.msgpack.decode(blob.read_bytes(), type=StoredCommittables).messages == (again,)
+            await second.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
 
     run(body())
 

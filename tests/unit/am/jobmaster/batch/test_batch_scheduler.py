@@ -17,6 +17,7 @@ from yarrow.am.jobmaster.batch.batch_scheduler import (
     BatchJobStarted,
     BatchPhase,
     BatchScheduler,
+    CommitBegun,
     ConcludeJob,
     Pause,
     PausePassed,
@@ -76,6 +77,7 @@ surprises: st.SearchStrategy[BatchEvent] = st.one_of(
     st.builds(RunFailed, st.just(0.0), runs, st.just(CAUSE)),
     st.builds(SparkDriverLost, st.just(0.0), runs, st.just(CAUSE)),
     st.builds(RunFinished, st.just(0.0), runs),
+    st.builds(CommitBegun, st.just(0.0), runs),
     st.builds(BatchJobCancelled, st.just(0.0)),
     st.builds(BatchJobFailed, st.just(0.0), st.just(CAUSE)),
 )
@@ -122,6 +124,8 @@ def test_every_course_ends_once_with_a_final_status(events: list[BatchEvent | No
         assert asked <= 1, "two drivers at a time"
         assert (course.concluded == 1) == (course.scheduler.phase is BatchPhase.ENDED)
     course.handle(BatchJobCancelled(0.0))
+    if course.scheduler.commits:
+        course.handle(BatchJobFailed(0.0, CAUSE))
     while course.waiting:
         course.carry_out()
     assert course.concluded == 1
