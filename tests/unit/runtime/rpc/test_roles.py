@@ -58,6 +58,8 @@ MASTERS_ONLY = {
         "declare_required_resources",
         "disconnect_job_master",
         "heartbeat_from_job_master",
+        "request_spark_driver",
+        "release_spark_driver",
         "request_task_executors",
     },
     "JobMasterGateway": {"notify_not_enough_resources"},
