@@ -5,9 +5,13 @@ Owner: any thread; the client asks when it has built the graph. Must not look in
 
 from __future__ import annotations
 
+import msgspec
+
 from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.config.options.execution import RuntimeMode
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind
+from yarrow.runtime.graph.states import JobType
 
 
 class BatchRefusedError(UnsupportedFeatureError):
@@ -21,6 +25,17 @@ class BatchRefusedError(UnsupportedFeatureError):
 def is_bounded(graph: JobGraph) -> bool:
     """Whether all sources end by themselves: AUTOMATIC then means BATCH."""
     return all(vertex.head.spec.is_bounded for vertex in graph.vertices if vertex.is_source)
+
+
+def in_mode(graph: JobGraph, mode: RuntimeMode) -> JobGraph:
+    """The job as it runs in that mode; AUTOMATIC means BATCH if all sources end by themselves.
+
+    Raises BatchRefusedError, with operator and remedy, for a program that BATCH does not run.
+    """
+    if mode is RuntimeMode.STREAMING or (mode is RuntimeMode.AUTOMATIC and not is_bounded(graph)):
+        return graph
+    check(graph)
+    return msgspec.structs.replace(graph, job_type=JobType.BATCH)
 
 
 def check(graph: JobGraph) -> None:

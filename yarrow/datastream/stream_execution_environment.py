@@ -34,13 +34,13 @@ from yarrow.datastream.fault_tolerance import refuse_lost_records
 from yarrow.datastream.functions import CheckpointedFunction, ParallelSourceFunction, SourceFunction
 from yarrow.datastream.graph_builder import GraphBuilder, declared
 from yarrow.datastream.job_waiting import wait_for_job
-from yarrow.datastream.runtime_mode import in_mode
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigError
+from yarrow.runtime.graph.batch_rules import in_mode
 from yarrow.runtime.graph.executor import executor_for, only_plans
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
