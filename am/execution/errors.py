@@ -19,6 +19,18 @@ class NoResourceAvailableError(YarrowError):
     """The job did not get its slots within slot.request.timeout."""
 
 
+class SparkDriverStartError(YarrowError):
+    """A SparkDriver could not be started; the message says why."""
+
+
+class NoSparkDriversError(SparkDriverStartError):
+    """The cluster starts no SparkDrivers; another try would end alike."""
+
+
+class SparkDriverLostError(YarrowError):
+    """The SparkDriver of a job has ended, is silent, or did not start its session in time."""
+
+
 class UnknownTaskExecutorError(YarrowError):
     """A TaskExecutor sent a message to an endpoint with which it is not registered: it must register first."""
 

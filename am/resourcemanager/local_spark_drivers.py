@@ -15,9 +15,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.resourcemanager.child_process import ChildProcess
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessSettings
-from yarrow.am.resourcemanager.spark_drivers import OnDriverEnded, SparkDriverStartError
+from yarrow.am.resourcemanager.spark_drivers import OnDriverEnded
 from yarrow.runtime.common.ids import IdFactory, ResourceID
 from yarrow.runtime.fs.client_folder import WORKING_DIRECTORY_PREFIX
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap, encode_bootstrap

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from yarrow.am.execution.errors import failure_of
+from yarrow.am.execution.errors import NoSparkDriversError, SparkDriverLostError, failure_of
 from yarrow.am.resourcemanager.task_executor_connections import Spawn
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import JobMasterID, ResourceID
@@ -25,14 +25,6 @@ _log = logging.getLogger(__name__)
 
 #: Called on the ResourceManager's loop with the end of a driver: its id, and how it ended.
 OnDriverEnded = Callable[[ResourceID, str], None]
-
-
-class SparkDriverStartError(YarrowError):
-    """A SparkDriver could not be started; the message says why."""
-
-
-class SparkDriverLostError(YarrowError):
-    """The process of a job's SparkDriver has ended while the job needed it."""
 
 
 class SparkDriverLauncher(Protocol):
@@ -55,7 +47,7 @@ class NoSparkDrivers:
         self._why = why
 
     async def start_spark_driver(self, request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
-        raise SparkDriverStartError(self._why)
+        raise NoSparkDriversError(self._why)
 
     async def end_spark_driver(self, driver_id: ResourceID) -> None:
         """There is none."""

@@ -18,6 +18,8 @@ from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, family_of,
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.options import (
     ALL_OPTIONS,
+    checkpointing,
+    execution,
     high_availability,
     jobmanager,
     pipeline,
@@ -116,9 +118,21 @@ def check(settings: Settings) -> Findings:
             )
     problems += unreadable.values()
     if not unreadable:
+        warnings += _without_effect_in_batch(settings)
         for rule in RULES:
             problems += rule(settings)
     return Findings(tuple(problems), tuple(warnings))
+
+
+def _without_effect_in_batch(settings: Settings) -> list[ConfigWarning]:
+    """Checkpoints that a job in BATCH mode does not take."""
+    interval = checkpointing.INTERVAL
+    is_batch = settings.get(execution.RUNTIME_MODE) is execution.RuntimeMode.BATCH
+    name = settings.name_in_use(interval)
+    if not is_batch or name is None:
+        return []
+    text = f"{name}{_set_in(settings, name)} has no effect: a job in BATCH mode takes no checkpoints."
+    return [ConfigWarning(interval.key, text)]
 
 
 def _set_in(settings: Settings, key: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from yarrow.am.resourcemanager.spark_drivers import OnDriverEnded, SparkDriverStartError
+from yarrow.am.execution.errors import SparkDriverStartError
+from yarrow.am.resourcemanager.spark_drivers import NoSparkDrivers, OnDriverEnded
 from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
@@ -118,11 +119,15 @@ class FakeSparkDrivers:
     service: Callable[[], RpcService]
     drivers: list[FakeSparkDriver] = field(default_factory=list)
     ended: list[ResourceID] = field(default_factory=list)
+    #: Why there are none at all; "" = there are.
+    refusal: str = ""
     #: What the next starts fail with.
     failures: list[str] = field(default_factory=list)
     _on_ended: dict[ResourceID, OnDriverEnded] = field(default_factory=dict)
 
     async def start_spark_driver(self, request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
+        if self.refusal:
+            await NoSparkDrivers(self.refusal).start_spark_driver(request, on_ended)
         if self.failures:
             raise SparkDriverStartError(self.failures.pop(0))
         driver = FakeSparkDriver(ResourceID(f"driver-{len(self.drivers)}"), request, self.service())

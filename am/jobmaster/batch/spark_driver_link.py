@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from yarrow.am.execution.errors import failure_of
+import msgspec
+
+from yarrow.am.execution.errors import NoSparkDriversError, SparkDriverLostError, failure_of
 from yarrow.am.jobmaster.links.deployment import EncodedGraph
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
@@ -37,10 +39,6 @@ _log = logging.getLogger(__name__)
 
 #: Names of its timers.
 _START, _HEARTBEAT = "start of the SparkDriver", "heartbeat of the SparkDriver"
-
-
-class SparkDriverTimeoutError(YarrowError):
-    """The SparkDriver did not start its session in time, or is silent."""
 
 
 class SparkDriverLink:
@@ -103,8 +101,13 @@ class SparkDriverLink:
         self._timers.after(_START, seconds, lambda: self._timed_out(run, seconds))
         try:
             if self._resource_manager is None:
-                raise SparkDriverTimeoutError("no ResourceManager leads that could start a SparkDriver")
+                raise SparkDriverLostError("no ResourceManager leads that could start a SparkDriver")
             driver_id = await self._resource_manager.request_spark_driver(self._request())
+        except NoSparkDriversError as error:
+            # No later try would find one.
+            cause = failure_of(type(error), str(error))
+            self._lose(run, msgspec.structs.replace(cause, is_final=True))
+            return
         except YarrowError as error:
             self._lose(run, failure_of(type(error), str(error)))
             return
@@ -186,7 +189,7 @@ class SparkDriverLink:
 
     def _timed_out(self, run: int, seconds: float) -> None:
         text = f"no Spark session within {seconds:g} s (slot.request.timeout): {self.waiting_for or 'a SparkDriver'}"
-        self._lose(run, failure_of(SparkDriverTimeoutError, text))
+        self._lose(run, failure_of(SparkDriverLostError, text))
 
     def _lose(self, run: int, cause: FailureCause) -> None:
         if run == self._run:
@@ -198,7 +201,7 @@ class SparkDriverLink:
         for driver_id in round_.silent:
             seconds = self._settings.heartbeat.timeout
             text = f"SparkDriver {driver_id} has been silent for {seconds:g} s (heartbeat.timeout)"
-            self.disconnected(driver_id, failure_of(SparkDriverTimeoutError, text))
+            self.disconnected(driver_id, failure_of(SparkDriverLostError, text))
         for driver_id in round_.ask:
             if self._gateway is not None:
                 self._owner.spawn(self._ask(driver_id, self._gateway), "heartbeat SparkDriver")

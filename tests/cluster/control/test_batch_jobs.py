@@ -179,6 +179,19 @@ def test_a_driver_that_cannot_start_is_told_with_its_cause(tmp_path: Path) -> No
     run(body())
 
 
+def test_a_cluster_without_spark_drivers_fails_the_job_at_once(tmp_path: Path) -> None:
+    async def body() -> None:
+        cluster = ControlCluster(tmp_path, RESTARTING)
+        cluster.spark_drivers.refusal = "this cluster starts none: run the job elsewhere"
+        await cluster.plane.start()
+        result = await cluster.result(await cluster.submit(bounded_job()))
+        assert result.status is JobStatus.FAILED
+        assert result.cause is not None and "starts none: run the job elsewhere" in result.cause.message
+        await cluster.plane.stop()
+
+    run(body())
+
+
 def test_a_driver_whose_session_does_not_start_is_given_up(tmp_path: Path) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path) as cluster:

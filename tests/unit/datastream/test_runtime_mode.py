@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.unit.runtime.graph.programs import environment
 from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from yarrow.runtime.config import validation
+from yarrow.runtime.config.validation import OnceLog
 from yarrow.runtime.graph.batch_rules import BatchRefusedError
 from yarrow.runtime.graph.job_graph import decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.states import JobType
@@ -49,7 +53,13 @@ def test_a_source_without_an_end_runs_as_a_stream_or_is_refused_by_name() -> Non
         job(M.BATCH).get_job_graph()
 
 
-def test_checkpoints_are_accepted_without_effect() -> None:
-    env = bounded(M.BATCH)
-    env.enable_checkpointing(1000)
-    assert env.get_job_graph().job_type is JobType.BATCH
+def test_checkpoints_are_accepted_and_the_program_hears_that_they_have_no_effect(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "_process_log", OnceLog())
+    for mode, told in ((M.STREAMING, False), (M.BATCH, True)):
+        env = bounded(mode)
+        env.enable_checkpointing(1000)
+        with caplog.at_level(logging.WARNING):
+            env.get_job_graph()
+        assert ("a job in BATCH mode takes no checkpoints" in caplog.text) is told
