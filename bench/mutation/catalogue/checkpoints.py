@@ -199,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         "outlives",
-        "if retention is ExternalizedRetention.RETAIN_ON_CANCELLATION:",
+        "if retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:",
         "if False:",
         killer="test_completed.py::test_what_outlives_its_job",
     ),

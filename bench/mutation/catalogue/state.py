@@ -111,7 +111,7 @@ MUTANTS = (
         "_check",
         "if not least <= value <= most:",
         "if False:",
-        killer="test_key_groups.py::test_a_parallelism_out_of_range_is_refused",
+        killer="test_key_groups.py::test_ranges_refuse_what_cannot_be",
     ),
     Mutant(
         "_consumers",

@@ -110,7 +110,7 @@ def test_folders_of_the_client_mean_nothing_on_a_node(
     monkeypatch.setenv(layout.RESOURCE_ID, "taskexecutor-1")
     folder = modules_in(tmp_path / "modules")
     code = UserCode(python_path=(str(folder),), required_modules=("yarrow_x",))
-    with pytest.raises(InvalidProgramError, match="ship the module with add_python_file"):
+    with pytest.raises(InvalidProgramError, match="Ship the module with add_python_file"):
         install_user_code(graph(code), {}, own_main=False)
     assert str(folder) not in sys.path
 
