@@ -102,12 +102,21 @@ def test_each_key_is_printed_once(tmp_path: Path) -> None:
         _HEAD
         + """
 from yarrow.common import Types
+from yarrow.common.accumulators import IntCounter
+from yarrow.datastream import MapFunction
+class Counted(MapFunction):
+    def open(self, context):
+        self.rows = IntCounter()
+        context.add_accumulator("rows", self.rows)
+    def map(self, word):
+        self.rows.add(1)
+        return word, 1
 words = "to be or not to be that is the question".split()
-counts = (env.from_collection(words).map(lambda word: (word, 1), Types.TUPLE([Types.STRING(), Types.INT()]))
+counts = (env.from_collection(words).map(Counted(), Types.TUPLE([Types.STRING(), Types.INT()]))
     .key_by(lambda pair: pair[0]).reduce(lambda one, other: (one[0], one[1] + other[1])))
 counts.print()
 result = env.execute("words")
-print("after", result.get_job_id() is not None)
+print("after", result.get_accumulator_result("rows"))
 """
     )
     begun = program(tmp_path, text)
@@ -117,7 +126,7 @@ print("after", result.get_job_id() is not None)
     assert sorted(re.sub(r"^\d+> ", "", line) for line in outcome.out.splitlines()[:-1]) == sorted(
         str(pair) for pair in expected.items()
     )
-    assert outcome.out.splitlines()[-1] == "after True"
+    assert outcome.out.splitlines()[-1] == "after 10"
     begun.assert_no_files_left()
 
 

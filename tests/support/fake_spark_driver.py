@@ -21,6 +21,7 @@ from yarrow.runtime.rpc.messages import (
     BatchResult,
     BatchStageProgress,
     BatchSubmission,
+    BatchSubtaskProgress,
     RegistrationRejection,
     RegistrationSuccess,
     SparkApplication,
@@ -82,6 +83,10 @@ class FakeSparkDriver(RpcEndpoint):
                 tasks_total=vertex.parallelism,
                 tasks_running=0,
                 tasks_done=vertex.parallelism,
+                subtasks=tuple(
+                    BatchSubtaskProgress(subtask=number, is_done=False, records_in=number, records_out=1)
+                    for number in range(vertex.parallelism)
+                ),
             )
             for vertex in self.graph.vertices
         )

@@ -1,7 +1,7 @@
 """StageExecutions: carries what a SparkDriver tells of stages into the executions that REST shows.
 
-Owner: the BatchJobMaster's loop. Pure. Spark knows tasks by stage, so that all subtasks of a stage begin together;
-each ends when its result is reported, or with its stage.
+Owner: the BatchJobMaster's loop. Pure. A subtask that Spark may still repeat runs on; it ends
+when its result is reported, or with its stage.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ from collections.abc import Iterable
 
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.messages import BatchStageProgress, BatchSubtaskResult, FailureCause
+from yarrow.runtime.rpc.messages import (
+    BatchStageProgress,
+    BatchSubtaskProgress,
+    BatchSubtaskResult,
+    FailureCause,
+)
 
 
 class StageExecutions:
@@ -30,21 +35,29 @@ class StageExecutions:
             vertex = self._graph.vertices.get(stage.vertex_id)
             if vertex is None:
                 continue
-            if stage.state in (ExecutionState.RUNNING, ExecutionState.FINISHED):
-                for execution in vertex.executions:
-                    _begin(execution)
+            for told in stage.subtasks:
+                self._told(self._graph.subtask(stage.vertex_id, told.subtask), told)
             if stage.state is ExecutionState.FINISHED:
                 for execution in vertex.executions:
+                    _begin(execution)
                     _finish(execution)
+
+    def _told(self, execution: Execution | None, told: BatchSubtaskProgress) -> None:
+        if execution is None or execution.state.is_terminal:
+            return
+        _begin(execution)
+        counts = {"numRecordsIn": float(told.records_in), "numRecordsOut": float(told.records_out)}
+        execution.metrics = {**execution.metrics, **counts}
 
     def succeeded(self, subtasks: Iterable[BatchSubtaskResult]) -> None:
         """Takes in the results of subtasks. A result that comes twice counts once."""
         for result in subtasks:
             execution = self._graph.subtask(result.vertex_id, result.subtask)
-            if execution is None or execution.state.is_terminal:
+            # The end of its stage may have been told before its result.
+            if execution is None or execution.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
                 continue
             execution.accumulators = result.accumulators
-            execution.metrics = result.metrics
+            execution.metrics = {**execution.metrics, **result.metrics}
             _begin(execution)
             _finish(execution)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from yarrow.container.batch.spark.task_messages import AttemptEnded, AttemptProgress, AttemptStarted
 from yarrow.runtime.graph.batch_plan import BatchPlan, BatchStage
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.messages import BatchStageProgress
+from yarrow.runtime.rpc.messages import BatchStageProgress, BatchSubtaskProgress
 
 
 class _Stage:
@@ -43,6 +43,12 @@ class _Stage:
             ended_ms=self.ended_ms if finished else 0,
             records_in=sum(counts[0] for counts in self.records.values()),
             records_out=sum(counts[1] for counts in self.records.values()),
+            subtasks=tuple(
+                BatchSubtaskProgress(
+                    subtask=subtask, is_done=subtask in self.done, records_in=taken, records_out=sent
+                )
+                for subtask, (taken, sent) in sorted(self.records.items())
+            ),
         )
 
 

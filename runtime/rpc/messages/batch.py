@@ -74,6 +74,16 @@ class SparkDriverHeartbeat(Message, frozen=True, kw_only=True):
     resident_memory: int = 0
 
 
+class BatchSubtaskProgress(Message, frozen=True, kw_only=True):
+    """How far the latest attempt of a subtask is."""
+
+    subtask: int
+    #: It has put out everything; Spark may still repeat it.
+    is_done: bool
+    records_in: int
+    records_out: int
+
+
 class BatchStageProgress(Message, frozen=True, kw_only=True):
     """How far a stage is: of the attempts that have succeeded, and of those that run."""
 
@@ -88,9 +98,11 @@ class BatchStageProgress(Message, frozen=True, kw_only=True):
     #: Epoch ms of the first task's start and of the last one's end; 0 = not yet.
     started_ms: int = 0
     ended_ms: int = 0
-    #: Records of the attempts that have succeeded.
+    #: Records of all subtasks so far.
     records_in: int = 0
     records_out: int = 0
+    #: Subtasks that have begun and told of records.
+    subtasks: tuple[BatchSubtaskProgress, ...] = ()
 
 
 class BatchSubtaskResult(Message, frozen=True, kw_only=True):

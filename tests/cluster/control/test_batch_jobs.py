@@ -83,13 +83,17 @@ def test_a_bounded_job_runs_in_its_driver_and_takes_no_slot(tmp_path: Path) -> N
                 accumulators={"rows": 7},
                 metrics={"numRecordsIn": 7.0},
             )
+            await driver.report(ExecutionState.FINISHED)
             await driver.master.report_subtasks(job_id, 0, (done, done))
             await driver.finish()
             result = await cluster.result(job_id)
             assert (result.status, result.accumulators) == (JobStatus.FINISHED, {"rows": 7})
             assert await states(cluster, job_id) == {ExecutionState.FINISHED}
             details = await cluster.dispatcher.request_job_details(job_id)
-            assert details.vertices[1].subtasks[2].metrics == {"numRecordsIn": 7.0}
+            assert details.vertices[1].subtasks[2].metrics == {
+                "numRecordsIn": 7.0,
+                "numRecordsOut": 1.0,
+            }
             assert cluster.spark_drivers.ended == [driver.driver_id]
             assert cluster.driver.requests == 0, "no TaskExecutor was asked for"
 
