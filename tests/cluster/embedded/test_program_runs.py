@@ -191,7 +191,7 @@ def test_a_port_in_use_is_refused_before_the_job_starts(tmp_path: Path) -> None:
         outcome = run(tmp_path, text + "env.from_collection([1]).print()\nenv.execute()")
     assert outcome.status == 1
     assert f"port {port} is in use. Set rest.port" in outcome.err
-    assert "set rest.bind-port to 0" in outcome.err
+    assert "Set rest.bind-port to 0" in outcome.err
     assert outcome.out == ""
 
 

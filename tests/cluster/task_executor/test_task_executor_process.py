@@ -311,7 +311,7 @@ def test_signal_ends_it_in_order(tmp_path: Path) -> None:
             r.process.send_signal(signal.SIGTERM)
             assert await ended(r.process) == 0
             await all_gone(family)
-            assert r.resource_manager.disconnects == ["it got the signal SIGTERM"]
+            assert r.resource_manager.disconnects == ["the TaskExecutor got the signal SIGTERM"]
             assert r.resource_manager.by_force == [True]
             assert r.job_master.disconnects == [], "the ResourceManager tells it, and why"
 
@@ -323,7 +323,7 @@ def test_refused_registration_fails_the_process(tmp_path: Path) -> None:
         async with running(tmp_path, rejection="another version") as r:
             assert await ended(r.process) == 1
             errors = (r.logs / "parent.err").read_text()
-            assert "the ResourceManager refused it: another version" in errors
+            assert "the ResourceManager refused the TaskExecutor: another version" in errors
 
     run(body())
 
