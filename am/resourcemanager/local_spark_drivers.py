@@ -66,7 +66,12 @@ class LocalSparkDrivers:
             self._watch(driver_id, process, working_directory, on_ended)
         )
         self._drivers[driver_id] = (process, watcher)
-        await process.give(encode_bootstrap(self._bootstrap(driver_id, request, working_directory)))
+        try:
+            await process.give(encode_bootstrap(self._bootstrap(driver_id, request, working_directory)))
+        except BaseException:
+            # Nobody else knows its name yet.
+            await self.end_spark_driver(driver_id)
+            raise
         return driver_id
 
     async def end_spark_driver(self, driver_id: ResourceID) -> None:

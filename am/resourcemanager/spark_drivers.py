@@ -13,7 +13,12 @@ from typing import Protocol
 
 import msgspec
 
-from yarrow.am.execution.errors import NoSparkDriversError, SparkDriverLostError, failure_of
+from yarrow.am.execution.errors import (
+    NoSparkDriversError,
+    SparkDriverLostError,
+    SparkDriverStartError,
+    failure_of,
+)
 from yarrow.am.resourcemanager.task_executor_connections import Spawn
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import JobMasterID, ResourceID
@@ -72,11 +77,24 @@ class SparkDrivers:
         self._service = service
         self._spawn = spawn
         self._started: dict[ResourceID, _Started] = {}
+        self._is_closed = False
 
     async def request(self, request: SparkDriverRequest) -> ResourceID:
         """Starts a driver for a job. Raises SparkDriverStartError."""
-        driver_id = await self._launcher.start_spark_driver(request, self._ended)
+        early: dict[ResourceID, str] = {}
+
+        def ended(driver_id: ResourceID, cause: str) -> None:
+            early[driver_id] = cause
+            self._ended(driver_id, cause)
+
+        driver_id = await self._launcher.start_spark_driver(request, ended)
+        if self._is_closed:
+            await self._launcher.end_spark_driver(driver_id)
+            raise SparkDriverStartError("this ResourceManager leads no more: it starts no SparkDriver")
         self._started[driver_id] = _Started(request, driver_id)
+        # A driver may end before the launcher has named it.
+        if driver_id in early:
+            self._ended(driver_id, early[driver_id])
         _log.info("SparkDriver %s starts for job %s", driver_id, request.job_id)
         return driver_id
 
@@ -96,6 +114,7 @@ class SparkDrivers:
 
     async def close(self) -> None:
         """Ends all drivers: their BatchJobMasters end with this leadership."""
+        self._is_closed = True
         started, self._started = list(self._started), {}
         await asyncio.gather(*map(self._launcher.end_spark_driver, started))
 

@@ -39,18 +39,27 @@ class FrozenWindows(Generic[W]):
 
     # ------------------------------------------------------------------ task thread
 
-    def touch(self, window: W, table: HeapTable | None) -> None:
-        """The table of a window is about to change, or to go."""
+    def begin_touch(self) -> None:
+        """A table is about to be taken and frozen; `end_touch` follows."""
         self._is_touching = True
-        try:
-            found = self._untouched.pop(window, None)
-            if found is not None:
-                self._frozen[window] = found, found.cut(self._cut)
-                return
-        finally:
-            self._is_touching = False
-        while table is not None and self._copied is table:
+
+    def take(self, window: W, table: HeapTable | None) -> HeapTable | None:
+        """Takes a window from the snapshot thread, or waits until that has copied `table`.
+
+        Returns the table, which `freeze` gets; None if no snapshot needs it any more.
+        """
+        found = self._untouched.pop(window, None)
+        while found is None and table is not None and self._copied is table:
             time.sleep(_SECONDS)
+        return found
+
+    def freeze(self, window: W, table: HeapTable) -> None:
+        """Cuts a table that was taken."""
+        self._frozen[window] = table, table.cut(self._cut)
+
+    def end_touch(self) -> None:
+        """All that was taken is frozen."""
+        self._is_touching = False
 
     def end(self) -> None:
         """No snapshot needs the windows any more; no effect when repeated."""

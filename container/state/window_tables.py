@@ -147,8 +147,7 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
         table = self._used.get(window)
         if table is None:
             table = self._table(window)
-            for cut in self._cuts:
-                cut.touch(window, table)
+            _touch(self._cuts, window, table)
             self._used[window] = table
         return table
 
@@ -156,11 +155,11 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
         """The present windows: large ones, and those that a snapshot holds, are frozen now; others when touched."""
         frozen: FrozenWindows[W] = FrozenWindows(cut, self._tables.copy(), self._forget_cut)
         for window in self._large:
-            frozen.touch(window, None)
+            _touch([frozen], window, None)
         for other in self._cuts:
             for window, table in other.windows_cut():
                 if table.is_held and self._tables.get(window) is table:
-                    frozen.touch(window, None)
+                    _touch([frozen], window, None)
         self._cuts.append(frozen)
         self._used = {window: table for window, table in self._used.items() if table.dividing}
         return frozen
@@ -174,8 +173,7 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
         return self._form.stored(window)
 
     def drop(self, window: W) -> None:
-        for cut in self._cuts:
-            cut.touch(window, self._tables.get(window))
+        _touch(self._cuts, window, self._tables.get(window))
         super().drop(window)
 
     def _note_size(self, window: W, table: HeapTable) -> None:
@@ -203,7 +201,10 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
 
     def rows(self, window: W) -> Iterator[Rows]:
         table = self._tables.get(window)
-        return iter(()) if table is None else table.rows()
+        if table is None:
+            return iter(())
+        # Whoever gets values that can change may change them: a snapshot has its own from then on.
+        return (table if table.protect is None else self.table(window)).rows()
 
     def tables(self) -> Iterator[tuple[Any, HeapTable]]:
         """(stored form of a window, its table), by position."""
@@ -238,3 +239,19 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
                 left -= 1
             if not entries:
                 self._emptied.pop()
+
+
+def _touch(cuts: Sequence[FrozenWindows[W]], window: W, table: HeapTable | None) -> None:
+    """Freezes a window for all cuts that still need it, before it changes or goes.
+
+    It is taken from all of them first: a cut replaces the content that the snapshot thread of another one would read.
+    """
+    for cut in cuts:
+        cut.begin_touch()
+    try:
+        taken = [(cut, found) for cut in cuts if (found := cut.take(window, table)) is not None]
+        for cut, found in taken:
+            cut.freeze(window, found)
+    finally:
+        for cut in cuts:
+            cut.end_touch()

@@ -249,6 +249,9 @@ class JobConnection:
         while True:
             await self._offer_wake.wait()
             self._offer_wake.clear()
+            if self._registration.gateway is None:
+                # The next registration wakes this loop.
+                continue
             # A slot with a new worker is offered only after the JobMaster knows that the old worker is gone.
             lost = {report.allocation_id for report in self._reports if isinstance(report, FailedSlot)}
             offers = tuple(offer for offer in self._offers.values() if offer.allocation_id not in lost)

@@ -163,6 +163,7 @@ class LeaderConnection(Generic[G]):
             self._retry = None
 
     def _try(self, leader: LeaderInformation) -> None:
+        self._retry = None
         self._attempt = self._endpoint.spawn(self._register_once(leader), "registration")
 
     async def _register_once(self, leader: LeaderInformation) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
-from tests.support.fake_spark_driver import FakeSparkDriver
+from tests.support.fake_spark_driver import FakeSparkDriver, FakeSparkDrivers
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run, settled
+from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.am.resourcemanager.spark_drivers import OnDriverEnded, SparkDrivers
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
-from yarrow.runtime.common.ids import JobID, ResourceID
+from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
@@ -29,6 +33,7 @@ from yarrow.runtime.rpc.messages import (
     FailureCause,
     RegistrationRejection,
     SavepointRequest,
+    SparkDriverRequest,
     StoredCommittables,
 )
 
@@ -390,3 +395,51 @@ def test_a_leadership_that_ends_ends_its_drivers(tmp_path: Path) -> None:
         assert cluster.spark_drivers.ended == [driver.driver_id]
 
     run(body())
+
+
+def test_a_driver_that_starts_while_its_resource_manager_ends_is_ended(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            started_late = asyncio.Event()
+            real = cluster.spark_drivers.start_spark_driver
+
+            async def start(request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
+                await started_late.wait()
+                return await real(request, on_ended)
+
+            launcher = SlowLauncher(start, cluster.spark_drivers)
+            drivers = SparkDrivers(launcher, cluster.service(), cluster.plane.resource_manager.spawn)
+            request = SparkDriverRequest(
+                job_id=JobID("1"),
+                job_master_id=JobMasterID("2"),
+                job_master_address="inproc://nobody",
+                configuration={},
+                slots=1,
+            )
+            asking = asyncio.ensure_future(drivers.request(request))
+            await settled()
+            await drivers.close()
+            started_late.set()
+            with pytest.raises(SparkDriverStartError, match="leads no more"):
+                await asking
+            assert cluster.spark_drivers.ended == ["driver-0"]
+
+    run(body())
+
+
+class SlowLauncher:
+    """Starts drivers when the test lets it."""
+
+    def __init__(
+        self,
+        start: Callable[[SparkDriverRequest, OnDriverEnded], Awaitable[ResourceID]],
+        launcher: FakeSparkDrivers,
+    ) -> None:
+        self._start = start
+        self._launcher = launcher
+
+    async def start_spark_driver(self, request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
+        return await self._start(request, on_ended)
+
+    async def end_spark_driver(self, driver_id: ResourceID) -> None:
+        await self._launcher.end_spark_driver(driver_id)
