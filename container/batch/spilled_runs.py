@@ -6,6 +6,7 @@ a record is.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import struct
 import tempfile
@@ -81,5 +82,7 @@ class SpilledRuns(Generic[T]):
     def close(self) -> None:
         """Closes the files, which removes them."""
         for file in self._files:
-            file.close()
+            # A full disk has failed the task already; closing would try to write the rest once more.
+            with contextlib.suppress(OSError):
+                file.close()
         self._files.clear()

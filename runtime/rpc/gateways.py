@@ -207,6 +207,7 @@ class ResourceManagerGateway(Protocol):
 
     async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]: ...
 
+    @waits
     async def request_spark_driver(self, request: SparkDriverRequest) -> ResourceID:
         """Starts a SparkDriver for a bounded job, and returns its id. Raises SparkDriverStartError."""
         ...

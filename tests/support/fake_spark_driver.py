@@ -49,6 +49,8 @@ class FakeSparkDriver(RpcEndpoint):
         )
         self.submissions: list[BatchSubmission] = []
         self.answers_heartbeats = True
+        #: Runs that it was asked to cancel.
+        self.cancelled: list[int] = []
 
     async def register(self) -> RegistrationSuccess | RegistrationRejection:
         return await self.master.register_spark_driver(
@@ -106,7 +108,8 @@ class FakeSparkDriver(RpcEndpoint):
         return Acknowledge()
 
     async def cancel_batch(self, job_id: JobID, run: int) -> Acknowledge:
-        return Acknowledge()
+        self.cancelled.append(run)
+        return await self.master.confirm_cancelled(job_id, run)
 
     async def heartbeat_from_job_master(self) -> SparkDriverHeartbeat:
         if not self.answers_heartbeats:

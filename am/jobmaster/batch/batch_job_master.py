@@ -7,6 +7,7 @@ look into user code or rows, nor know Spark.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -75,6 +76,8 @@ from yarrow.runtime.rpc.messages import (
     SparkDriverRegistration,
 )
 
+#: Seconds in which a cancelled run has to end what its sinks have begun.
+_CANCEL_SECONDS = 10.0
 #: Events that are kept for `scheduler_decisions`.
 _EVENTS_KEPT = 100
 
@@ -108,6 +111,9 @@ class BatchJobMaster(RpcEndpoint):
         self._events: deque[bytes] = deque(maxlen=_EVENTS_KEPT)
         self._collects = CollectBuffers(self.graph, self.leader_id, settings.collect_buffer_rows)
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
+        #: The present driver has got the plan.
+        self._is_executing = False
+        self._cancel_confirmed = asyncio.Event()
         self._printed = PrintedText()
         self._commits = CommitsToMake(services.blobs)
         self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._run_ended_badly)
@@ -154,8 +160,10 @@ class BatchJobMaster(RpcEndpoint):
     def _carry_out(self, action: BatchAction) -> None:
         match action:
             case RequestSparkDriver(run):
+                self._is_executing = False
                 self.spawn(self._driver.request(run), "request SparkDriver")
             case SubmitPlan(run):
+                self._is_executing = True
                 self.spawn(
                     self._driver.submit(run, self._encoded.present, self._commits.blob_key), "submit plan"
                 )
@@ -167,8 +175,16 @@ class BatchJobMaster(RpcEndpoint):
                 self.spawn(self._conclude(), "conclude")
 
     async def _release(self, run: int) -> None:
+        if self.graph.status is JobStatus.CANCELLING and self._is_executing:
+            await self._end_in_order(run)
         await self._driver.release()
         self._decide(SparkDriverEnded(self._now(), run))
+
+    async def _end_in_order(self, run: int) -> None:
+        """Lets the driver end what its sinks have begun; a driver that takes too long is ended as it is."""
+        if await self._driver.cancel(run):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._cancel_confirmed.wait(), _CANCEL_SECONDS)
 
     async def _conclude(self) -> None:
         self._timers.cancel_all()
@@ -277,6 +293,7 @@ class BatchJobMaster(RpcEndpoint):
         return Acknowledge()
 
     async def confirm_cancelled(self, job_id: JobID, run: int) -> Acknowledge:
+        self._cancel_confirmed.set()
         return Acknowledge()
 
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:

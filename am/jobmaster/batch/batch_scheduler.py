@@ -55,6 +55,11 @@ BATCH_TRANSITIONS: Final[Mapping[BatchPhase, frozenset[BatchPhase]]] = MappingPr
     }
 )
 
+#: Most runs that commit what is stored where the restart strategy allows no restart.
+COMMIT_TRIES: Final = 5
+#: Seconds before the first of them; each later pause is twice as long.
+_COMMIT_PAUSE: Final = 1.0
+
 # Events.
 
 
@@ -202,6 +207,8 @@ class BatchScheduler:
         self.run = -1
         #: The results are stored: nobody executes the plan again, nor cancels the job.
         self.commits = False
+        #: How many runs that only commit the restart strategy would not have allowed.
+        self._commit_tries = 0
         #: While PAUSING: what has happened of that which the next run waits for.
         self._pause_passed = self._driver_gone = False
         #: The status with which the job ends, once that is known.
@@ -224,6 +231,10 @@ class BatchScheduler:
             case PausePassed():
                 self._pause_passed = True
                 return self._go_on()
+            case CommitBegun(_, run):
+                # The driver may have been lost while its results were being stored.
+                self.commits = self.commits or (run == self.run and self._outcome is None)
+                return []
             case SparkDriverEnded(_, run):
                 return self._driver_ended() if run == self.run else []
         if event.run != self.run or self.phase not in (BatchPhase.AWAITING_DRIVER, BatchPhase.RUNNING):
@@ -235,8 +246,6 @@ class BatchScheduler:
                 self._executions.progressed(stages)
             case SubtasksReported(_, _, subtasks):
                 self._executions.succeeded(subtasks)
-            case CommitBegun():
-                self.commits = True
             case RunFailed(_, _, cause):
                 return self._fail(cause)
             case SparkDriverLost(now, _, cause):
@@ -287,7 +296,12 @@ class BatchScheduler:
 
     def _lost(self, now: float, cause: FailureCause) -> list[BatchAction]:
         self._backoff.failed(now)
-        if not self._backoff.may_restart(now):
+        pause = self._backoff.delay() if self._backoff.may_restart(now) else None
+        if self.commits and pause is None and self._commit_tries < COMMIT_TRIES:
+            # Parts of the output may be visible: whatever the strategy says, the rest has to follow.
+            pause = _COMMIT_PAUSE * 2**self._commit_tries
+            self._commit_tries += 1
+        if pause is None:
             return self._fail(cause)
         self.graph.record_exception(cause, None)
         self.graph.restarts += 1
@@ -295,7 +309,7 @@ class BatchScheduler:
         self._executions.cancel()
         self._machine.transition(BatchPhase.PAUSING)
         self._pause_passed = self._driver_gone = False
-        return [ReleaseSparkDriver(self.run), Pause(self._backoff.delay())]
+        return [ReleaseSparkDriver(self.run), Pause(pause)]
 
     def _cancel(self, reason: str) -> list[BatchAction]:
         # A commit that has begun is brought to its end, because parts of the output are visible already.

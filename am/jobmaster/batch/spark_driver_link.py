@@ -67,6 +67,8 @@ class SparkDriverLink:
         self._run = -1
         self._driver_id: ResourceID | None = None
         self._gateway: SparkDriverGateway | None = None
+        #: The driver that was asked for is still needed.
+        self._is_wanted = False
         #: The Spark application of the present driver; None until its session has started.
         self.application: SparkApplication | None = None
 
@@ -97,6 +99,7 @@ class SparkDriverLink:
     async def request(self, run: int) -> None:
         """Asks for the driver of a run."""
         self._run, self._driver_id, self._gateway, self.application = run, None, None, None
+        self._is_wanted = True
         seconds = self._settings.slot_request_timeout
         self._timers.after(_START, seconds, lambda: self._timed_out(run, seconds))
         try:
@@ -111,8 +114,10 @@ class SparkDriverLink:
         except YarrowError as error:
             self._lose(run, failure_of(type(error), str(error)))
             return
-        if run == self._run and self._driver_id is None:
-            self._driver_id = driver_id
+        if run == self._run and self._is_wanted:
+            self._driver_id = self._driver_id or driver_id
+        else:
+            await self._end(driver_id)
 
     def _request(self) -> SparkDriverRequest:
         return SparkDriverRequest(
@@ -171,17 +176,34 @@ class SparkDriverLink:
         except YarrowError as error:
             self._lose(run, failure_of(type(error), f"the SparkDriver did not take the job: {error}"))
 
+    async def cancel(self, run: int) -> bool:
+        """Asks the driver to end its run in order; False if it cannot be asked."""
+        gateway = self._gateway
+        if gateway is None or run != self._run:
+            return False
+        try:
+            await gateway.cancel_batch(self._job.job_id, run)
+        except YarrowError as error:
+            _log.info("the SparkDriver was not asked to cancel: %s", error)
+            return False
+        return True
+
     async def release(self) -> None:
         """Ends the present driver; returns when nothing of it is left, or nobody can be asked."""
-        driver_id, resource_manager = self._driver_id, self._resource_manager
         self._forget()
-        if driver_id is not None and resource_manager is not None:
-            try:
-                await resource_manager.release_spark_driver(self._job_master_id, driver_id)
-            except YarrowError as error:
-                _log.warning("SparkDriver %s was not ended: %s", driver_id, error)
+        if self._driver_id is not None:
+            await self._end(self._driver_id)
+
+    async def _end(self, driver_id: ResourceID) -> None:
+        if self._resource_manager is None:
+            return
+        try:
+            await self._resource_manager.release_spark_driver(self._job_master_id, driver_id)
+        except YarrowError as error:
+            _log.warning("SparkDriver %s was not ended: %s", driver_id, error)
 
     def _forget(self) -> None:
+        self._is_wanted = False
         self._timers.cancel(_START)
         if self._driver_id is not None:
             self._beats.unmonitor(self._driver_id)

@@ -45,7 +45,7 @@ from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode
 from yarrow.runtime.graph.batch_planner import plan as plan_of
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
 from yarrow.runtime.rpc.messages import (
     BatchCommittables,
     BatchResult,
@@ -184,6 +184,9 @@ class BatchRun:
     def _assign(self, paths: dict[str, str]) -> dict[Any, list[list[bytes]]]:
         """The splits of all sources; their enumerators run here."""
         install_user_code(self._graph, paths, own_main=True)
+        if self.submission.committables_blob_key:
+            # Nothing is read again.
+            return {}
         return {
             stage.vertex_id: assign(self._graph, stage.vertex_id, stage.parallelism)
             for stage in self._plan.stages
@@ -230,7 +233,12 @@ class BatchRun:
         submission = self.submission
         # From here on the stored results belong to the job, whatever becomes of this run.
         self._commit_is_open = True
-        self._wait_for(self._services.master.begin_commit(submission.job_id, submission.run))
+        try:
+            self._wait_for(self._services.master.begin_commit(submission.job_id, submission.run))
+        except BatchRunError:
+            # The job has ended: nothing will be committed.
+            self._commit_is_open = False
+            raise
         self._commit_all(self._results.committables)
 
     def _commit_stored(self, shared: SharedJob) -> None:
@@ -266,12 +274,18 @@ class BatchRun:
 
     def _await_results(self, count: int) -> None:
         """Returns when the master has all results, or the run has failed."""
-        with self._more_results:
-            there = self._more_results.wait_for(
-                lambda: self._results.passed >= count or self._failure is not None, _RESULT_SECONDS
-            )
-        if not there:
-            raise SparkJobError(f"{self._results.passed} of {count} results have arrived: run the job again")
+        while True:
+            passed = self._results.passed
+            with self._more_results:
+                there = self._more_results.wait_for(
+                    lambda: self._results.passed >= count or self._failure is not None or self._cancelled,
+                    _RESULT_SECONDS,
+                )
+            if there:
+                return
+            # A client may read slowly, for as long as it likes.
+            if not self._results.is_taking and self._results.passed == passed:
+                raise SparkJobError(f"{passed} of {count} results have arrived: run the job again")
 
     def _cause_of(self, error: Exception) -> FailureCause:
         spark_failed = isinstance(error, PySparkException | OSError) or type(error).__module__.startswith(

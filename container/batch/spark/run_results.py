@@ -52,6 +52,8 @@ class RunResults:
         #: Results of the present reading, and how many of them were passed on by any.
         self._position = 0
         self._passed = 0
+        #: A result is on its way to the master, which may wait for the client.
+        self.is_taking = False
         #: Number of the next message of each collect operator's subtask.
         self._sequences = Counter[tuple[str, int]]()
         self._subtasks: list[BatchSubtaskResult] = []
@@ -72,6 +74,14 @@ class RunResults:
         self._position += 1
         if self._position <= self._passed:
             return
+        self.is_taking = True
+        try:
+            self._pass_on(chunk)
+        finally:
+            self.is_taking = False
+        self._passed += 1
+
+    def _pass_on(self, chunk: ResultChunk) -> None:
         vertex = self._graph.vertex(self._plan.stages[chunk.stage].vertex_id)
         if chunk.edge == COLLECTED:
             self._collected(self._graph.collect_ids[chunk.target], chunk)
@@ -90,7 +100,6 @@ class RunResults:
             self.committables.append(message)
         elif chunk.edge == FINISHED:
             self._finished(vertex, chunk)
-        self._passed += 1
 
     def _collected(self, collect_id: str, chunk: ResultChunk) -> None:
         self._push(collect_id, chunk.producer, chunk.payload, chunk.rows, last=False)

@@ -231,4 +231,10 @@ def java_environment(own: Mapping[str, str], spark_home: Path, announcement: Pat
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:500]
+    """What Java says of its own error, else the first line of the error's text."""
+    java = getattr(error, "java_exception", None)
+    text = str(error)
+    if java is not None:
+        with contextlib.suppress(Exception):  # Java may have ended
+            text = str(java.getMessage() or java.toString())
+    return text.strip().partition("\n")[0][:500]

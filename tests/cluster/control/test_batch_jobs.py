@@ -130,10 +130,12 @@ def test_a_cancelled_job_ends_its_driver(tmp_path: Path, phase: str) -> None:
                 await driver.register()
             elif phase == "running":
                 await driver.begin()
+                await eventually(lambda: bool(driver.submissions))
             await cluster.dispatcher.cancel_job(job_id)
             assert (await cluster.result(job_id)).status is JobStatus.CANCELED
             assert await states(cluster, job_id) == {ExecutionState.CANCELED}
             assert cluster.spark_drivers.ended == [driver.driver_id]
+            assert driver.cancelled == ([0] if phase == "running" else []), "it ends what sinks have begun"
 
     run(body())
 
@@ -347,6 +349,37 @@ def test_results_that_are_being_committed_are_committed_by_the_next_driver(tmp_p
             await second.finish()
             assert (await cluster.result(job_id)).status is JobStatus.FINISHED
             await eventually(lambda: not (tmp_path / "blobs" / key).exists())
+
+    run(body())
+
+
+def test_a_commit_goes_on_whatever_the_restart_strategy_says(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            job_id, driver = await started(cluster)
+            vertex = driver.graph.vertices[1]
+            message = BatchCommittables(
+                job_id=job_id,
+                run=0,
+                vertex_id=vertex.id,
+                operator_id=vertex.operators[0].id,
+                subtask=0,
+                attempt=0,
+                sequence=0,
+                committables=(b"one",),
+            )
+            await driver.master.store_committables(message)
+            await driver.master.begin_commit(job_id, 0)
+            for number in (2, 3):
+                await cluster.spark_drivers.crash(driver)
+                await cluster.until_status(job_id, JobStatus.RESTARTING)
+                await cluster.pass_time(5)
+                driver = await cluster.next_spark_driver(number)
+                await driver.begin()
+                await eventually(lambda: bool(driver.submissions))  # noqa: B023
+                assert driver.submissions[0].committables_blob_key
+            await driver.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
 
     run(body())
 

@@ -660,10 +660,10 @@ def test_a_cut_takes_no_step_for_windows_that_nobody_touches(
     tables.drop(windows[3])
     tables.table(TimeWindow(7000, 7001)).live[0]["new"] = [0]
     assert len(cut_tables) == 5
-    between = content(tables)
     # What the first snapshot holds is frozen by the second at once, and nothing else.
     second = backend.snapshot(2, SAVEPOINT)
     assert len(cut_tables) == 5 + 4
+    between = content(tables)
     backend.snapshot(3, SAVEPOINT).discard()
     update(tables.table(windows[4]), 4, added(2))
     for pending, then in ((first, expected), (second, between)):
