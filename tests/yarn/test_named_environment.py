@@ -116,7 +116,7 @@ def test_what_is_no_environment_is_refused_by_name(commands: Commands, hdfs_fold
         given = ("-D", f"yarn.environment={hdfs_folder}/{name}")
         outcome = commands("session", "-d", "-nm", commands.name("named"), *given)
         assert outcome.status == 1
-        for text in ("yarn.environment names", f"{hdfs_folder}/{name}", "bin/python3", said):
+        for text in ("yarn.environment", f"{hdfs_folder}/{name}", "bin/python3", said):
             assert text in outcome.err, f"{text!r} is not said:\n{outcome.err}"
         assert "Traceback" not in outcome.err
         assert commands.files == []
