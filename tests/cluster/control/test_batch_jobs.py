@@ -62,6 +62,21 @@ async def started(cluster: ControlCluster, graph: JobGraph | None = None) -> tup
     return job_id, driver
 
 
+def prepared(driver: FakeSparkDriver, run: int, subtask: int = 0) -> BatchCommittables:
+    """What a subtask of the last vertex has prepared in that run."""
+    vertex = driver.graph.vertices[-1]
+    return BatchCommittables(
+        job_id=driver.request.job_id,
+        run=run,
+        vertex_id=vertex.id,
+        operator_id=vertex.operators[0].id,
+        subtask=subtask,
+        attempt=0,
+        sequence=0,
+        committables=(b"%d of run %d" % (subtask, run),),
+    )
+
+
 async def states(cluster: ControlCluster, job_id: JobID) -> set[ExecutionState]:
     details = await cluster.dispatcher.request_job_details(job_id)
     return {subtask.state for vertex in details.vertices for subtask in vertex.subtasks}
@@ -317,21 +332,7 @@ def test_results_that_are_being_committed_are_committed_by_the_next_driver(tmp_p
     async def body() -> None:
         async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
             job_id, first = await started(cluster)
-            vertex = first.graph.vertices[1]
-
-            def prepared(subtask: int, run: int) -> BatchCommittables:
-                return BatchCommittables(
-                    job_id=job_id,
-                    run=run,
-                    vertex_id=vertex.id,
-                    operator_id=vertex.operators[0].id,
-                    subtask=subtask,
-                    attempt=0,
-                    sequence=0,
-                    committables=(b"%d" % subtask,),
-                )
-
-            sent = [prepared(subtask, 0) for subtask in range(3)]
+            sent = [prepared(first, 0, subtask) for subtask in range(3)]
             for message in sent:
                 await first.master.store_committables(message)
             await first.master.begin_commit(job_id, 0)
@@ -357,17 +358,7 @@ def test_a_commit_goes_on_whatever_the_restart_strategy_says(tmp_path: Path) -> 
     async def body() -> None:
         async with control_cluster(tmp_path) as cluster:
             job_id, driver = await started(cluster)
-            vertex = driver.graph.vertices[1]
-            message = BatchCommittables(
-                job_id=job_id,
-                run=0,
-                vertex_id=vertex.id,
-                operator_id=vertex.operators[0].id,
-                subtask=0,
-                attempt=0,
-                sequence=0,
-                committables=(b"one",),
-            )
+            message = prepared(driver, 0)
             await driver.master.store_committables(message)
             await driver.master.begin_commit(job_id, 0)
             for number in (2, 3):
@@ -388,17 +379,7 @@ def test_what_a_lost_run_has_prepared_is_not_committed(tmp_path: Path) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
             job_id, first = await started(cluster)
-            vertex = first.graph.vertices[1]
-            message = BatchCommittables(
-                job_id=job_id,
-                run=0,
-                vertex_id=vertex.id,
-                operator_id=vertex.operators[0].id,
-                subtask=0,
-                attempt=0,
-                sequence=0,
-                committables=(b"first",),
-            )
+            message = prepared(first, 0)
             await first.master.store_committables(message)
             await cluster.spark_drivers.crash(first)
             await cluster.until_status(job_id, JobStatus.RESTARTING)
@@ -407,7 +388,7 @@ def test_what_a_lost_run_has_prepared_is_not_committed(tmp_path: Path) -> None:
             await second.begin()
             await eventually(lambda: bool(second.submissions))
             assert second.submissions[0].committables_blob_key == ""
-            again = msgspec.structs.replace(message, run=1, committables=(b"second",))
+            again = prepared(second, 1)
             await second.master.store_committables(message)
             await second.master.store_committables(again)
             with pytest.raises(BatchRunError, match=r"run 0 .* is over"):
