@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -242,16 +242,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("Ended before the last test; what was known is stored.", file=sys.stderr)
             return 130
-    logging.disable(logging.WARNING)
     if given.replay is not None:
         try:
             run = replayed(given.replay)
         except ValueError as error:
             parser.error(str(error))
-        return 1 if soak(iter([run]), None, None) else 0
-    plans = 1000 if given.minutes is None and given.plans is None else given.plans
-    kinds = KINDS if given.kind is None else (given.kind,)
-    return 1 if soak(runs(given.first_seed, kinds), given.minutes, plans) else 0
+        asked, plans = iter([run]), None
+    else:
+        plans = 1000 if given.minutes is None and given.plans is None else given.plans
+        asked = runs(given.first_seed, KINDS if given.kind is None else (given.kind,))
+    with only_errors_logged():
+        return 1 if soak(asked, given.minutes, plans) else 0
+
+
+@contextmanager
+def only_errors_logged() -> Iterator[None]:
+    """Faults on purpose make warnings by the hundred. Whoever calls `main` has its own logging back afterwards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 if __name__ == "__main__":

@@ -61,15 +61,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test whose child processes, or threads that would keep the interpreter alive, outlive it.
 
-    The root logger gets back its level: a program that a test runs in this process may have set it.
+    It fails also if later tests would no longer see what is logged. The root logger gets back its level: a program
+    that a test runs in this process may have set it.
     """
     level = logging.root.level
+    hidden = logging_hidden()
     processes_before = (
         set(psutil.Process().children(recursive=True)) if _starts_processes(request.node) else None
     )
     threads_before = set(threading.enumerate())
     yield
     logging.root.setLevel(level)
+    assert logging_hidden() == hidden, "the test left logging switched off"
     for thread in set(threading.enumerate()) - threads_before:
         if not thread.daemon:
             thread.join(GRACE)
@@ -78,6 +81,15 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         left = set(psutil.Process().children(recursive=True)) - processes_before
         _, alive = psutil.wait_procs(left, timeout=GRACE)
         assert not alive, f"the test left processes running: {[_describe(process) for process in alive]}"
+
+
+def logging_hidden() -> tuple[int, int, list[str]]:
+    """What hides lines of the engine: the level disabled for all, the engine's own level, loggers switched off."""
+    manager = logging.root.manager
+    loggers = [logger for logger in manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    off = [logger.name for logger in loggers if logger.disabled or not logger.propagate]
+    engine = sorted(name for name in off if name.partition(".")[0] == "yarrow")
+    return manager.disable, logging.getLogger("yarrow").level, engine
 
 
 def _starts_processes(item: pytest.Item) -> bool:
