@@ -27,8 +27,8 @@ from yarrow.runtime.data.keys import canonicalize, encode_key
 PIECE_ROWS: Final = 1024
 #: Estimated bytes of a row besides its values: places in lists and tuples.
 _ROW_OVERHEAD: Final = 100
-#: Of a block: edge, rows, flags, length of the encoded key.
-_BLOCK: Final = struct.Struct("<iiBI")
+#: Of a block: edge, rows, length of the encoded key.
+_BLOCK: Final = struct.Struct("<iiI")
 
 _first: Callable[[Any], Any] = itemgetter(0)
 
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 class KeyedEdge(NamedTuple):
-    """What an edge of a keyed input needs to know."""
+    """How the rows of one edge of a keyed input are read and keyed."""
 
     input: int
     #: Computes the raw key of a row.
@@ -180,12 +180,12 @@ class KeyOrder:
 
     def _block(self, key: bytes, edge: int, batch: RowBatch) -> bytes:
         frame_type, parts, flags = self._edges[edge].codec.encode_batch(batch)
-        head = _BLOCK.pack(edge, len(batch), flags, len(key))
+        head = _BLOCK.pack(edge, len(batch), len(key))
         return b"".join((head, key, bytes((frame_type, flags)), *parts))
 
     def _entries(self, blocks: Iterator[bytes]) -> Iterator[_Entry]:
         for data in blocks:
-            edge, rows, _, length = _BLOCK.unpack_from(data)
+            edge, rows, length = _BLOCK.unpack_from(data)
             start = _BLOCK.size + length
             key = data[_BLOCK.size : start]
             number, codec = self._edges[edge].input, self._edges[edge].codec

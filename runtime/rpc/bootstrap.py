@@ -8,7 +8,7 @@ life of the parent: its end of file means that the parent is gone and the proces
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -44,83 +44,64 @@ class PemIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return not self.certificate
 
 
-class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a TaskExecutor needs before it can register."""
+class ProcessBootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a bootstrap that processes of every kind need."""
 
     version: int = BOOTSTRAP_VERSION
     #: Same for all processes of one cluster; compared in the RPC handshake.
     application_id: str
-    resource_id: ResourceID
-    #: `grpc://host:port/name`, and the token of the leader there.
-    resource_manager_address: str
-    resource_manager_id: ResourceManagerID
     #: Host name or address under which the control plane and other TaskExecutors reach this process.
     host: str
     #: Address to bind; usually `host`, or 0.0.0.0.
     bind_host: str
     identity: PemIdentity
-    #: 32+ bytes shared by the workers of the application: proves data peers.
+    #: 32+ bytes shared by the processes of the application: proves data peers, and rows that only a pickle can
+    #: carry to the client.
     data_secret: bytes
-    #: All Flink keys of the cluster's configuration, as strings; a job's own comes with its graph.
+    #: All Flink keys of the cluster's configuration, as strings.
     configuration: dict[str, str]
     #: Exists; receives `.log`, `.out` and `.err` files.
     log_directory: str
-    #: Prefix of these files' names; "" = the resource id, for a folder that several TaskExecutors share.
+    #: Prefix of these files' names; "" = the id of the process, for a folder that several processes share.
     log_name: str = ""
     #: Exists, mode 0700, this process's own: sockets, temporary files; its maker removes it.
     working_directory: str
-    #: Number of slots; 0 = as configured by taskmanager.numberOfTaskSlots.
-    slots: int = 0
     #: Limit of one RPC message in bytes.
     max_message_bytes: int = 10 * 1024 * 1024
+
+
+class TaskExecutorBootstrap(ProcessBootstrap, frozen=True, kw_only=True):
+    """Everything that a TaskExecutor needs before it can register. A job's own configuration comes with its graph."""
+
+    resource_id: ResourceID
+    #: `grpc://host:port/name`, and the token of the leader there.
+    resource_manager_address: str
+    resource_manager_id: ResourceManagerID
+    #: Number of slots; 0 = as configured by taskmanager.numberOfTaskSlots.
+    slots: int = 0
     #: False = all processes run on this host: workers need no TCP port for data.
     listen_tcp: bool = False
     #: True = user output also goes to the parent: frames on standard output (runtime/rpc/output_stream.py).
     forward_output: bool = False
 
 
-class SparkDriverBootstrap(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a SparkDriver needs before it can register with its BatchJobMaster."""
+class SparkDriverBootstrap(ProcessBootstrap, frozen=True, kw_only=True):
+    """Everything that a SparkDriver needs before it can register; the job's configuration is over the cluster's."""
 
-    version: int = BOOTSTRAP_VERSION
-    #: Same for all processes of one cluster; compared in the RPC handshake.
-    application_id: str
     driver_id: ResourceID
     job_id: JobID
     #: `grpc://host:port/name` of the BatchJobMaster.
     job_master_address: str
     #: Fencing token of both directions.
     job_master_id: JobMasterID
-    #: Host name or address under which the control plane reaches this process.
-    host: str
-    #: Address to bind; usually `host`.
-    bind_host: str
-    identity: PemIdentity
-    #: 32+ bytes: proves rows that only a pickle can carry to the client.
-    data_secret: bytes
-    #: Configuration of the cluster, overlaid with the job's.
-    configuration: dict[str, str]
-    #: Exists; receives `.log` and `.out` files.
-    log_directory: str
-    #: Prefix of these files' names; "" = the driver id.
-    log_name: str = ""
-    #: Exists, mode 0700, this process's own: shuffle files and temporary files; its maker removes it.
-    working_directory: str
     #: Cores that Spark uses on this host where no option names its master.
     slots: int = 1
-    #: Limit of one RPC message in bytes.
-    max_message_bytes: int = 10 * 1024 * 1024
 
 
-class _Bootstrap(Protocol):
-    @property
-    def version(self) -> int: ...
+B = TypeVar("B", bound=ProcessBootstrap)
 
 
-B = TypeVar("B", bound=_Bootstrap)
-
-
-def encode_bootstrap(bootstrap: TaskExecutorBootstrap | SparkDriverBootstrap) -> bytes:
+def encode_bootstrap(bootstrap: ProcessBootstrap) -> bytes:
     """The bytes to write to the child's standard input; leave the pipe open afterwards."""
     data = msgspec.msgpack.encode(bootstrap)
     return _LENGTH.pack(len(data)) + data

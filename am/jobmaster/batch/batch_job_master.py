@@ -111,8 +111,6 @@ class BatchJobMaster(RpcEndpoint):
         self._events: deque[bytes] = deque(maxlen=_EVENTS_KEPT)
         self._collects = CollectBuffers(self.graph, self.leader_id, settings.collect_buffer_rows)
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
-        #: The present driver has got the plan.
-        self._is_executing = False
         self._cancel_confirmed = asyncio.Event()
         self._printed = PrintedText()
         self._commits = CommitsToMake(services.blobs)
@@ -160,22 +158,20 @@ class BatchJobMaster(RpcEndpoint):
     def _carry_out(self, action: BatchAction) -> None:
         match action:
             case RequestSparkDriver(run):
-                self._is_executing = False
                 self.spawn(self._driver.request(run), "request SparkDriver")
             case SubmitPlan(run):
-                self._is_executing = True
                 self.spawn(
                     self._driver.submit(run, self._encoded.present, self._commits.blob_key), "submit plan"
                 )
-            case ReleaseSparkDriver(run):
-                self.spawn(self._release(run), "release SparkDriver")
+            case ReleaseSparkDriver(run, in_order):
+                self.spawn(self._release(run, in_order), "release SparkDriver")
             case Pause(seconds):
                 self._timers.after("pause", seconds, lambda: self._decide(PausePassed(self._now())))
             case ConcludeJob():
                 self.spawn(self._conclude(), "conclude")
 
-    async def _release(self, run: int) -> None:
-        if self.graph.status is JobStatus.CANCELLING and self._is_executing:
+    async def _release(self, run: int, in_order: bool) -> None:
+        if in_order:
             await self._end_in_order(run)
         await self._driver.release()
         self._decide(SparkDriverEnded(self._now(), run))

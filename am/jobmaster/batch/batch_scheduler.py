@@ -175,9 +175,13 @@ class SubmitPlan(_Action, frozen=True):
 
 
 class ReleaseSparkDriver(_Action, frozen=True):
-    """End the SparkDriver of that run, if there is one, with all that it executes; SparkDriverEnded follows."""
+    """End the SparkDriver of that run, if there is one, with all that it executes; SparkDriverEnded follows.
+
+    `in_order`: the driver first ends what the sinks of the run have begun.
+    """
 
     run: int
+    in_order: bool = False
 
 
 class Pause(_Action, frozen=True):
@@ -226,7 +230,7 @@ class BatchScheduler:
                 return self._start()
             case BatchJobCancelled(_, reason):
                 return self._cancel(reason)
-            case BatchJobFailed(now, cause):
+            case BatchJobFailed(_, cause):
                 return self._fail(cause)
             case PausePassed():
                 self._pause_passed = True
@@ -321,9 +325,10 @@ class BatchScheduler:
         return self._end(JobStatus.CANCELED)
 
     def _end(self, outcome: JobStatus) -> list[BatchAction]:
+        in_order = outcome is JobStatus.CANCELED and self.phase is BatchPhase.RUNNING
         self._outcome = outcome
         self._machine.transition(BatchPhase.ENDING)
-        return [ReleaseSparkDriver(self.run)]
+        return [ReleaseSparkDriver(self.run, in_order)]
 
     def _go_on(self) -> list[BatchAction]:
         if self.phase is BatchPhase.PAUSING and self._pause_passed and self._driver_gone:

@@ -41,8 +41,6 @@ class _Stage:
             tasks_failed=self.failed,
             started_ms=self.started_ms,
             ended_ms=self.ended_ms if finished else 0,
-            records_in=sum(counts[0] for counts in self.records.values()),
-            records_out=sum(counts[1] for counts in self.records.values()),
             subtasks=tuple(
                 BatchSubtaskProgress(
                     subtask=subtask, is_done=subtask in self.done, records_in=taken, records_out=sent

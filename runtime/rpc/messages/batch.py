@@ -98,11 +98,18 @@ class BatchStageProgress(Message, frozen=True, kw_only=True):
     #: Epoch ms of the first task's start and of the last one's end; 0 = not yet.
     started_ms: int = 0
     ended_ms: int = 0
-    #: Records of all subtasks so far.
-    records_in: int = 0
-    records_out: int = 0
     #: Subtasks that have begun and told of records.
     subtasks: tuple[BatchSubtaskProgress, ...] = ()
+
+    @property
+    def records_in(self) -> int:
+        """Records that all subtasks have taken so far."""
+        return sum(subtask.records_in for subtask in self.subtasks)
+
+    @property
+    def records_out(self) -> int:
+        """Records that all subtasks have put out so far."""
+        return sum(subtask.records_out for subtask in self.subtasks)
 
 
 class BatchSubtaskResult(Message, frozen=True, kw_only=True):
