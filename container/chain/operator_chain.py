@@ -354,8 +354,8 @@ class OperatorChain:
     def fire_timers(self, now: int, deadline: float) -> int:
         """Fires due timers, as many as fit into the slice; returns the number of results.
 
-        Those of an operator that is at work on a record batch wait until it has made all results of that batch. So do
-        those of the operators before it.
+        While an operator makes the results of a record batch, its timers wait, and so do those of the operators
+        before it.
         """
         return sum(
             self._emit_results(i, operator.fire_timers(now, deadline))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class TaskServices(msgspec.Struct, frozen=True):
-    """What the operators of a task call; see TaskEnvironment for each."""
+    """Callbacks that a task gives to its operators; TaskEnvironment describes each."""
 
     wake: Callable[[], None]
     post: Callable[[Callable[[], None]], None]

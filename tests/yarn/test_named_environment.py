@@ -108,15 +108,15 @@ def test_what_is_no_environment_is_refused_by_name(commands: Commands, hdfs_fold
         f"{hdfs_folder}/foreign.tar.gz",
         archive_with("bin/python3", b"#!/bin/sh\necho no Yarrow here >&2; exit 3\n"),
     )
-    for name, said in (
-        ("missing.tar.gz", "there is no such file"),
-        ("text.tar.gz", "which is no .tar.gz archive"),
-        ("foreign.tar.gz", "no Yarrow here"),
+    for name, option, said in (
+        ("missing.tar.gz", "yarn.environment names", "there is no such file"),
+        ("text.tar.gz", "yarn.environment names", "which is no .tar.gz archive"),
+        ("foreign.tar.gz", "(yarn.environment): bin/python3 in it must start", "no Yarrow here"),
     ):
         given = ("-D", f"yarn.environment={hdfs_folder}/{name}")
         outcome = commands("session", "-d", "-nm", commands.name("named"), *given)
         assert outcome.status == 1
-        for text in ("yarn.environment", f"{hdfs_folder}/{name}", "bin/python3", said):
+        for text in (option, f"{hdfs_folder}/{name}", "bin/python3", said):
             assert text in outcome.err, f"{text!r} is not said:\n{outcome.err}"
         assert "Traceback" not in outcome.err
         assert commands.files == []

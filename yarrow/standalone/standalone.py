@@ -254,9 +254,10 @@ class _LeaderAnnouncer:
 
     def __init__(self, leaders: LeaderAnnouncements) -> None:
         self._leaders = leaders
-        #: Whose leadership is announced; None before `begin` and from `close` on.
+        #: None before `begin` and from `close` on.
         self._plane: ControlPlane | None = None
         self._web_address = ""
+        #: Id of the leadership that this process has announced; None = none.
         self._announced: str | None = None
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()

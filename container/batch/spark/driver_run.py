@@ -26,7 +26,7 @@ class DriverRun(Protocol):
 
     @property
     def submission(self) -> BatchSubmission:
-        """What the master submitted."""
+        """The submission of the master that this run carries out."""
         ...
 
     async def execute(self) -> tuple[RunEnd, FailureCause | None]:

@@ -105,7 +105,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             context.key_type,
             context.key_columns,
         )
-        #: What the first keys confirm of what is declared of keys. Cuts look until a state has such keys.
+        #: Holds the declared key type and columns against the first keys. Cuts look until a state has keys.
         self._evidence = KeyEvidence(context.key_type, context.key_columns)
         self._cuts = 0
         if self._native:

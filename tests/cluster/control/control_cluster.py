@@ -113,7 +113,7 @@ class ControlCluster:
         check_job: Callable[[JobGraph], None] = lambda graph: None,
         archive: JobArchive | None = None,
     ) -> None:
-        #: What functions of bounded jobs printed.
+        #: Text that functions of bounded jobs have printed.
         self.printed: list[str] = []
         self.fault = ScriptedFault()
         self.network = FaultyNetwork(self.fault)

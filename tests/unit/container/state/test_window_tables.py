@@ -279,7 +279,7 @@ def test_a_snapshot_under_way_sees_removed_keys_and_generated_code_does_not(
     table.live[0].pop(0, None)
     assert table.take(1) == first[window][1] and table.take(1) is MISSING
     update(table, 2, made(100))
-    # What is there after a removal begins anew.
+    # A key that is written after its removal has none of its former rows.
     third = {window: {key: value for key, value in second[window].items() if key != 1}}
     third[window][2] = made(100)(MISSING)
     assert content(tables) == third
