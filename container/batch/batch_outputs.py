@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import AnyStr, Final
 
 from yarrow.container.batch.chunk import COLLECTED, COMMITTABLES, PRINTED
 from yarrow.container.batch.chunk_channel import ChunkChannel, Outbox
@@ -29,6 +30,8 @@ from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
 #: Rows and bytes that wait in all buffers of an edge together, and the least bounds of one buffer.
 _BUFFERED: Final = BatchBounds(128 * 1024, 32 << 20)
 _LEAST: Final = BatchBounds(16, 4096)
+#: Most bytes of a chunk of committables, and characters of one of printed text: longer ones have several chunks.
+_PART: Final = 1 << 20
 #: The same of rows of columns: for one buffer, and for all together.
 _COLUMNS: Final = 64 * 1024
 _BUFFERED_COLUMNS: Final = 1 << 20
@@ -53,7 +56,7 @@ class BatchOutputs:
         return TaskServices(
             wake=self.woken.set,
             post=self._post,
-            write_output=self._write,
+            write_output=partial(self._write, 0),
             send_operator_event=self._take_event,
             push_collected=self._messages.append,
             result_key=result_key,
@@ -111,15 +114,25 @@ class BatchOutputs:
                 "in STREAMING mode"
             )
 
-    def _write(self, text: str) -> None:
-        self.outbox.put(PRINTED, 0, text.count("\n"), text.encode("utf-8", "backslashreplace"))
+    def name_printers(self, chain: OperatorChain) -> None:
+        """Keeps the text of each printing operator apart: how they alternate depends on the polls of the source."""
+        for index, operator in enumerate(chain.operators):
+            if operator.prints_text:
+                operator.write_text = partial(self._write, index)
+
+    def _write(self, printer: int, text: str) -> None:
+        for part in _parts(text):
+            self.outbox.put(PRINTED, printer, part.count("\n"), part.encode("utf-8", "backslashreplace"))
 
     def put_committables(self, chain: OperatorChain) -> None:
         """Takes what the sinks of a finished chain have prepared."""
         for index, operator in enumerate(chain.operators):
             with chain.attributed(index):
                 if prepared := operator.take_committables():
-                    self.outbox.put(COMMITTABLES, index, len(prepared), encode_committables(prepared))
+                    *begin, end = _parts(encode_committables(prepared))
+                    for part in begin:
+                        self.outbox.put(COMMITTABLES, index, 0, part)
+                    self.outbox.put(COMMITTABLES, index, len(prepared), end)
 
     def settle(self, chain: OperatorChain) -> None:
         """Between two steps: runs mails and upkeep, and takes the messages of collect operators.
@@ -137,3 +150,8 @@ class BatchOutputs:
             operator = chain.collecting(message.collect_id)
             assert operator is not None, "the message came from an operator of the chain"
             operator.on_credit(message.sequence, {message.stream: message.first + message.row_count})
+
+
+def _parts(whole: AnyStr) -> Iterator[AnyStr]:
+    """Text or bytes in parts of at most `_PART`."""
+    return (whole[begin : begin + _PART] for begin in range(0, max(1, len(whole)), _PART))

@@ -120,6 +120,7 @@ class BatchTask:
     def _steps(self, inputs: Iterable[Chunk]) -> Iterator[None]:
         chain = self._chain
         chain.open()
+        self._outputs.name_printers(chain)
         yield
         if chain.source is not None:
             yield from self._inputs.read_splits(self._attempt.splits)

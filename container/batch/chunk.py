@@ -39,8 +39,9 @@ class Chunk(NamedTuple):
 
     - COLLECTED: part of a message of `ResultWriter`; the target is the position in `JobGraph.collect_ids`. A long
       message has several chunks, one behind the other, and `rows` is 0 in all but the last.
-    - PRINTED: whole lines of text in UTF-8; the target is 0.
-    - COMMITTABLES: committables of a sink; the target is the position of its operator in the vertex.
+    - PRINTED: text in UTF-8; the target is the position of its operator in the vertex. A long text has several chunks.
+    - COMMITTABLES: committables of a sink, or a part of them; the target is the position of its operator in the
+      vertex. As above, `rows` is 0 in all parts but the last.
     - FINISHED: a `TaskResult` as msgpack, the last chunk of a task; the target is 0.
     """
 

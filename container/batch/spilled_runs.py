@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Generic, TypeVar, cast
 
+from yarrow.container.batch.full_disks import full_disk, means_full
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import execution
 
@@ -44,20 +45,29 @@ class SpilledRuns(Generic[T]):
 
     def add(self, records: Iterable[T]) -> None:
         """Writes a run: records in order. Raises SpillError if the disk does not take it."""
+        self._write(records, is_new=True)
+
+    def append(self, records: Iterable[T]) -> None:
+        """Writes records behind those of the last run, if there is one. Raises SpillError as `add` does."""
+        self._write(records, is_new=not self._files)
+
+    def _write(self, records: Iterable[T], *, is_new: bool) -> None:
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            opened = tempfile.TemporaryFile(dir=self._directory, buffering=_BUFFER)  # noqa: SIM115 (`close` does)
-            file = cast(BinaryIO, opened)
-            self._files.append(file)
+            if is_new:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                opened = tempfile.TemporaryFile(dir=self._directory, buffering=_BUFFER)  # noqa: SIM115 (`close` does)
+                self._files.append(cast(BinaryIO, opened))
+            file = self._files[-1]
             for record in records:
                 data = self._encode(record)
                 file.write(_HEAD.pack(len(data), zlib.crc32(data)))
                 file.write(data)
             file.flush()
         except OSError as error:
+            why = full_disk(self._directory) if means_full(error) else str(error.strerror or error)
             raise SpillError(
-                f"rows that do not fit into memory cannot be written to {self._directory}: {error.strerror or error}; "
-                f"free the disk, name another folder (taskmanager.tmp.dirs), or raise {execution.SORT_MEMORY.key}"
+                f"rows that do not fit into memory cannot be written to {self._directory}: {why}; "
+                f"or raise {execution.SORT_MEMORY.key}"
             ) from error
 
     def readers(self) -> list[Iterator[T]]:

@@ -222,6 +222,9 @@ class Operator(ABC):
     delivers_batches = False
     #: True if record batches leave as rows: `to_rows` makes them.
     converts_to_rows = False
+    #: True if the operator prints text by `write_text`, which the runner of the task may replace.
+    prints_text = False
+    write_text: Callable[[str], None]
     #: True if `upkeep` may have work to do.
     has_upkeep = False
     #: True if state outlives the end of the input: the operator implements `resume_finished`.

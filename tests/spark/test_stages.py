@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.batch_runner import collecting_graph
 from tests.support.spark_driver import LIMIT, SECRET, DriverUnderTest
+from tests.unit.container.batch.test_sinks import Refusing
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
@@ -150,6 +151,22 @@ def test_a_broken_function_fails_the_job_with_the_users_traceback(driver: Driver
     assert sum(stage.tasks_failed for stage in outcome.stages.values()) <= 2
 
 
+def test_results_may_be_longer_than_a_message(driver: DriverUnderTest, tmp_path: Path) -> None:
+    """A line of text and the committables of a subtask, both above rpc.message.max-size."""
+    env = environment(2)
+    # A committable is the list of all rows of a subtask.
+    texts = env.from_collection(["x", "y", "z"]).rebalance().map(lambda name: name * (6 << 20))
+    texts.print("out")
+    texts.sink_to(Refusing(tmp_path, 0))
+    outcome = driver.run(env.get_job_graph())
+    assert outcome.failure is None
+    text = "".join(output.text for output in outcome.printed)
+    assert sorted(len(line) for line in text.splitlines()) == [len("out:1> ") + (6 << 20)] * 3
+    assert len(outcome.committables) > 2
+    committed = (tmp_path / "committed").read_text().split()
+    assert sorted((line[0], len(line)) for line in committed) == [(name, 6 << 20) for name in "xyz"]
+
+
 def test_a_process_that_dies_is_named(driver: DriverUnderTest) -> None:
     def die(value: int) -> int:
         import os
@@ -255,7 +272,6 @@ def test_nothing_of_a_run_is_left(driver: DriverUnderTest) -> None:
     runs = driver.folder / "work" / "runs"
     assert list(runs.iterdir()) == []
     assert driver.heartbeat().run == -1
-    assert driver.heartbeat().resident_memory > 0
 
 
 def _until_there(path: Path) -> None:

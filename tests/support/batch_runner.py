@@ -92,11 +92,15 @@ def run_batch(
     clock: Clock | None = None,
     attempt: int = 0,
     directory: Path | None = None,
+    watch: Callable[[Chunk], object] | None = None,
 ) -> BatchRun:
-    """Runs the job. Raises what its first failing task raises."""
+    """Runs the job. Raises what its first failing task raises. `watch` is called with each result."""
     if directory is None:
         with tempfile.TemporaryDirectory() as name:
-            return run_batch(graph, settings, deal=deal, clock=clock, attempt=attempt, directory=Path(name))
+            directory = Path(name)
+            return run_batch(
+                graph, settings, deal=deal, clock=clock, attempt=attempt, directory=directory, watch=watch
+            )
     run = BatchRun(graph)
     layers = Settings(graph.configuration, "the job").overlay(settings or {}, "the test")
     plan = batch_planner.plan(graph)
@@ -117,7 +121,11 @@ def run_batch(
                 clock or ManualClock(),
                 directory,
             )
-            _keep(run, stage, list(task.run(_inputs(run, stage, subtask, deal))))
+            left = list(task.run(_inputs(run, stage, subtask, deal)))
+            for chunk in left if watch is not None else ():
+                if chunk.edge < 0:
+                    watch(chunk)
+            _keep(run, stage, left)
     return run
 
 
@@ -136,6 +144,7 @@ def _keep(run: BatchRun, stage: BatchStage, chunks: list[Chunk]) -> None:
     assert [chunk.sequence for chunk in chunks] == list(range(len(chunks)))
     assert [chunk.edge for chunk in chunks if chunk.edge == FINISHED] == [chunks[-1].edge]
     parts: dict[int, bytes] = defaultdict(bytes)
+    prepared: dict[int, bytes] = defaultdict(bytes)
     vertex = run.graph.vertex(stage.vertex_id)
     for chunk in chunks:
         if chunk.edge >= 0:
@@ -149,10 +158,12 @@ def _keep(run: BatchRun, stage: BatchStage, chunks: list[Chunk]) -> None:
         elif chunk.edge == PRINTED:
             run.printed += chunk.payload.decode()
         elif chunk.edge == COMMITTABLES:
-            run.committables[vertex.operators[chunk.target].id].append(chunk.payload)
+            prepared[chunk.target] += chunk.payload
+            if chunk.rows:
+                run.committables[vertex.operators[chunk.target].id].append(prepared.pop(chunk.target))
         elif chunk.edge == FINISHED:
             run.results[stage.vertex_id, chunk.producer] = decode_task_result(chunk.payload)
-    assert not parts
+    assert not parts and not prepared
 
 
 def _reader(graph: JobGraph, position: int) -> ResultReader:

@@ -39,6 +39,7 @@ from yarrow.am.jobmaster.batch.batch_scheduler import (
     SubmitPlan,
     SubtasksReported,
 )
+from yarrow.am.jobmaster.batch.collected_positions import CollectedPositions
 from yarrow.am.jobmaster.batch.commits_to_make import CommitsToMake
 from yarrow.am.jobmaster.batch.printed_text import PrintedText
 from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
@@ -112,6 +113,7 @@ class BatchJobMaster(RpcEndpoint):
         self._collects = CollectBuffers(self.graph, self.leader_id, settings.collect_buffer_rows)
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
         self._cancel_confirmed = asyncio.Event()
+        self._collected = CollectedPositions(self.leader_id)
         self._printed = PrintedText()
         self._commits = CommitsToMake(services.blobs)
         self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._run_ended_badly)
@@ -257,8 +259,8 @@ class BatchJobMaster(RpcEndpoint):
         return Acknowledge()
 
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
-        # A later run sends the same messages again, which the buffer knows by their sequence numbers.
-        return await self._collects.push(msgspec.structs.replace(rows, attempt_number=0))
+        new = self._collected.new_rows(rows)
+        return CollectConfirmation() if new is None else await self._collects.push(new)
 
     async def push_output(self, output: BatchOutput) -> Acknowledge:
         text = self._printed.new_text(output)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from yarrow.am.execution.blob_store import BlobStore
+from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.messages import BatchCommittables, StoredCommittables
 
 
@@ -18,23 +20,38 @@ class CommitsToMake:
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
         self._run = 0
-        self._messages: list[BatchCommittables] = []
+        #: The parts of each subtask of each sink, in order of arrival.
+        self._parts: dict[tuple[OperatorID, int], list[BatchCommittables]] = {}
         #: The blob that holds what is to be committed; "" = nothing is certain to be committed.
         self.blob_key = ""
 
     def add(self, message: BatchCommittables) -> None:
-        """Takes a message of the present run, or of the next one, which replaces all of the former run."""
+        """Takes a message of the present run, or of the next one, which replaces all of the former run.
+
+        Part 0 begins the subtask anew; a part that comes twice counts once.
+        """
         if message.run > self._run:
             self._run = message.run
-            self._messages.clear()
-        if message.run == self._run:
-            self._messages.append(message)
+            self._parts.clear()
+        if message.run != self._run:
+            return
+        parts = self._parts.setdefault((message.operator_id, message.subtask), [])
+        if message.sequence == 0:
+            parts.clear()
+        if message.sequence == len(parts):
+            parts.append(message)
 
     def store(self, run: int) -> None:
-        """Stores what that run has left."""
+        """Stores what that run has left. Raises BatchRunError if parts are missing."""
         if self.blob_key:
             return
-        messages = tuple(self._messages) if run == self._run else ()
+        kept = list(self._parts.values()) if run == self._run else []
+        for parts in kept:
+            if not parts or parts[-1].continued:
+                raise BatchRunError(
+                    f"run {run} has not sent all that its sinks prepared: nothing of it is committed"
+                )
+        messages = tuple(part for parts in kept for part in parts)
         self.blob_key = self._blobs.put_here(msgspec.msgpack.encode(StoredCommittables(messages=messages)))
 
     def remove(self) -> None:

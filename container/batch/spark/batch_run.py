@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
 from yarrow.container.batch.spark.driver_run import RunEnd
-from yarrow.container.batch.spark.run_results import RunResults
+from yarrow.container.batch.spark.run_results import ResultsReading, RunResults, joined
 from yarrow.container.batch.spark.session import SparkHost
 from yarrow.container.batch.spark.shared_job import SharedJob
 from yarrow.container.batch.spark.stage_frames import StageFrames
@@ -33,7 +33,7 @@ from yarrow.container.batch.spark.task_messages import (
     ResultChunk,
     ResultsStarted,
 )
-from yarrow.container.batch.spark.task_server import TaskServer
+from yarrow.container.batch.spark.task_server import ResultsListener, TaskServer
 from yarrow.container.batch.split_assignment import assign
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles
@@ -101,8 +101,8 @@ class BatchRun:
         self._lock = threading.Lock()
         self._cancelled = False
         self._failure: FailureCause | None = None
-        #: The text about a process that died; it counts if Spark gives up and no task has told more.
-        self._lost = ""
+        #: Tasks whose processes died, with a text; they count if Spark gives up and no task has told more.
+        self._lost: dict[tuple[int, int], str] = {}
         #: The Spark job has ended.
         self._over = threading.Event()
         self._plan: BatchPlan
@@ -163,7 +163,9 @@ class BatchRun:
         self._graph = graph = await asyncio.to_thread(decode_job_graph, encoded)
         self._plan = decode_batch_plan(submission.plan) if submission.plan else plan_of(graph)
         self._progress = StageProgress(self._plan)
-        self._results = RunResults(submission.run, graph, self._plan, services.master, self._wait_for)
+        self._results = RunResults(
+            submission.run, graph, self._plan, services.master, self._wait_for, services.part_bytes
+        )
         paths = await files.fetch(file.blob_key for file in graph.user_code.files)
         if submission.committables_blob_key:
             self._stored = await files.read(submission.committables_blob_key)
@@ -252,7 +254,7 @@ class BatchRun:
         graph, clock = self._graph, self._services.clock
         for sink in sinks_of(graph):
             operator_id = graph.vertex(sink.vertex_id).operators[sink.operator].id
-            payloads = [each for it in messages if it.operator_id == operator_id for each in it.committables]
+            payloads = joined(each for each in messages if each.operator_id == operator_id)
             commit(graph, sink, payloads, self._settings, clock)
         self._commit_is_open = False
 
@@ -275,17 +277,17 @@ class BatchRun:
     def _await_results(self, count: int) -> None:
         """Returns when the master has all results, or the run has failed."""
         while True:
-            passed = self._results.passed
+            noticed = self._results.noticed
             with self._more_results:
                 there = self._more_results.wait_for(
-                    lambda: self._results.passed >= count or self._failure is not None or self._cancelled,
+                    lambda: self._results.has_all(count) or self._failure is not None or self._cancelled,
                     _RESULT_SECONDS,
                 )
             if there:
                 return
             # A client may read slowly, for as long as it likes.
-            if not self._results.is_taking and self._results.passed == passed:
-                raise SparkJobError(f"{passed} of {count} results have arrived: run the job again")
+            if not self._results.is_taking and self._results.noticed == noticed:
+                raise SparkJobError(f"not all of {count} results have arrived: run the job again")
 
     def _cause_of(self, error: Exception) -> FailureCause:
         spark_failed = isinstance(error, PySparkException | OSError) or type(error).__module__.startswith(
@@ -299,7 +301,7 @@ class BatchRun:
             if told is not None:
                 return told
             if self._lost:
-                return failure_cause(TaskLostError(self._lost))
+                return failure_cause(TaskLostError(next(iter(self._lost.values()))))
             return failure_cause(SparkJobError(f"{_ENGINE_FAILED}: {_in_short(error)}"))
         if isinstance(error, YarrowError):
             # Frames of the thread in which it was raised tell nothing.
@@ -358,6 +360,9 @@ class BatchRun:
     def attempt_progressed(self, started: AttemptStarted, progress: AttemptProgress | AttemptEnded) -> None:
         with self._lock:
             self._progress.progressed(started, progress, self._services.clock.epoch_ms())
+            if isinstance(progress, AttemptEnded):
+                # Another attempt of a lost task, which does not count any more.
+                self._lost.pop((started.stage, started.subtask), None)
 
     def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None:
         with self._lock:
@@ -367,27 +372,49 @@ class BatchRun:
 
     def attempt_lost(self, started: AttemptStarted) -> None:
         stage = self._plan.stages[started.stage]
+        text = (
+            f"the Python process {started.pid} of task '{stage.name}' (subtask {started.subtask + 1}/"
+            f"{stage.parallelism}) has died without a word. It was killed, has run out of memory, or its code has"
+            " ended the process: see the log of the SparkDriver"
+        )
         with self._lock:
             self._progress.failed(started)
-            self._lost = self._lost or (
-                f"the Python process {started.pid} of task '{stage.name}' (subtask {started.subtask + 1}/"
-                f"{stage.parallelism}) has died without a word. It was killed, has run out of memory, or its code has"
-                " ended the process: see the log of the SparkDriver"
-            )
+            # Spark ends the slower one of two attempts.
+            if not self._progress.has_ended(started):
+                self._lost.setdefault((started.stage, started.subtask), text)
         with self._more_results:
             self._more_results.notify_all()
 
-    def results_started(self, started: ResultsStarted) -> None:
-        self._results.begin()
+    def results_started(self, started: ResultsStarted) -> ResultsListener:
+        return _TakenResults(self._results.begin(), self)
 
-    def result_arrived(self, chunk: ResultChunk) -> None:
+    def results_failed(self, error: Exception) -> None:
+        """The master does not take them."""
+        self._fail(failure_cause(error, "the results of the job"))
+
+    def results_ended(self) -> None:
+        """An attempt of the last task has sent all results."""
+        with self._more_results:
+            self._more_results.notify_all()
+
+
+class _TakenResults:
+    """A reading of the results whose failure is that of the run."""
+
+    def __init__(self, reading: ResultsReading, run: BatchRun) -> None:
+        self._reading = reading
+        self._run = run
+
+    def take(self, chunk: ResultChunk) -> None:
         try:
-            self._results.take(chunk)
+            self._reading.take(chunk)
         except Exception as error:
-            self._fail(failure_cause(error, "the results of the job"))
+            self._run.results_failed(error)
             raise OSError("the run has ended") from error
-        with self._more_results:
-            self._more_results.notify_all()
+
+    def end(self) -> None:
+        self._reading.end()
+        self._run.results_ended()
 
 
 async def _in_thread(work: Any) -> None:

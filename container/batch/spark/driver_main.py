@@ -164,7 +164,7 @@ class _DriverProcess:
             part_bytes=bootstrap.max_message_bytes // 2,
         )
         make_run = partial(_make_run, BatchRun, services)
-        await driver.session_started(application, make_run, host.java.resident_memory)
+        await driver.session_started(application, make_run)
         return await driver.finished
 
     @property

@@ -77,14 +77,6 @@ class JavaProcess:
         how = f"by signal {-status}" if status < 0 else f"with the status {status}"
         return SparkLostError(f"Java, which runs Spark, has ended {how}: see the log of the SparkDriver")
 
-    def resident_memory(self) -> int:
-        """Bytes of memory of Java and its Python processes."""
-        total = 0
-        for process in self._tree():
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-        return total
-
     def _tree(self) -> list[psutil.Process]:
         try:
             java = psutil.Process(self._process.pid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,7 +71,6 @@ class SparkDriver(RpcEndpoint):
         self._idle = asyncio.Event()
         self._idle.set()
         self._make_run: MakeRun | None = None
-        self._resident_memory: Callable[[], int] = _none
         self._disconnected = False
         self.finished: asyncio.Future[DriverEnd] = asyncio.get_running_loop().create_future()
 
@@ -100,12 +99,9 @@ class SparkDriver(RpcEndpoint):
         self._heard = self._clock.monotonic()
         self._watch_master(answer.heartbeat_interval_ms / 1000)
 
-    async def session_started(
-        self, application: SparkApplication, make_run: MakeRun, resident_memory: Callable[[], int]
-    ) -> None:
+    async def session_started(self, application: SparkApplication, make_run: MakeRun) -> None:
         """Tells the master, which submits runs from now on."""
         self._make_run = make_run
-        self._resident_memory = resident_memory
         await self.master.report_spark_application(self._bootstrap.driver_id, application)
 
     def finish(self, cause: str, *, orderly: bool = True) -> None:
@@ -173,7 +169,6 @@ class SparkDriver(RpcEndpoint):
         return SparkDriverHeartbeat(
             driver_id=self._bootstrap.driver_id,
             run=self._run.submission.run if self._run is not None else -1,
-            resident_memory=await self.run_blocking(self._resident_memory),
         )
 
     async def release(self, cause: str) -> Acknowledge:
@@ -215,8 +210,3 @@ async def _quietly(call: Awaitable[Acknowledge]) -> None:
         await call
     except YarrowError as error:
         _log.info("the BatchJobMaster did not take the last message: %s", error)
-
-
-def _none() -> int:
-    """Memory of Java before it is asked for."""
-    return 0

@@ -32,6 +32,7 @@ from yarrow.container.batch.spark.task_messages import (
     ResultsEnded,
     ResultsStarted,
 )
+from yarrow.container.batch.spark.waiting_results import WaitingResults
 from yarrow.container.network.unix_sockets import connect_unix
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.protocol.framing import encode_frame
@@ -43,12 +44,18 @@ from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 
+#: Most bytes of results of earlier stages in memory.
+_WAITING_BYTES: Final = 16 << 20
 #: Seconds between two reports of progress.
 _REPORT_SECONDS: Final = 1.0
 
 
 class TaskFailedError(Exception):
     """Ends a task in Spark; its cause has gone to the driver."""
+
+
+class InputLostError(Exception):
+    """Spark gives an attempt no more input: another one was faster, or the run ends. This is no failure of the task."""
 
 
 class _LoadedJob(NamedTuple):
@@ -112,7 +119,7 @@ class StageFunction:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the attempt whose rows these are."""
-        arriving = filter(len, batches)
+        arriving = filter(len, _from_spark(batches))
         first = next(arriving)
         reports = _Reports(self._folder)
         try:
@@ -144,7 +151,7 @@ class StageFunction:
             attempts = _AttemptRows(job, self._position, subtask, attempt, reports)
             yield from attempts.rows([] if stage.is_source else _chain(first, arriving))
             reports.send(AttemptEnded(records_in=reports.records_in, records_out=reports.records_out))
-        except GeneratorExit:
+        except (GeneratorExit, InputLostError):
             raise
         except BaseException as error:  # also SystemExit of user code
             cause = failure_cause(error, where)
@@ -153,6 +160,14 @@ class StageFunction:
             except OSError:
                 raise TaskFailedError(f"{where}, whose driver does not listen: {cause.stacktrace}") from None
             raise TaskFailedError(where) from None
+
+
+def _from_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The input; tells errors of the connection to Spark from those of the task."""
+    try:
+        yield from batches
+    except Exception as error:
+        raise InputLostError("the connection to Spark has ended") from error
 
 
 def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,8 +192,9 @@ class _AttemptRows:
             splits=tuple(splits[subtask]) if splits else (),
             result_key=job.shared.result_key,
         )
+        budget = min(_WAITING_BYTES, job.settings.get(execution.SORT_MEMORY).bytes)
         #: Results of earlier stages that wait to be passed on.
-        self._passing: list[pa.RecordBatch] = []
+        self._passing = WaitingResults(Path(job.shared.task_folder), budget)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the task."""
@@ -186,7 +202,10 @@ class _AttemptRows:
         folder = Path(job.shared.task_folder)
         task = BatchTask(job.graph, job.plan, self._attempt, job.settings, SystemClock(), folder)
         with contextlib.closing(_generator(task.run(self._chunks(batches)))) as chunks:
-            yield from self._batches(chunks)
+            try:
+                yield from self._batches(chunks)
+            finally:
+                self._passing.close()
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
         """The input of the task."""
@@ -194,7 +213,7 @@ class _AttemptRows:
         for batch in batches:
             arrived = divide(batch)
             if arrived.results is not None:
-                self._passing.append(self._writer.passed_on(arrived.results))
+                self._passing.add(self._writer.passed_on(arrived.results))
             for chunk in arrived.chunks:
                 reports.records_in += chunk.rows
                 yield chunk
@@ -208,7 +227,7 @@ class _AttemptRows:
             if waiting and size + len(chunk.payload) > self._max_bytes:
                 yield self._writer.batch(waiting)
                 waiting, size = [], 0
-                yield from self._passed_on()
+                yield from self._passing.take()
                 reports.progress()
             waiting.append(chunk)
             size += len(chunk.payload)
@@ -219,11 +238,7 @@ class _AttemptRows:
                 reports.records_in, reports.records_out = result.records_in, result.records_out
         if waiting:
             yield self._writer.batch(waiting)
-        yield from self._passed_on()
-
-    def _passed_on(self) -> Iterator[pa.RecordBatch]:
-        passing, self._passing = self._passing, []
-        yield from passing
+        yield from self._passing.take()
 
 
 def _generator(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:

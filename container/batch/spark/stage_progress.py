@@ -20,6 +20,8 @@ class _Stage:
         #: Records in and out of the latest attempt of each subtask.
         self.records: dict[int, tuple[int, int]] = {}
         self.done: set[int] = set()
+        #: Subtasks of which some attempt has put out everything.
+        self.ended: set[int] = set()
         self.failed = 0
         self.started_ms = 0
         self.ended_ms = 0
@@ -73,6 +75,7 @@ class StageProgress:
         if isinstance(progress, AttemptEnded):
             stage.running.discard((attempt.subtask, attempt.attempt))
             stage.done.add(attempt.subtask)
+            stage.ended.add(attempt.subtask)
             stage.ended_ms = now_ms
 
     def failed(self, attempt: AttemptStarted) -> None:
@@ -81,7 +84,15 @@ class StageProgress:
             return
         stage = self._stages[attempt.stage]
         stage.running.discard((attempt.subtask, attempt.attempt))
-        stage.failed += 1
+        if attempt.subtask in stage.ended:
+            # It was a second one beside it, which Spark ends.
+            stage.done.add(attempt.subtask)
+        else:
+            stage.failed += 1
+
+    def has_ended(self, attempt: AttemptStarted) -> bool:
+        """Whether some attempt of that subtask has put out everything."""
+        return attempt.stage >= 0 and attempt.subtask in self._stages[attempt.stage].ended
 
     def changed(self) -> tuple[BatchStageProgress, ...]:
         """The stages that have changed since the last call."""

@@ -24,6 +24,7 @@ from yarrow.container.batch.spark.task_messages import (
     AttemptStarted,
     FromTaskMessage,
     ResultChunk,
+    ResultsEnded,
     ResultsStarted,
 )
 from yarrow.container.network.unix_sockets import bind_unix
@@ -33,6 +34,18 @@ from yarrow.container.protocol.framing import FramedSocket
 _log = logging.getLogger(__name__)
 _BACKLOG = 256
 _DECODER: msgspec.msgpack.Decoder[FromTaskMessage] = msgspec.msgpack.Decoder(FromTaskMessage)
+
+
+class ResultsListener(Protocol):
+    """Hears the results that one connection brings."""
+
+    def take(self, chunk: ResultChunk) -> None:
+        """The next result; blocks while there is no room."""
+        ...
+
+    def end(self) -> None:
+        """All results have come."""
+        ...
 
 
 class AttemptListener(Protocol):
@@ -50,12 +63,8 @@ class AttemptListener(Protocol):
         """Its process has ended without a word, or was ended."""
         ...
 
-    def results_started(self, started: ResultsStarted) -> None:
-        """Results come from their beginning, perhaps once more."""
-        ...
-
-    def result_arrived(self, chunk: ResultChunk) -> None:
-        """The next result; blocks while there is no room."""
+    def results_started(self, started: ResultsStarted) -> ResultsListener:
+        """Results come from their beginning, perhaps once more, or twice at a time."""
         ...
 
 
@@ -114,9 +123,11 @@ class TaskServer:
     def _serve(self, frames: FramedSocket[FromTaskMessage]) -> None:
         first = frames.receive()
         if isinstance(first, ResultsStarted):
-            self._listener.results_started(first)
+            results = self._listener.results_started(first)
             while isinstance(message := frames.receive(), ResultChunk):
-                self._listener.result_arrived(message)
+                results.take(message)
+            if isinstance(message, ResultsEnded):
+                results.end()
         elif isinstance(first, AttemptStarted):
             self._listener.attempt_started(first)
             self._follow(first, frames)

@@ -57,6 +57,8 @@ class BulkRowOperator(RowOperator):
 class PrintingOperator(BulkRowOperator):
     """Prints lines in Flink's form: `identifier:subtask> value`, with the subtask only if there are several."""
 
+    prints_text = True
+
     def __init__(self, name: str, spec: PrintOperator) -> None:
         super().__init__(name)
         self._identifier = spec.identifier
@@ -64,6 +66,7 @@ class PrintingOperator(BulkRowOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         environment = context.environment
+        self.write_text = environment.write_output
         several = environment.parallelism > 1
         parts = [p for p in (self._identifier, str(environment.subtask + 1) if several else "") if p]
         self._prefix = ":".join(parts) + "> " if parts else ""
@@ -78,7 +81,7 @@ class PrintingOperator(BulkRowOperator):
         return f"{self._prefix}{value}\n"
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
-        self.context.environment.write_output("".join(rows))
+        self.write_text("".join(rows))
 
 
 class RecordSinkContext:

@@ -70,8 +70,6 @@ class SparkDriverHeartbeat(Message, frozen=True, kw_only=True):
     driver_id: ResourceID
     #: The run that executes; -1 = none.
     run: int
-    #: Bytes of memory of the driver, its JVM and its Python workers.
-    resident_memory: int = 0
 
 
 class BatchSubtaskProgress(Message, frozen=True, kw_only=True):
@@ -124,7 +122,7 @@ class BatchSubtaskResult(Message, frozen=True, kw_only=True):
 
 
 class BatchCommittables(Message, frozen=True, kw_only=True):
-    """Committables of a sink's subtask: the successful attempt's, each once."""
+    """What a sink's subtask has prepared, in the successful attempt, or a part of that: one message is bounded."""
 
     job_id: JobID
     run: int
@@ -132,10 +130,12 @@ class BatchCommittables(Message, frozen=True, kw_only=True):
     operator_id: OperatorID
     subtask: int
     attempt: int
-    #: Counted from 0 within the subtask, because one message is bounded.
+    #: Position of the part. Part 0 begins anew, and replaces what came of the subtask before.
     sequence: int
-    #: Encoded by the sink's own serializer.
-    committables: tuple[bytes, ...]
+    #: Encoded committables, or a part of them.
+    payload: bytes
+    #: Another part follows.
+    continued: bool = False
 
 
 class StoredCommittables(Message, frozen=True, kw_only=True):
@@ -145,13 +145,20 @@ class StoredCommittables(Message, frozen=True, kw_only=True):
 
 
 class BatchOutput(Message, frozen=True, kw_only=True):
-    """Text of print(): of the subtasks of a vertex in their order, each successful attempt's once."""
+    """Text of print(): of the subtasks of a vertex in their order, each successful attempt's once.
+
+    Each run prints the same text by the same operator. So its position says what a former run has printed.
+    """
 
     job_id: JobID
     run: int
     vertex_id: JobVertexID
     subtask: int
-    #: Whole lines.
+    #: Position of the printing operator in the vertex.
+    printer: int = 0
+    #: Characters that the operator has printed before.
+    first: int = 0
+    #: Lines, or a part of a long one.
     text: str
 
 

@@ -73,7 +73,7 @@ def prepared(driver: FakeSparkDriver, run: int, subtask: int = 0) -> BatchCommit
         subtask=subtask,
         attempt=0,
         sequence=0,
-        committables=(b"%d of run %d" % (subtask, run),),
+        payload=b"%d of run %d" % (subtask, run),
     )
 
 
@@ -276,6 +276,7 @@ def test_rows_and_text_of_a_repeated_run_come_once(tmp_path: Path) -> None:
             job_id, first = await started(cluster, graph)
 
             async def send(driver: FakeSparkDriver, payloads: list[bytes], text: str) -> None:
+                sent = 0
                 for sequence, payload in enumerate(payloads):
                     last = payload == b"c"
                     rows = CollectRows(
@@ -285,15 +286,22 @@ def test_rows_and_text_of_a_repeated_run_come_once(tmp_path: Path) -> None:
                         attempt_number=driver.run,
                         sequence=sequence,
                         payload=payload,
+                        first=sequence,
                         row_count=1,
                         last=last,
                     )
                     await driver.master.push_collected(rows)
                 for line in text.splitlines(keepends=True):
                     output = BatchOutput(
-                        job_id=job_id, run=driver.run, vertex_id=graph.vertices[1].id, subtask=0, text=line
+                        job_id=job_id,
+                        run=driver.run,
+                        vertex_id=graph.vertices[1].id,
+                        subtask=0,
+                        first=sent,
+                        text=line,
                     )
                     await driver.master.push_output(output)
+                    sent += len(line)
 
             await send(first, [b"a", b"b"], "one\ntw")
             await cluster.spark_drivers.crash(first)

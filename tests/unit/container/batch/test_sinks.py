@@ -77,6 +77,22 @@ def test_a_failed_job_leaves_nothing(outside: Outside, tmp_path: Path) -> None:
     assert outside.rows() == []
 
 
+def test_what_a_task_has_prepared_leaves_in_parts(tmp_path: Path) -> None:
+    values = ["1" * (1 << 20), "2" * (3 << 20), "3"]
+    env = environment()
+    env.from_collection(values).rebalance().sink_to(Refusing(tmp_path, 0)).name("out")
+    graph = env.get_job_graph()
+    most: list[int] = []
+    whole = run_batch(graph, watch=lambda chunk: most.append(len(chunk.payload)))
+    (sink,) = sinks_of(graph)
+    (payloads,) = whole.committables.values()
+    # Rows come in chunks of their own size; what is prepared is larger than any of them.
+    assert sum(map(len, payloads)) > 4 << 20
+    assert max(most) <= 1 << 20
+    assert commit(graph, sink, payloads, Settings(), ManualClock()) == 2
+    assert sorted((tmp_path / "committed").read_text().split()) == values
+
+
 def test_other_jobs_transactions_stay(outside: Outside, tmp_path: Path) -> None:
     mine, other = graph_into(outside.sink), graph_into(outside.sink)
     assert mine.job_id == other.job_id

@@ -155,6 +155,7 @@ def test_text_of_repeated_runs_is_printed_once(lines: list[str], breaks: list[in
                     run=run,
                     vertex_id=JobVertexID("2"),
                     subtask=0,
+                    first=begin,
                     text=sent[begin : begin + width],
                 )
             )
