@@ -122,9 +122,10 @@ def run_batch(
                 directory,
             )
             left = list(task.run(_inputs(run, stage, subtask, deal)))
-            for chunk in left if watch is not None else ():
-                if chunk.edge < 0:
-                    watch(chunk)
+            if watch is not None:
+                for chunk in left:
+                    if chunk.edge < 0:
+                        watch(chunk)
             _keep(run, stage, left)
     return run
 
