@@ -29,6 +29,7 @@ from yarrow.am.resourcemanager.driver import ResourceManagerDriver
 from yarrow.am.resourcemanager.lent_driver import LentDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings
+from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
 from yarrow.am.resourcemanager.spark_drivers import NO_SPARK_DRIVERS, SparkDriverLauncher
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import YarrowError
@@ -83,7 +84,7 @@ class ControlPlaneServices(msgspec.Struct, frozen=True):
     #: Folder for the dumps of failing JobMasters; None = they write none.
     log_directory: Path | None = None
     #: Starts the drivers of bounded jobs.
-    spark_drivers: SparkDriverLauncher = NO_SPARK_DRIVERS
+    spark_drivers: SparkDriverLauncher | DriversInSlots = NO_SPARK_DRIVERS
     #: Takes what user functions of bounded jobs print.
     print_output: Callable[[str], None] = log_printed
     #: Hears of the epoch of each leadership of this process, and of None when it does not lead any more.

@@ -19,8 +19,8 @@ from typing import Protocol
 
 import msgspec
 
-from yarrow.am.resourcemanager.child_process import ChildProcess
 from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
+from yarrow.runtime.common.child_process import ChildProcess
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
 from yarrow.runtime.fs.client_folder import WORKING_DIRECTORY_PREFIX
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap

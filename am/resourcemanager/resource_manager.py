@@ -35,6 +35,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager
+from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots, SlotSparkDrivers
 from yarrow.am.resourcemanager.spark_drivers import (
     NO_SPARK_DRIVERS,
     SparkDriverLauncher,
@@ -71,6 +72,7 @@ from yarrow.runtime.rpc.messages import (
     SlotRequest,
     SlotStatus,
     SparkDriverRequest,
+    SparkDriverStart,
     TaskExecutorInfo,
     TaskExecutorRegistration,
     TaskExecutorToResourceManagerHeartbeat,
@@ -96,7 +98,7 @@ class ResourceManager(RpcEndpoint):
         timers: Timers,
         ids: IdFactory,
         epoch: int = 0,
-        spark_drivers: SparkDriverLauncher = NO_SPARK_DRIVERS,
+        spark_drivers: SparkDriverLauncher | DriversInSlots = NO_SPARK_DRIVERS,
     ) -> None:
         """`epoch` is that of the leadership under which it works; its fencing token begins with it."""
         self.leader_id = ResourceManagerID(token_of_epoch(epoch, ids.hex_id()))
@@ -111,7 +113,10 @@ class ResourceManager(RpcEndpoint):
             service, self.leader_id, settings.heartbeat, clock, self.spawn, self
         )
         self._jobs = JobMasterConnections(service, settings.heartbeat, clock, self.spawn)
-        self._spark_drivers = SparkDrivers(spark_drivers, service, self.spawn)
+        drivers = spark_drivers if isinstance(spark_drivers, DriversInSlots) else DriversInSlots()
+        self._slot_drivers = SlotSparkDrivers(drivers, self._slots, self._executors, self._handle, self.spawn)
+        launcher = self._slot_drivers if isinstance(spark_drivers, DriversInSlots) else spark_drivers
+        self._spark_drivers = SparkDrivers(launcher, service, self.spawn)
         self._ticks: list[TimerHandle] = []
         #: Checks requirements slotmanager.requirement-check.delay after a job has declared some.
         self._requirement_check: TimerHandle | None = None
@@ -133,6 +138,7 @@ class ResourceManager(RpcEndpoint):
             if tick is not None:
                 tick.cancel()
         self._service.stop_serving(self.name)
+        self._slot_drivers.close()
         await self._spark_drivers.close()
         await self._driver.terminate()
 
@@ -160,8 +166,9 @@ class ResourceManager(RpcEndpoint):
         return self._success()
 
     async def notify_slot_available(
-        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID
+        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID, cause: str = ""
     ) -> Acknowledge:
+        self._slot_drivers.freed(allocation_id, cause)
         self._handle(SlotFreed(resource_id, slot_index, allocation_id))
         return Acknowledge()
 
@@ -246,8 +253,9 @@ class ResourceManager(RpcEndpoint):
 
     # The gateway: SparkDrivers.
 
-    async def request_spark_driver(self, request: SparkDriverRequest) -> ResourceID:
-        return await self._spark_drivers.request(request)
+    async def request_spark_driver(self, request: SparkDriverRequest) -> Acknowledge:
+        await self._spark_drivers.request(request)
+        return Acknowledge()
 
     async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> Acknowledge:
         await self._spark_drivers.release(job_master_id, driver_id)
@@ -289,11 +297,13 @@ class ResourceManager(RpcEndpoint):
         self.assert_main_thread()
         for action in self._slots.handle(event, self._clock.monotonic()):
             self._carry_out(action)
+        self._slot_drivers.look()
 
     def _carry_out(self, action: SlotManagerAction) -> None:
         match action:
             case RequestSlot(request):
-                self.spawn(self._request_slot(request), f"request slot {request.slot_id.index}")
+                start = self._slot_drivers.take(request)
+                self.spawn(self._request_slot(request, start), f"request slot {request.slot_id.index}")
             case AskForSlotReport(resource_id):
                 self.spawn(self._ask_for_report(resource_id), "slot report")
             case RequestTaskExecutor(profile):
@@ -301,18 +311,24 @@ class ResourceManager(RpcEndpoint):
             case ReleaseTaskExecutor(resource_id, cause):
                 self.spawn(self._release_task_executor(resource_id, cause), "release TaskExecutor")
             case NotifyNotEnoughResources(job_id, explanation, most_slots):
-                self._jobs.explain(job_id, explanation, most_slots)
+                if not self._slot_drivers.explain(job_id, explanation):
+                    self._jobs.explain(job_id, explanation, most_slots)
 
-    async def _request_slot(self, request: SlotRequest) -> None:
+    async def _request_slot(self, request: SlotRequest, start: SparkDriverStart | None) -> None:
         executor = self._executors.find(request.slot_id.resource_id)
         if executor is None:
             return
         try:
-            await executor.gateway.request_slot(request)
+            if start is None:
+                await executor.gateway.request_slot(request)
+            else:
+                await executor.gateway.start_spark_driver(start)
         except YarrowError as error:
             _log.info("a slot request to TaskExecutor %s failed: %s", request.slot_id.resource_id, error)
+            self._slot_drivers.failed(request)
             self._handle(SlotRequestFailed(request, str(error)))
         else:
+            self._slot_drivers.acknowledged(request)
             self._handle(SlotRequestAcknowledged(request))
 
     async def _ask_for_report(self, resource_id: ResourceID) -> None:
@@ -351,6 +367,7 @@ class ResourceManager(RpcEndpoint):
         if self._executors.drop(resource_id) is not None:
             _log.info("TaskExecutor %s is gone: %s", resource_id, cause)
             self._jobs.tell_lost(resource_id, cause)
+        self._slot_drivers.executor_gone(resource_id, cause)
         self._handle(TaskExecutorGone(resource_id, cause))
 
     def _lose_job(self, job_id: JobID) -> None:

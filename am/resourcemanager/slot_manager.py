@@ -38,7 +38,7 @@ from yarrow.am.resourcemanager.slot_matching import SlotMatching
 from yarrow.am.resourcemanager.slots import RegisteredTaskExecutor, Slot, SlotState
 from yarrow.am.resourcemanager.task_executor_requests import Lack, TaskExecutorRequests
 from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
-from yarrow.runtime.common.ids import AllocationID, IdFactory, ResourceID, ResourceManagerID
+from yarrow.runtime.common.ids import AllocationID, IdFactory, JobID, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotID, SlotRequest
 
 
@@ -93,6 +93,11 @@ class SlotManager:
     def slots_free(self) -> int:
         """Number of free slots of registered TaskExecutors."""
         return self._executors.slots_free
+
+    def slots_of(self, job_id: JobID) -> list[Slot]:
+        """The slots that a job has, or that were requested for it; none while it has declared nothing."""
+        job = self._resources.job(job_id)
+        return self._executors.slots_of(job_id) if job is not None and job.has else []
 
     def handle(self, event: SlotManagerEvent, now: float) -> list[SlotManagerAction]:
         """Takes in one event at monotonic time `now`, in seconds; returns actions to be carried out in order."""

@@ -53,6 +53,10 @@ class TaskExecutorTracker:
         """The free slots."""
         return [slot for slot in self._slots() if slot.state is SlotState.FREE]
 
+    def slots_of(self, job_id: JobID) -> list[Slot]:
+        """The slots that are believed to be a job's."""
+        return [slot for slot in self._slots() if slot.job_id == job_id]
+
     def shares_free(self) -> dict[ResourceID, float]:
         """The free part of each TaskExecutor, from 0 to 1."""
         return {

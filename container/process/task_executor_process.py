@@ -21,6 +21,7 @@ from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLauncher
 from yarrow.container.process.leader_lookup import resource_manager_leader
 from yarrow.container.protocol.errors import RegistrationRefusedError
+from yarrow.container.supervisor.hosted_spark_drivers import SparkDriverProcesses
 from yarrow.container.supervisor.output_files import OutputFiles, OutputSink
 from yarrow.container.supervisor.output_forwarder import NoForwarding, OutputForwarder
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
@@ -180,6 +181,9 @@ async def _run_with(
             launcher=launcher,
             files=files,
             output=output,
+            start_spark_driver=SparkDriverProcesses(
+                bootstrap, bootstrap.resource_id, settings.slots, files.log_path.stem
+            ).start,
         ),
     )
     loop = asyncio.get_running_loop()

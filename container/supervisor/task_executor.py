@@ -14,6 +14,11 @@ import msgspec
 
 from yarrow.container.launch.worker_launcher import WorkerLauncher
 from yarrow.container.protocol.errors import SlotNotAvailableError
+from yarrow.container.supervisor.hosted_spark_drivers import (
+    HostedSparkDrivers,
+    StartProcess,
+    start_no_process,
+)
 from yarrow.container.supervisor.job_connection import (
     ConnectionServices,
     JobConnection,
@@ -61,6 +66,7 @@ from yarrow.runtime.rpc.messages import (
     ResetSubtask,
     SlotReport,
     SlotRequest,
+    SparkDriverStart,
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
@@ -86,6 +92,7 @@ class TaskExecutorServices(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputGate = msgspec.field(default_factory=NoForwarding)
     clock: Clock = msgspec.field(default_factory=SystemClock)
     timers: Timers = msgspec.field(default_factory=LoopTimers)
+    start_spark_driver: StartProcess = start_no_process
 
 
 class TaskExecutor(RpcEndpoint):
@@ -115,6 +122,10 @@ class TaskExecutor(RpcEndpoint):
             self._slot_workers,
         )
         self.workers = self.slots.workers
+        #: The SparkDrivers in its slots.
+        self.spark_drivers = HostedSparkDrivers(
+            self.slots.table, services.start_spark_driver, self._free_for_all
+        )
         self._resource_manager: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
             self,
             services.rpc,
@@ -153,7 +164,11 @@ class TaskExecutor(RpcEndpoint):
         gateway = self._resource_manager.gateway
         self._resource_manager.stop()
         cause = self.finished.result()[1] if self.finished.done() else "the TaskExecutor was stopped"
-        await asyncio.gather(self._say_goodbye(gateway, cause), self.workers.close(cause, self._stop_grace))
+        await asyncio.gather(
+            self._say_goodbye(gateway, cause),
+            self.workers.close(cause, self._stop_grace),
+            self.spark_drivers.close(cause, self._stop_grace),
+        )
         jobs = self.slots.jobs()
         for job in jobs:
             self.slots.close_job(job.job_id, cause)
@@ -238,6 +253,8 @@ class TaskExecutor(RpcEndpoint):
 
     def _resource_manager_lost(self) -> None:
         self._heartbeats.unmonitor(_RESOURCE_MANAGER)
+        # It has given them up, or their JobMasters have ended with it.
+        self.spark_drivers.end_all("the ResourceManager that has asked for it is lost")
         timeout = self._settings.registration_timeout
         if self._registration_deadline is None:
             self._registration_deadline = self._timers.call_later(
@@ -251,6 +268,7 @@ class TaskExecutor(RpcEndpoint):
 
     def _new_epoch(self, epoch: int) -> None:
         """Reacts to a new leadership: JobMasters of former ones are gone, or must not act any more."""
+        self.spark_drivers.end_older_than(epoch)
         for job in self.slots.jobs():
             if epoch_of_token(job.job_master_id) < epoch:
                 self.slots.close_job(
@@ -315,19 +333,23 @@ class TaskExecutor(RpcEndpoint):
         self._heartbeats.unmonitor(job_id)
 
     def on_slot_freed(self, slot_index: int, allocation_id: AllocationID) -> None:
+        self._free_for_all(slot_index, allocation_id, "")
+
+    def _free_for_all(self, slot_index: int, allocation_id: AllocationID, cause: str) -> None:
+        """Tells the ResourceManager that a slot is free; `cause` is the end of the SparkDriver that had it."""
         gateway = self._resource_manager.gateway
         if gateway is not None and self.is_running:
-            self.spawn(self._tell_free(gateway, slot_index, allocation_id), f"slot-{slot_index}-free")
+            self.spawn(self._tell_free(gateway, slot_index, allocation_id, cause), f"slot-{slot_index}-free")
 
     def on_files_gone(self, error: FileNotFoundError) -> None:
         """Ends this TaskExecutor, because no task can ever run in its slots: others are requested instead."""
         self.finish(f"a folder or program that the workers need was removed: {error}", orderly=False)
 
     async def _tell_free(
-        self, gateway: ResourceManagerGateway, slot_index: int, allocation_id: AllocationID
+        self, gateway: ResourceManagerGateway, slot_index: int, allocation_id: AllocationID, cause: str
     ) -> None:
         try:
-            await gateway.notify_slot_available(self.resource_id, slot_index, allocation_id)
+            await gateway.notify_slot_available(self.resource_id, slot_index, allocation_id, cause)
         except YarrowError as error:
             # The next slot report says the same.
             _log.info("slot %d is free, but the ResourceManager did not hear of it: %s", slot_index, error)
@@ -335,13 +357,21 @@ class TaskExecutor(RpcEndpoint):
     # TaskExecutorGateway
 
     async def request_slot(self, request: SlotRequest) -> Acknowledge:
+        self._check_slot_request(request)
+        self.slots.request(request)
+        return Acknowledge()
+
+    async def start_spark_driver(self, start: SparkDriverStart) -> Acknowledge:
+        self._check_slot_request(start.slot)
+        self.spark_drivers.start(start)
+        return Acknowledge()
+
+    def _check_slot_request(self, request: SlotRequest) -> None:
         self._check_resource_manager(request.resource_manager_id)
         if request.slot_id.resource_id != self.resource_id:
             raise SlotNotAvailableError(
                 f"the request is for a slot of {request.slot_id.resource_id}, and reached {self.resource_id}"
             )
-        self.slots.request(request)
-        return Acknowledge()
 
     async def submit_tasks(self, deployment: Deployment) -> Acknowledge:
         await self.slots.tasks.submit(deployment)
@@ -354,7 +384,8 @@ class TaskExecutor(RpcEndpoint):
         return Acknowledge()
 
     async def free_slot(self, allocation_id: AllocationID, cause: str) -> Acknowledge:
-        self.slots.free(allocation_id, cause)
+        if not self.spark_drivers.free(allocation_id, cause):
+            self.slots.free(allocation_id, cause)
         return Acknowledge()
 
     async def heartbeat_from_job_master(

@@ -101,6 +101,10 @@ class BatchJobMasterGateway(Protocol):
         """Says that nothing of a cancelled run executes any more."""
         ...
 
+    async def notify_not_enough_resources(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
+        """The ResourceManager's reason why the driver has not started yet; "" = it has enough."""
+        ...
+
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
         """The driver's last message before it ends: by request, or because it cannot go on."""
         ...

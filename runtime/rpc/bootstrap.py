@@ -96,6 +96,8 @@ class SparkDriverBootstrap(ProcessBootstrap, frozen=True, kw_only=True):
     job_master_id: JobMasterID
     #: Cores that Spark uses on this host where no option names its master.
     slots: int = 1
+    #: The TaskExecutor in whose slot it runs; "" = it runs in none.
+    task_executor: str = ""
 
 
 B = TypeVar("B", bound=ProcessBootstrap)

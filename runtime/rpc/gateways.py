@@ -53,6 +53,7 @@ from yarrow.runtime.rpc.messages import (
     SlotReport,
     SlotRequest,
     SparkDriverRequest,
+    SparkDriverStart,
     TaskExecutionStateUpdate,
     TaskExecutorInfo,
     TaskExecutorRegistration,
@@ -183,8 +184,10 @@ class ResourceManagerGateway(Protocol):
     ) -> Acknowledge: ...
 
     async def notify_slot_available(
-        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID
-    ) -> Acknowledge: ...
+        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID, cause: str = ""
+    ) -> Acknowledge:
+        """Takes a slot back. `cause` says how the SparkDriver ended that was in it."""
+        ...
 
     async def heartbeat_from_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> Acknowledge: ...
 
@@ -208,13 +211,19 @@ class ResourceManagerGateway(Protocol):
     async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]: ...
 
     @waits
-    async def request_spark_driver(self, request: SparkDriverRequest) -> ResourceID:
-        """Starts a SparkDriver for a bounded job, and returns its id. Raises SparkDriverStartError."""
+    async def request_spark_driver(self, request: SparkDriverRequest) -> Acknowledge:
+        """Starts a SparkDriver for a bounded job; waits until there is room for it.
+
+        Repeated for the same driver it has no effect. Raises SparkDriverStartError.
+        """
         ...
 
     @waits
     async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> Acknowledge:
-        """Ends a SparkDriver; returns when nothing of it is left. No effect if it has ended already."""
+        """Ends a SparkDriver, or withdraws the request for it; returns when nothing of it is left.
+
+        No effect if it has ended already.
+        """
         ...
 
 
@@ -297,6 +306,14 @@ class TaskExecutorGateway(Protocol):
     """Offers slots and runs tasks in slot workers."""
 
     async def request_slot(self, request: SlotRequest) -> Acknowledge: ...
+
+    async def start_spark_driver(self, start: SparkDriverStart) -> Acknowledge:
+        """Gives the slot to the SparkDriver of a job, and starts it; `free_slot` ends it.
+
+        Repeated for the same allocation it has no effect. A driver that cannot start or ends is told by
+        `notify_slot_available`. Raises FencingTokenError, and SlotNotAvailableError if the slot is taken.
+        """
+        ...
 
     async def submit_tasks(self, deployment: Deployment) -> Acknowledge: ...
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from yarrow.am.execution.errors import SparkDriverStartError
-from yarrow.am.resourcemanager.spark_drivers import NoSparkDrivers, OnDriverEnded
+from yarrow.am.resourcemanager.spark_drivers import NoSparkDrivers, OnDriverDelayed, OnDriverEnded
 from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
@@ -39,8 +39,17 @@ APPLICATION = SparkApplication(
 class FakeSparkDriver(RpcEndpoint):
     """The driver of one run."""
 
-    def __init__(self, driver_id: ResourceID, request: SparkDriverRequest, service: RpcService) -> None:
-        super().__init__(f"sparkdriver_{driver_id}", request.job_master_id)
+    def __init__(
+        self,
+        driver_id: ResourceID,
+        request: SparkDriverRequest,
+        service: RpcService,
+        task_executor: str = "",
+        place: str = "",
+    ) -> None:
+        """`place` tells two processes of one driver apart."""
+        super().__init__(f"sparkdriver_{driver_id}{place}", request.job_master_id)
+        self._task_executor = task_executor
         self.driver_id = driver_id
         self.request = request
         self._service = service
@@ -60,6 +69,7 @@ class FakeSparkDriver(RpcEndpoint):
                 address=self._service.serve(SPARK_DRIVER, self),
                 host="here",
                 pid=1,
+                task_executor=self._task_executor,
             )
         )
 
@@ -133,16 +143,17 @@ class FakeSparkDrivers:
     failures: list[str] = field(default_factory=list)
     _on_ended: dict[ResourceID, OnDriverEnded] = field(default_factory=dict)
 
-    async def start_spark_driver(self, request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
+    async def start_spark_driver(
+        self, request: SparkDriverRequest, on_ended: OnDriverEnded, on_delayed: OnDriverDelayed
+    ) -> None:
         if self.refusal:
-            await NoSparkDrivers(self.refusal).start_spark_driver(request, on_ended)
+            await NoSparkDrivers(self.refusal).start_spark_driver(request, on_ended, on_delayed)
         if self.failures:
             raise SparkDriverStartError(self.failures.pop(0))
-        driver = FakeSparkDriver(ResourceID(f"driver-{len(self.drivers)}"), request, self.service())
+        driver = FakeSparkDriver(request.driver_id, request, self.service())
         await driver.start()
         self.drivers.append(driver)
         self._on_ended[driver.driver_id] = on_ended
-        return driver.driver_id
 
     async def end_spark_driver(self, driver_id: ResourceID) -> None:
         if driver_id in self._on_ended:

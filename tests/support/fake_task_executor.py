@@ -10,6 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
+from tests.support.fake_spark_driver import FakeSparkDriver
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import (
@@ -45,6 +46,8 @@ from yarrow.runtime.rpc.messages import (
     SlotReport,
     SlotRequest,
     SlotStatus,
+    SparkDriverRequest,
+    SparkDriverStart,
     TaskExecutionStateUpdate,
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
@@ -121,6 +124,10 @@ class FakeTaskExecutor(RpcEndpoint):
         self.triggers: list[TriggerCheckpoint] = []
         self.notifications: list[NotifyCheckpoint] = []
         self.resets: list[ResetSubtask] = []
+        #: Living SparkDrivers by allocation, and all that it has ever started.
+        self.spark_drivers: dict[AllocationID, FakeSparkDriver] = {}
+        self.started_drivers: list[FakeSparkDriver] = []
+        self._ended_drivers: set[AllocationID] = set()
         #: Set when the ResourceManager released it.
         self.released = asyncio.Event()
         #: Number of accepted registrations with a ResourceManager.
@@ -196,21 +203,57 @@ class FakeTaskExecutor(RpcEndpoint):
     # The gateway.
 
     async def request_slot(self, request: SlotRequest) -> Acknowledge:
+        self._check_leader(request.resource_manager_id)
+        self._occupy(request)
+        job = self._job_of(request)
+        job.unoffered[request.allocation_id] = request.slot_id.index
+        self._offer(job)
+        return Acknowledge()
+
+    def _check_leader(self, resource_manager_id: ResourceManagerID) -> None:
         leader = self._connection.leader
-        if leader is None or request.resource_manager_id != leader.leader_id:
+        if leader is None or resource_manager_id != leader.leader_id:
             raise FencingTokenError(
-                f"{self.name} refuses the slot request of the ResourceManager {request.resource_manager_id}"
+                f"{self.name} refuses the slot request of the ResourceManager {resource_manager_id}"
             )
+
+    def _occupy(self, request: SlotRequest) -> bool:
+        """Allocates the slot; False if it has that allocation already."""
         present = self._slots[request.slot_id.index]
         if present is not None and present.allocation_id != request.allocation_id:
             raise SlotOccupiedError(
                 f"slot {request.slot_id.index} of {self.resource_id} is allocated as {present.allocation_id}"
             )
         self._slots[request.slot_id.index] = request
-        job = self._job_of(request)
-        job.unoffered[request.allocation_id] = request.slot_id.index
-        self._offer(job)
+        return present is None
+
+    async def start_spark_driver(self, start: SparkDriverStart) -> Acknowledge:
+        self._check_leader(start.slot.resource_manager_id)
+        allocation_id, index = start.slot.allocation_id, start.slot.slot_id.index
+        if allocation_id in self._ended_drivers:
+            raise SlotOccupiedError(f"the driver of {allocation_id} has ended")
+        if not self._occupy(start.slot):
+            return Acknowledge()
+        assert start.identity
+        request = SparkDriverRequest(
+            driver_id=start.driver_id,
+            job_id=start.slot.job_id,
+            job_master_id=start.slot.job_master_id,
+            job_master_address=start.slot.job_master_address,
+            configuration=start.configuration,
+            slots=len(self._slots),
+        )
+        name = f"{self.resource_id}-{index}"
+        driver = FakeSparkDriver(start.driver_id, request, self._service, self.resource_id, name)
+        self.spark_drivers[allocation_id] = driver
+        self.started_drivers.append(driver)
+        await driver.start()
         return Acknowledge()
+
+    async def end_driver(self, driver: FakeSparkDriver, cause: str) -> None:
+        """The process of a driver ends."""
+        allocation_id = next(key for key, value in self.spark_drivers.items() if value is driver)
+        await self.free_slot(allocation_id, cause)
 
     def _job_of(self, request: SlotRequest) -> _Job:
         job = self._jobs.get(request.job_id)
@@ -301,14 +344,19 @@ class FakeTaskExecutor(RpcEndpoint):
         self._slots[index] = None
         if (job := self._jobs.get(request.job_id)) is not None:
             job.unoffered.pop(request.allocation_id, None)
-        self.spawn(self._notify_free(index, request.allocation_id), f"slot {index} is free")
+        driver = self.spark_drivers.pop(request.allocation_id, None)
+        if driver is not None:
+            self._ended_drivers.add(request.allocation_id)
+            await driver.stop()
+        end = cause if driver is not None else ""
+        self.spawn(self._notify_free(index, request.allocation_id, end), f"slot {index} is free")
 
-    async def _notify_free(self, index: int, allocation_id: AllocationID) -> None:
+    async def _notify_free(self, index: int, allocation_id: AllocationID, end: str) -> None:
         gateway = self._connection.gateway
         if gateway is None:
             return
         try:
-            await gateway.notify_slot_available(self.resource_id, index, allocation_id)
+            await gateway.notify_slot_available(self.resource_id, index, allocation_id, end)
         except YarrowError as error:
             # The slot report of the next heartbeat says it again.
             _log.info("%s: the ResourceManager was not told: %s", self.name, error)

@@ -141,6 +141,9 @@ class PlayedMaster(RpcEndpoint):
         self.application.set_result(application)
         return Acknowledge()
 
+    async def notify_not_enough_resources(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
+        raise AssertionError("there is no ResourceManager")
+
     async def report_stages(
         self, job_id: JobID, run: int, stages: tuple[BatchStageProgress, ...]
     ) -> Acknowledge:

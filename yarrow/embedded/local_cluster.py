@@ -234,9 +234,7 @@ class LocalCluster:
 
             authority = CertificateAuthority(self.application_id, SystemClock())
             self._issue = partial(authority.issue, role=Role.TASK_EXECUTOR)
-            spark_drivers = LocalSparkDrivers(
-                settings, partial(authority.issue, role=Role.SPARK_DRIVER), RandomIdFactory()
-            )
+            spark_drivers = LocalSparkDrivers(settings, partial(authority.issue, role=Role.SPARK_DRIVER))
             grpc_settings = GrpcSettings(
                 application_id=self.application_id,
                 bind_host=_HOST,

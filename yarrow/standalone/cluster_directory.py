@@ -37,6 +37,8 @@ class ClusterSecrets(msgspec.Struct, frozen=True, kw_only=True):
     application_id: str
     job_manager: PemIdentity
     task_executor: PemIdentity
+    #: Of the drivers of bounded jobs; they get it from the JobManager.
+    spark_driver: PemIdentity
     data_secret: bytes
     #: REST clients' token if other hosts reach REST.
     rest_token: str
@@ -137,6 +139,7 @@ class ClusterDirectory:
             application_id=application_id,
             job_manager=authority.issue("jobmanager", Role.JOB_MANAGER),
             task_executor=authority.issue("taskexecutor", Role.TASK_EXECUTOR),
+            spark_driver=authority.issue("sparkdriver", Role.SPARK_DRIVER),
             data_secret=os.urandom(32),
             rest_token=token_urlsafe(32),
         )

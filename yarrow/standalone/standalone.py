@@ -158,6 +158,7 @@ async def _started_plane(
     from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
     from yarrow.am.control_plane_settings import control_plane_settings
     from yarrow.am.resourcemanager.driver import StandaloneDriver
+    from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
     from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
     from yarrow.runtime.rpc.in_process import InProcessTransport
     from yarrow.runtime.rpc.service import AddressError, RpcService
@@ -186,7 +187,10 @@ async def _started_plane(
             StandaloneDriver(),
             settings,
             ControlPlaneServices(
-                high_availability=services, log_directory=log_directory, on_leadership=on_leadership
+                high_availability=services,
+                log_directory=log_directory,
+                on_leadership=on_leadership,
+                spark_drivers=DriversInSlots(_identity(config, secrets.spark_driver)),
             ),
         )
         try:

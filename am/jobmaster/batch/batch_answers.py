@@ -29,6 +29,9 @@ class BatchAnswers:
         return msgspec.structs.replace(
             job_details(self._graph, self._driver.waiting_for),
             spark_application="" if application is None else application.application_id,
+            spark_master="" if application is None else application.spark_master,
+            spark_driver=self._driver.driver_id,
+            spark_driver_task_executor=self._driver.task_executor,
         )
 
     def overview(self) -> JobOverview:

@@ -294,6 +294,10 @@ class BatchJobMaster(RpcEndpoint):
         self._cancel_confirmed.set()
         return Acknowledge()
 
+    async def notify_not_enough_resources(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
+        self._driver.lacks_resources(driver_id, explanation)
+        return Acknowledge()
+
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
         self._driver.disconnected(driver_id, cause)
         return Acknowledge()

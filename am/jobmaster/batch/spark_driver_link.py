@@ -11,7 +11,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from yarrow.am.execution.errors import NoSparkDriversError, SparkDriverLostError, failure_of
+from yarrow.am.execution.errors import (
+    NoResourceAvailableError,
+    NoSparkDriversError,
+    SparkDriverLostError,
+    failure_of,
+)
 from yarrow.am.jobmaster.links.deployment import EncodedGraph
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
@@ -69,6 +74,12 @@ class SparkDriverLink:
         self._gateway: SparkDriverGateway | None = None
         #: The driver that was asked for is still needed.
         self._is_wanted = False
+        #: The TaskExecutor in whose slot the present driver runs; "" = it needs none, or has not registered.
+        self.task_executor = ""
+        #: Address of the process that has registered as the present driver; "" = none has.
+        self._driver_address = ""
+        #: Why the ResourceManager has not started the driver yet; "" = it has, or has said nothing.
+        self._lacks = ""
         #: The Spark application of the present driver; None until its session has started.
         self.application: SparkApplication | None = None
 
@@ -88,7 +99,17 @@ class SparkDriverLink:
         """What the driver still needs; "" once its session has started, or while there is none."""
         if self._run < 0 or self.application is not None or not self._timers.is_set(_START):
             return ""
-        return "a SparkDriver: its session starts" if self._gateway is not None else "a SparkDriver"
+        return self._still_needed()
+
+    def _still_needed(self) -> str:
+        if self._gateway is not None:
+            return "a SparkDriver: its session starts"
+        return f"a slot for its SparkDriver: {self._lacks}" if self._lacks else "a SparkDriver"
+
+    def lacks_resources(self, driver_id: ResourceID, explanation: str) -> None:
+        """Notes why the present driver has not started yet; "" = it has enough."""
+        if driver_id == self._driver_id:
+            self._lacks = explanation
 
     def _leader_changed(self, leader: LeaderInformation | None) -> None:
         connect = self._services.rpc.connect
@@ -98,29 +119,26 @@ class SparkDriverLink:
 
     async def request(self, run: int) -> None:
         """Asks for the driver of a run."""
-        self._run, self._driver_id, self._gateway, self.application = run, None, None, None
+        driver_id = ResourceID(f"sparkdriver-{self._services.ids.hex_id()[-12:]}")
+        self._run, self._driver_id, self._gateway, self.application = run, driver_id, None, None
+        self._driver_address = self._lacks = self.task_executor = ""
         self._is_wanted = True
         seconds = self._settings.slot_request_timeout
         self._timers.after(_START, seconds, lambda: self._timed_out(run, seconds))
         try:
             if self._resource_manager is None:
                 raise SparkDriverLostError("no ResourceManager leads that could start a SparkDriver")
-            driver_id = await self._resource_manager.request_spark_driver(self._request())
+            await self._resource_manager.request_spark_driver(self._request(driver_id))
         except NoSparkDriversError as error:
             # No later try would find one.
             cause = failure_of(type(error), str(error))
             self._lose(run, msgspec.structs.replace(cause, is_final=True))
-            return
         except YarrowError as error:
             self._lose(run, failure_of(type(error), str(error)))
-            return
-        if run == self._run and self._is_wanted:
-            self._driver_id = self._driver_id or driver_id
-        else:
-            await self._end(driver_id)
 
-    def _request(self) -> SparkDriverRequest:
+    def _request(self, driver_id: ResourceID) -> SparkDriverRequest:
         return SparkDriverRequest(
+            driver_id=driver_id,
             job_id=self._job.job_id,
             job_master_id=self._job_master_id,
             job_master_address=self._address,
@@ -129,14 +147,19 @@ class SparkDriverLink:
         )
 
     def register(self, registration: SparkDriverRegistration) -> RegistrationSuccess | RegistrationRejection:
-        """Takes the driver that was asked for; refuses every other one."""
-        # The driver may be faster than the ResourceManager's answer.
-        if self._driver_id is None and self._timers.is_set(_START):
-            self._driver_id = registration.driver_id
-        if registration.driver_id != self._driver_id or registration.job_id != self._job.job_id:
+        """Takes the driver that was asked for; refuses every other one, and a second process of that driver."""
+        known = registration.driver_id == self._driver_id and registration.job_id == self._job.job_id
+        if not known or not self._is_wanted:
             return RegistrationRejection(
-                reason=f"job {self._job.job_id} has not asked for SparkDriver {registration.driver_id}"
+                reason=f"job {self._job.job_id} does not need SparkDriver {registration.driver_id}"
             )
+        if self._driver_address not in ("", registration.address):
+            return RegistrationRejection(
+                reason=f"SparkDriver {registration.driver_id} of job {self._job.job_id} runs at"
+                f" {self._driver_address} already"
+            )
+        self._driver_address, self._lacks = registration.address, ""
+        self.task_executor = registration.task_executor
         self._gateway = self._services.rpc.connect(registration.address, SPARK_DRIVER, self._job_master_id)
         self._beats.monitor(registration.driver_id)
         interval = int(self._settings.heartbeat.interval * 1000)
@@ -188,6 +211,11 @@ class SparkDriverLink:
             return False
         return True
 
+    @property
+    def driver_id(self) -> str:
+        """The name of the present driver, with which its log files begin; "" = none was asked for."""
+        return self._driver_id or ""
+
     async def release(self) -> None:
         """Ends the present driver; returns when nothing of it is left, or nobody can be asked."""
         self._forget()
@@ -210,8 +238,9 @@ class SparkDriverLink:
         self._gateway = None
 
     def _timed_out(self, run: int, seconds: float) -> None:
-        text = f"no Spark session within {seconds:g} s (slot.request.timeout): {self.waiting_for or 'a SparkDriver'}"
-        self._lose(run, failure_of(SparkDriverLostError, text))
+        kind = NoResourceAvailableError if self._lacks else SparkDriverLostError
+        text = f"no Spark session within {seconds:g} s (slot.request.timeout): the job waits for {self._still_needed()}"
+        self._lose(run, failure_of(kind, text))
 
     def _lose(self, run: int, cause: FailureCause) -> None:
         if run == self._run:

@@ -171,6 +171,12 @@ class JobDetails(HyphenModel):
     waiting_for: str = ""
     #: Yarrow's: Spark's id of the application that runs the job, empty for a stream.
     spark_application: str = ""
+    #: Yarrow's: Spark's master of that application, as `local[2]`, empty for a stream.
+    spark_master: str = ""
+    #: Yarrow's: the SparkDriver of the job, with which its log files are named, empty for a stream.
+    spark_driver: str = ""
+    #: Yarrow's: the TaskManager in whose slot the SparkDriver runs, and which serves its logs.
+    spark_driver_taskmanager: str = Field(default="", validation_alias="spark_driver_task_executor")
 
 
 class ExecutionConfiguration(HyphenModel):

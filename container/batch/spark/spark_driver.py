@@ -85,6 +85,7 @@ class SparkDriver(RpcEndpoint):
             address=address,
             host=bootstrap.host,
             pid=pid,
+            task_executor=bootstrap.task_executor,
         )
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:

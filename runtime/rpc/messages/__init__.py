@@ -20,6 +20,7 @@ from yarrow.runtime.rpc.messages.batch import (
     SparkDriverHeartbeat,
     SparkDriverRegistration,
     SparkDriverRequest,
+    SparkDriverStart,
     StoredCommittables,
 )
 from yarrow.runtime.rpc.messages.checkpoints import (
@@ -148,6 +149,7 @@ __all__ = [
     "SparkDriverHeartbeat",
     "SparkDriverRegistration",
     "SparkDriverRequest",
+    "SparkDriverStart",
     "StoredCommittables",
     "TaskDeploymentDescriptor",
     "TaskExecutionStateUpdate",

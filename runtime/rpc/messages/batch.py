@@ -1,4 +1,4 @@
-"""Messages between a BatchJobMaster and the SparkDriver of its job: submission, progress, results.
+"""Messages about the SparkDriver of a bounded job: its start, submission, progress, results.
 
 Owner: none (frozen values). A run is one execution of the whole plan. The master counts runs from 0, and each
 report of the driver names its run. The plan travels as bytes, as the graph does.
@@ -13,11 +13,14 @@ import msgspec
 from yarrow.runtime.common.ids import JobID, JobMasterID, JobVertexID, OperatorID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages.base import Message
+from yarrow.runtime.rpc.messages.slots import SlotRequest
 
 
 class SparkDriverRequest(Message, frozen=True, kw_only=True):
     """BatchJobMaster -> ResourceManager: a SparkDriver is to start, and to register with the sender."""
 
+    #: The name of the driver: a repeated request starts no other one.
+    driver_id: ResourceID
     job_id: JobID
     job_master_id: JobMasterID
     job_master_address: str
@@ -25,6 +28,21 @@ class SparkDriverRequest(Message, frozen=True, kw_only=True):
     configuration: dict[str, str]
     #: Tasks that Spark runs at a time where no option names its master.
     slots: int
+
+
+class SparkDriverStart(Message, frozen=True, kw_only=True):
+    """ResourceManager -> TaskExecutor: start the SparkDriver of a job in this slot. It holds a secret."""
+
+    slot: SlotRequest
+    driver_id: ResourceID
+    #: The job's own configuration, over that of the TaskExecutor's cluster.
+    configuration: dict[str, str]
+    #: The driver's certificates: an encoded PemIdentity (runtime/rpc/bootstrap.py).
+    identity: bytes
+
+    def __repr__(self) -> str:
+        """Names the driver, and no secret."""
+        return f"SparkDriverStart({self.driver_id} for job {self.slot.job_id} in {self.slot.slot_id})"
 
 
 class SparkDriverRegistration(Message, frozen=True, kw_only=True):
@@ -35,6 +53,8 @@ class SparkDriverRegistration(Message, frozen=True, kw_only=True):
     address: str
     host: str
     pid: int
+    #: The TaskExecutor that has started it; "" = none has.
+    task_executor: str = ""
 
 
 class SparkApplication(Message, frozen=True, kw_only=True):

@@ -96,6 +96,12 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     job_type: JobType = JobType.STREAMING
     #: Spark's id of the application that runs a bounded job; "" = none, or not yet.
     spark_application: str = ""
+    #: Spark's master of that application, as local[2]; "" = none, or not yet.
+    spark_master: str = ""
+    #: The name of the present or last SparkDriver, with which its log files are named; "" = none.
+    spark_driver: str = ""
+    #: The TaskExecutor in whose slot it runs, and which serves its logs; "" = it runs in none.
+    spark_driver_task_executor: str = ""
     #: Merged user accumulators by name.
     accumulators: dict[str, Any]
     #: The thing that the job waits for; "" while it waits for nothing ("2 slots: 1 TaskExecutor requested ...").

@@ -16,7 +16,7 @@ from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
-from yarrow.am.resourcemanager.spark_drivers import OnDriverEnded, SparkDrivers
+from yarrow.am.resourcemanager.spark_drivers import OnDriverDelayed, OnDriverEnded, SparkDrivers
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
@@ -425,13 +425,16 @@ def test_a_driver_that_starts_while_its_resource_manager_ends_is_ended(tmp_path:
             started_late = asyncio.Event()
             real = cluster.spark_drivers.start_spark_driver
 
-            async def start(request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
+            async def start(
+                request: SparkDriverRequest, on_ended: OnDriverEnded, on_delayed: OnDriverDelayed
+            ) -> None:
                 await started_late.wait()
-                return await real(request, on_ended)
+                await real(request, on_ended, on_delayed)
 
             launcher = SlowLauncher(start, cluster.spark_drivers)
             drivers = SparkDrivers(launcher, cluster.service(), cluster.plane.resource_manager.spawn)
             request = SparkDriverRequest(
+                driver_id=ResourceID("driver-0"),
                 job_id=JobID("1"),
                 job_master_id=JobMasterID("2"),
                 job_master_address="inproc://nobody",
@@ -454,14 +457,16 @@ class SlowLauncher:
 
     def __init__(
         self,
-        start: Callable[[SparkDriverRequest, OnDriverEnded], Awaitable[ResourceID]],
+        start: Callable[[SparkDriverRequest, OnDriverEnded, OnDriverDelayed], Awaitable[None]],
         launcher: FakeSparkDrivers,
     ) -> None:
         self._start = start
         self._launcher = launcher
 
-    async def start_spark_driver(self, request: SparkDriverRequest, on_ended: OnDriverEnded) -> ResourceID:
-        return await self._start(request, on_ended)
+    async def start_spark_driver(
+        self, request: SparkDriverRequest, on_ended: OnDriverEnded, on_delayed: OnDriverDelayed
+    ) -> None:
+        await self._start(request, on_ended, on_delayed)
 
     async def end_spark_driver(self, driver_id: ResourceID) -> None:
         await self._launcher.end_spark_driver(driver_id)

@@ -40,6 +40,8 @@ class FakeResourceManager(RpcEndpoint):
     def __init__(self, name: str = "rm", token: str = "rm-1") -> None:
         super().__init__(name, token)
         self.registrations: list[TaskExecutorRegistration] = []
+        #: Why the SparkDriver of an allocation has ended.
+        self.causes: dict[AllocationID, str] = {}
         self.freed: list[tuple[int, AllocationID]] = []
         self.disconnects: list[str] = []
         self.by_force: list[bool] = []
@@ -54,9 +56,10 @@ class FakeResourceManager(RpcEndpoint):
         return RegistrationSuccess(leader_id=str(self.fencing_token), heartbeat_interval_ms=1000)
 
     async def notify_slot_available(
-        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID
+        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID, cause: str = ""
     ) -> Acknowledge:
         self.freed.append((slot_index, allocation_id))
+        self.causes[allocation_id] = cause
         return Acknowledge()
 
     async def disconnect_task_executor(
@@ -89,7 +92,7 @@ class FakeResourceManager(RpcEndpoint):
     ) -> Acknowledge:
         raise AssertionError("not for a TaskExecutor")
 
-    async def request_spark_driver(self, request: SparkDriverRequest) -> ResourceID:
+    async def request_spark_driver(self, request: SparkDriverRequest) -> Acknowledge:
         raise AssertionError("not for a TaskExecutor")
 
     async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> Acknowledge:

@@ -425,7 +425,7 @@ class FakeResourceManager:
         raise AssertionError("REST declares nothing")
 
     async def notify_slot_available(
-        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID
+        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID, cause: str = ""
     ) -> m.Acknowledge:
         raise AssertionError("REST has no slots")
 
@@ -447,7 +447,7 @@ class FakeResourceManager:
     ) -> m.Acknowledge:
         raise AssertionError("REST disconnects nothing")
 
-    async def request_spark_driver(self, request: m.SparkDriverRequest) -> ResourceID:
+    async def request_spark_driver(self, request: m.SparkDriverRequest) -> m.Acknowledge:
         raise AssertionError("REST starts nothing")
 
     async def release_spark_driver(self, job_master_id: JobMasterID, driver_id: ResourceID) -> m.Acknowledge:
@@ -474,6 +474,9 @@ class FakeTaskExecutor:
 
     async def request_slot(self, request: m.SlotRequest) -> m.Acknowledge:
         raise AssertionError("REST requests no slots")
+
+    async def start_spark_driver(self, start: m.SparkDriverStart) -> m.Acknowledge:
+        raise AssertionError("REST starts no drivers")
 
     async def submit_tasks(self, deployment: m.Deployment) -> m.Acknowledge:
         raise AssertionError("REST deploys nothing")

@@ -1,0 +1,78 @@
+"""SparkDriverProcess: the process of a SparkDriver, as the process that starts it sees it.
+
+Owner: the loop on which it was started. The driver gets its settings through a pipe, as a TaskExecutor does. Its end
+takes Java and Python workers with it, then its folder. Must not put a secret into argv or the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from yarrow.runtime.common.child_process import ChildProcess
+from yarrow.runtime.rpc.bootstrap import SparkDriverBootstrap, encode_bootstrap
+
+_COMMAND: Final = (sys.executable, "-m", "yarrow.container.batch.spark.driver_main")
+#: Seconds in which Spark may end in order before all of the session is killed.
+GRACE: Final = 10.0
+
+
+class SparkDriverProcess:
+    """One driver, from its start until nothing of it is left."""
+
+    def __init__(self, process: ChildProcess, folder: str) -> None:
+        self._process = process
+        self._folder = folder
+        self._end = asyncio.get_running_loop().create_task(self._watch())
+
+    @classmethod
+    async def start(
+        cls,
+        bootstrap: Callable[[str], SparkDriverBootstrap],
+        folder_prefix: str,
+        folder_parent: str,
+        error_file: Path,
+    ) -> SparkDriverProcess:
+        """Starts a driver that has its bootstrap already.
+
+        `bootstrap` gets the driver's own new folder. Raises OSError.
+        """
+        folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=folder_prefix, dir=folder_parent)
+        try:
+            child = await ChildProcess.start(_COMMAND, error_file)
+        except BaseException:
+            await asyncio.to_thread(os.rmdir, folder)
+            raise
+        driver = cls(child, folder)
+        try:
+            await child.give(encode_bootstrap(bootstrap(folder)))
+        except BaseException:
+            # Nobody else knows it yet.
+            await driver.end()
+            raise
+        return driver
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    async def wait(self) -> str:
+        """Returns when nothing of it is left, with a description of its end."""
+        return await asyncio.shield(self._end)
+
+    async def end(self, grace: float = GRACE) -> None:
+        """Ends it, by force after `grace` seconds; returns when nothing of it is left."""
+        await self._process.end(grace)
+        await asyncio.shield(self._end)
+
+    async def _watch(self) -> str:
+        cause = await self._process.wait()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        return cause
