@@ -201,7 +201,8 @@ class SlotSparkDrivers:
             self._end(driver, driver.cause or "nobody needs it any more")
         elif driver.phase is _Phase.STARTED and slot is None:
             self._end(driver, driver.cause or "its TaskExecutor reports that its slot is free")
-        if driver.is_released and driver.phase is _Phase.STARTED and driver.slot is not None:
+        may_live = driver.phase in (_Phase.STARTED, _Phase.UNKNOWN)
+        if driver.is_released and may_live and driver.slot is not None:
             self._ask_to_free(driver.slot.slot_id.resource_id, driver.slot.allocation_id)
 
     def _look_for_start(self, driver: _Driver, slot: Slot | None) -> None:

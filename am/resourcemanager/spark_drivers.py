@@ -1,7 +1,7 @@
 """SparkDrivers: the drivers of bounded jobs, each asked for by a BatchJobMaster and ended with it.
 
-Owner: the ResourceManager's loop. A launcher starts the processes; this module remembers whose each one is, and tells
-a BatchJobMaster why its driver has to wait, and that it has ended. Must not know what a driver runs.
+Owner: the ResourceManager's loop. A launcher starts the processes; this module remembers whose each one is. It
+tells a BatchJobMaster why its driver waits, and that its driver has ended. Must not know what a driver runs.
 """
 
 from __future__ import annotations

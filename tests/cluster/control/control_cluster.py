@@ -29,6 +29,7 @@ from yarrow.am.resourcemanager.driver import (
     TaskExecutorStartError,
 )
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
+from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobID, ResourceID
@@ -112,7 +113,9 @@ class ControlCluster:
         standalone: bool = True,
         check_job: Callable[[JobGraph], None] = lambda graph: None,
         archive: JobArchive | None = None,
+        drivers_in_slots: bool = False,
     ) -> None:
+        """`drivers_in_slots`: the TaskExecutors start SparkDrivers, else `spark_drivers` does."""
         #: Text that functions of bounded jobs have printed.
         self.printed: list[str] = []
         self.fault = ScriptedFault()
@@ -140,6 +143,7 @@ class ControlCluster:
         self.logs = directory / "log"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.spark_drivers = FakeSparkDrivers(self.service)
+        self.drivers_in_slots = drivers_in_slots
         self.plane = self.new_plane(driver)
         self.leader = AnnouncedLeader()
 
@@ -150,7 +154,7 @@ class ControlCluster:
             timers=self.timers,
             ids=self.ids,
             log_directory=self.logs,
-            spark_drivers=self.spark_drivers,
+            spark_drivers=DriversInSlots() if self.drivers_in_slots else self.spark_drivers,
             print_output=self.printed.append,
         )
         return ControlPlane(self.service(), driver, self.settings, services)
@@ -257,9 +261,10 @@ async def control_cluster(
     behaviour: FakeBehaviour | None = None,
     check_job: Callable[[JobGraph], None] = lambda graph: None,
     archive: JobArchive | None = None,
+    drivers_in_slots: bool = False,
 ) -> AsyncIterator[ControlCluster]:
     """A started cluster with a TaskExecutor for each number of slots, all registered."""
-    cluster = ControlCluster(directory, jobs, slots, standalone, check_job, archive)
+    cluster = ControlCluster(directory, jobs, slots, standalone, check_job, archive, drivers_in_slots)
     cluster.behaviour = behaviour or cluster.behaviour
     await cluster.plane.start()
     cluster.leader.announce(cluster.plane.resource_manager_leader)

@@ -20,6 +20,8 @@ from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
+from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
+from yarrow.am.resourcemanager.spark_drivers import NO_SPARK_DRIVERS, SparkDriverLauncher
 from yarrow.am.yarn.modes.per_job import submit_until_taken
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import (
@@ -66,13 +68,20 @@ class ByHand(NoHighAvailability):
 class Masters(ControlCluster):
     """A cluster whose master is elected by hand."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots = NO_SPARK_DRIVERS
+    ) -> None:
         self.election = ByHand(directory / "ha")
+        self._launcher = spark_drivers
         super().__init__(directory)
 
     def new_plane(self, driver: object) -> ControlPlane:
         services = ControlPlaneServices(
-            clock=self.clock, timers=self.timers, ids=self.ids, high_availability=self.election
+            clock=self.clock,
+            timers=self.timers,
+            ids=self.ids,
+            high_availability=self.election,
+            spark_drivers=self._launcher,
         )
         return ControlPlane(self.service(), StandaloneDriver(), self.settings, services)
 
@@ -101,8 +110,10 @@ async def recorded_end_without_clean_up(cluster: Masters) -> JobGraph:
 
 
 @asynccontextmanager
-async def masters(directory: Path) -> AsyncIterator[Masters]:
-    cluster = Masters(directory)
+async def masters(
+    directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots = NO_SPARK_DRIVERS
+) -> AsyncIterator[Masters]:
+    cluster = Masters(directory, spark_drivers)
     await cluster.plane.start()
     try:
         yield cluster
