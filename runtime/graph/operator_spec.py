@@ -73,6 +73,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     is_sink: ClassVar[bool] = False
     #: The operator is the writer of a `Sink`: plans show it as `name: Writer`.
     writes_for_sink: ClassVar[bool] = False
+    #: A running aggregate: `last_only` makes it emit the last value of each key alone.
+    is_rolling: ClassVar[bool] = False
     #: False: an operator of parallelism 1 keeps it when the whole job is rescaled.
     rescalable: ClassVar[bool] = True
     #: The operator is not the engine's own: the spec is a ShippedOperator.
@@ -177,16 +179,24 @@ class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
 class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     """Running keyed reduce: emits the new value of the key for each record."""
 
+    is_rolling = True
+
     function: bytes
     key_selector: bytes
+    #: A stream, too, emits the last value of each key alone, when the input ends.
+    last_only: bool = False
 
 
 class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"):
     """Running keyed built-in aggregate on a field of tuples, lists or Rows; None = the record itself."""
 
+    is_rolling = True
+
     kind: AggregateKind
     position: int | str | None
     key_selector: bytes
+    #: As of ReduceOperator.
+    last_only: bool = False
 
 
 class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_function"):
@@ -260,8 +270,12 @@ class ColumnAggregate(msgspec.Struct, frozen=True):
 class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_aggregate"):
     """Running vectorised aggregates by key: emits the row of every key touched, once a batch."""
 
+    is_rolling = True
+
     key_column: KeyColumns
     aggregates: tuple[ColumnAggregate, ...]
+    #: As of ReduceOperator.
+    last_only: bool = False
 
 
 class RowsToArrowOperator(OperatorSpec, frozen=True, kw_only=True, tag="rows_to_arrow"):

@@ -35,6 +35,7 @@ _SHORT = {
     "run": "Runs a program: here, on a cluster, or on YARN.",
     "run-application": "Runs a program in an application on YARN.",
     "info": "Shows the plan of a program.",
+    "verify": "Compares a bounded program as a stream and as a batch.",
     "rescale": "Changes the parallelism of a running job.",
     "check-savepoint": "Shows what a program would restore.",
     "session": "Starts a session on YARN, or attaches to one.",
@@ -59,6 +60,7 @@ def _action(name: str, function: Action, **options: Any) -> None:
 _action("run", program_actions.run, context_settings=_PROGRAM)
 _action("run-application", program_actions.run_application, context_settings=_PROGRAM)
 _action("info", program_actions.info, context_settings=_PROGRAM)
+_action("verify", program_actions.verify, context_settings=_PROGRAM)
 _action("list", job_actions.list_jobs)
 _action("cancel", job_actions.cancel)
 _action("savepoint", job_actions.savepoint)
@@ -80,14 +82,24 @@ _action("taskmanager", cluster_actions.taskmanager)
 _action("shell", program_actions.shell)
 
 
+#: Exit status of an error in actions whose status 1 is an answer.
+_STATUS_OF_ERRORS = {"verify": 2}
+
+
 def main() -> int:
-    """Runs the command; returns its exit status: 1 after an error, 130 after Ctrl-C, else the program's own."""
+    """Runs the command; returns its exit status: 130 after Ctrl-C, else the program's own.
+
+    An error gives 1, and 2 where the action answers with 1.
+    """
     arguments = sys.argv[1:]
-    status = _guarded(lambda: app(arguments or ["--help"], standalone_mode=False, prog_name="yarrow"))
+    status = _guarded(
+        lambda: app(arguments or ["--help"], standalone_mode=False, prog_name="yarrow"),
+        _STATUS_OF_ERRORS.get(arguments[0] if arguments else "", 1),
+    )
     return status if arguments else 1
 
 
-def _guarded(command: Callable[[], object]) -> int:
+def _guarded(command: Callable[[], object], status_of_errors: int) -> int:
     try:
         result = command()
     except SystemExit as end:
@@ -96,7 +108,7 @@ def _guarded(command: Callable[[], object]) -> int:
         return 130
     except Exception as error:
         report_failure(_wrong_flags(error) or error)
-        return 1
+        return status_of_errors
     return result if isinstance(result, int) else 0
 
 

@@ -1,4 +1,4 @@
-"""Actions with a program: run, run-application, info, check-savepoint, shell.
+"""Actions with a program: run, run-application, info, verify, check-savepoint, shell.
 
 Owner: the main thread. Each action imports what it needs when it runs: `yarrow run` must start as fast as
 `python job.py`.
@@ -120,6 +120,28 @@ def check_savepoint(given: Given) -> None:
     config = settings_of(given, None, None)
     program = program_of(given, [program_path, *rest])
     if not check(program, path, config, as_json=given["as_json"], open_functions=given["open_functions"]):
+        raise typer.Exit(1)
+
+
+@action(
+    flags.ARGUMENTS,
+    flags.PYTHON,
+    flags.PY_MODULE,
+    flags.PARALLELISM,
+    flags.PY_FILES,
+    flags.DYNAMIC,
+    flags.FIRST_JOB,
+)
+def verify(given: Given) -> None:
+    """Runs a bounded program as a stream and as a batch program, and compares the rows of its sinks.
+
+    Exit status 0: equal. 1: they differ. 2: they could not be compared.
+    """
+    from yarrow.cli.verification.verify_command import verify as compare
+
+    config = settings_of(given, None, None)
+    program = program_of(given, given["arguments"])
+    if not compare(program, config, first_job_only=given["first_job"]):
         raise typer.Exit(1)
 
 

@@ -140,11 +140,16 @@ def info(program: Program, config: Settings, code: bool = False) -> None:
 
 def planned_graph(program: Program, config: Settings) -> JobGraph:
     """The JobGraph of the program's first `execute`. Raises CommandError if there is none."""
+    return planned_job(program, config).job_graph
+
+
+def planned_job(program: Program, config: Settings) -> ProgramAborted:
+    """The end of the program in its first `execute`, with graph and files. Raises CommandError if there is none."""
     try:
         with configuration_in_place(config.to_dict(redact=False)), plan_only():
             run_program(program)
     except ProgramAborted as planned:
-        return planned.job_graph
+        return planned
     except SystemExit as end:
         if end.code not in (None, 0):
             raise ProgramFailedError(f"the program exited with {end.code!r}") from end

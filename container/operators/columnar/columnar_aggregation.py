@@ -31,7 +31,7 @@ from yarrow.container.operators.registry import runs
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_column
-from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
 
@@ -89,13 +89,16 @@ class VectorizedAggregation(ColumnarOperator):
         self._last_row = np.zeros(1024, np.int32)
         #: Rows of bounded input whose results wait for the end of their keys.
         self._held = LastRows()
-        self._once = False
+        self._last_only = spec.last_only
+        self._once = self._ends_with_input = False
         #: Restored canonical keys and their values, until the first batch tells the types of the columns.
         self._restored: tuple[list[Any], list[Any]] = ([], [])
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        self._once = context.environment.bounded
+        bounded = context.environment.bounded
+        self._once = bounded or self._last_only
+        self._ends_with_input = self._last_only and not bounded
         context.state.register_section(STATE_NAME, self)
 
     @property
@@ -146,6 +149,14 @@ class VectorizedAggregation(ColumnarOperator):
         """The present aggregates of these keys."""
         columns = [*rows.keys, *(state.values(rows.slots) for state in self._states)]
         return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self._schema), rows.timestamps)
+
+    def on_watermark(self, timestamp: int) -> Iterator[ArrowBatch]:
+        if self._ends_with_input and timestamp == MAX_TIMESTAMP:
+            yield from self.end_keys()
+
+    def forwarded_watermark(self, timestamp: int) -> int | None:
+        # The rows that wait are not late behind the operator.
+        return None if self._ends_with_input and timestamp < MAX_TIMESTAMP else timestamp
 
     def end_keys(self) -> Iterator[ArrowBatch]:
         rows = self._held.take()

@@ -1,8 +1,9 @@
 """Running keyed reduce and the built-in aggregates (sum, min, max, min_by, max_by, count, mean) on rows.
 
 Owner: the task thread. Each record emits the new value of its key. Of bounded input, each key emits its last
-value once, at its end. The state is one value table. Generated code reads it with the raw key, and only a
-miss makes the canonical key (runtime.data.keys says why a hit is right).
+value once, at its end. So does a stream whose spec says `last_only`, when its input ends. The state is one value
+table. Generated code reads it with the raw key, and only a miss makes the canonical key (runtime.data.keys says
+why a hit is right).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from yarrow.container.operators.rows.key_selection import generate_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.elements import MAX_TIMESTAMP
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator, ReduceOperator
 
@@ -42,6 +44,8 @@ class FoldingOperator(KeyReadingOperator):
 
     _selector_blob: bytes
     _type: TypeInformation | None
+    #: `last_only` of the spec.
+    _last_only: bool
 
     @property
     def uses_current_key(self) -> bool:
@@ -56,8 +60,10 @@ class FoldingOperator(KeyReadingOperator):
         super().setup(context)
         self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
         self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
-        #: The results of bounded input wait for the end of their keys.
-        self._once = context.environment.bounded
+        bounded = context.environment.bounded
+        #: The results wait for the end of their keys; those of a stream for the end of its input.
+        self._once = bounded or self._last_only
+        self._ends_with_input = self._last_only and not bounded
         #: The timestamp of the last record of each key, as far as records have one.
         self._times: dict[Any, int | None] = {}
         if self._once:
@@ -85,6 +91,14 @@ class FoldingOperator(KeyReadingOperator):
         elif timestamp is not None:
             code.line(f"{code.bind('times', self._times)}[{key}] = {timestamp}")
 
+    def on_watermark(self, timestamp: int) -> Iterator[tuple[Any, int | None]]:
+        if self._ends_with_input and timestamp == MAX_TIMESTAMP:
+            yield from self.end_keys()
+
+    def forwarded_watermark(self, timestamp: int) -> int | None:
+        # The rows that wait are not late behind the operator.
+        return None if self._ends_with_input and timestamp < MAX_TIMESTAMP else timestamp
+
     def end_keys(self) -> Iterator[tuple[Any, int | None]]:
         times = self._times
         for entries in self._table.dicts():
@@ -107,6 +121,7 @@ class ReducingOperator(FoldingOperator, FunctionOperator):
         super().__init__(name, spec.function, keyed=True)
         self._selector_blob = spec.key_selector
         self._type = output_type
+        self._last_only = spec.last_only
 
     @property
     def uses_current_key(self) -> bool:
@@ -165,6 +180,7 @@ class FieldAggregation(FoldingOperator):
         self._spec = spec
         self._selector_blob = spec.key_selector
         self._type = output_type
+        self._last_only = spec.last_only
 
     def bind_combination(self, code: CodeWriter) -> str:
         return code.bind("combine", _combination(self._spec.kind, self._spec.position, self.name))

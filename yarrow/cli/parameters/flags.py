@@ -239,6 +239,9 @@ PY_PATH: Final = Flag(
     key="python.pythonpath",
 )
 CODE: Final = switch("code", "--code", help="Show the code generated for the chains.")
+FIRST_JOB: Final = switch(
+    "first_job", "--first-job", help="Compares the first job alone, whatever the program executes behind it."
+)
 AS_JSON: Final = switch("as_json", "--json", help="Prints the answer as JSON.")
 OPEN_FUNCTIONS: Final = switch(
     "open_functions",

@@ -1,0 +1,167 @@
+"""CapturedRows: a Sink in place of a program's own, which keeps what reaches it for a comparison.
+
+Owner: the task thread of each writer; the committer's thread only renames files. An entry says which key and row
+it was, by digest and by text, and never holds the row itself. Entries lie in files of sorted runs, so that neither
+writing nor comparing needs memory for all of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from yarrow.cli.verification.row_digests import digest, text
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.datastream.connectors.base import Committer, Sink, SinkWriter, SinkWriterContext
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Entries of a run, which is what a writer holds in memory.
+RUN_ENTRIES: Final = 50_000
+#: Entries that are encoded together.
+_BLOCK_ENTRIES: Final = 500
+_LENGTH: Final = struct.Struct("<I")
+_PREPARED = ".prepared"
+
+
+class Entry(NamedTuple):
+    """One row; entries of a sink are ordered by their fields."""
+
+    key_text: str
+    key: bytes
+    row: bytes
+    row_text: str
+
+
+class KeyOfRows(msgspec.Struct, frozen=True):
+    """How a row of a sink tells its key; without selector and columns a row is its own key."""
+
+    #: cloudpickle of the key selector of the aggregate whose rows reach the sink.
+    selector: bytes | None = None
+    #: Number of leading columns that are the key.
+    columns: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """False where each row stands for itself."""
+        return self.selector is not None or self.columns > 0
+
+    def function(self, sink: str) -> Callable[[Any], Any] | None:
+        """The key of a row; None where a row is its own key."""
+        if self.selector is not None:
+            return method_of(load_function(self.selector, sink), "get_key", sink)
+        if self.columns == 1:
+            return _first
+        return self._leading if self.columns else None
+
+    def _leading(self, row: Any) -> Any:
+        return tuple(row[at] for at in range(self.columns))
+
+
+def _first(row: Any) -> Any:
+    return row[0]
+
+
+class CapturedRows(Sink[Any]):
+    """Writes entries of rows into a folder of this machine. Files appear there when they are committed."""
+
+    def __init__(self, name: str, folder: str, key: KeyOfRows, *, columns: bool = False) -> None:
+        """`name` is that of the program's sink, for errors; `columns`: that sink takes record batches."""
+        self.accepts_columns = columns
+        self._name = name
+        self._folder = folder
+        self._key = key
+
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> SinkWriter[Any]:
+        return _EntryWriter(
+            self._name, self._folder, self._key, f"{context.subtask_index}-{context.attempt_number}"
+        )
+
+    def create_committer(self) -> Committer:
+        return _EntryCommitter(self._folder)
+
+
+class _EntryWriter(SinkWriter[Any]):
+    """Sorts entries in memory and writes them as runs."""
+
+    def __init__(self, name: str, folder: str, key: KeyOfRows, prefix: str) -> None:
+        self._folder = folder
+        self._prefix = f"{prefix}-{os.getpid()}"
+        self._key_of = key.function(name)
+        self._entries: list[Entry] = []
+        self._runs: list[str] = []
+        self._written = 0
+
+    def write(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
+        key_of = self._key_of
+        for row in rows:
+            found, shown = digest(row), text(row)
+            if key_of is None:
+                self._entries.append(Entry(shown, found, found, shown))
+            else:
+                key = key_of(row)
+                self._entries.append(Entry(text(key), digest(key), found, shown))
+        if len(self._entries) >= RUN_ENTRIES:
+            self._write_run()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        columns = [column.to_pylist() for column in batch.columns]
+        self.write(list(zip(*columns, strict=True)), None)
+
+    def _write_run(self) -> None:
+        entries, self._entries = sorted(self._entries), []
+        name = f"{self._prefix}-{self._written}"
+        self._written += 1
+        with open(os.path.join(self._folder, name + _PREPARED), "wb") as file:
+            for at in range(0, len(entries), _BLOCK_ENTRIES):
+                block = msgspec.msgpack.encode(entries[at : at + _BLOCK_ENTRIES])
+                file.write(_LENGTH.pack(len(block)))
+                file.write(block)
+        self._runs.append(name)
+
+    def flush(self, end_of_input: bool) -> None:
+        if self._entries:
+            self._write_run()
+
+    def prepare_commit(self) -> list[Any]:
+        runs, self._runs = self._runs, []
+        return runs
+
+
+class _EntryCommitter(Committer):
+    """Gives runs their final names."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        for name in committables:
+            path = os.path.join(self._folder, name)
+            if not os.path.exists(path):
+                os.rename(path + _PREPARED, path)
+
+    def abort(self, committables: Sequence[Any]) -> None:
+        for name in committables:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._folder, name + _PREPARED))
+
+
+def entries_in(folder: Path) -> Iterator[Entry]:
+    """All committed entries of a sink in order."""
+    runs = sorted(path for path in folder.iterdir() if path.suffix != _PREPARED)
+    return heapq.merge(*map(_entries_of, runs))
+
+
+def _entries_of(path: Path) -> Iterator[Entry]:
+    decode = msgspec.msgpack.Decoder(list[Entry]).decode
+    with path.open("rb") as file:
+        while head := file.read(_LENGTH.size):
+            yield from decode(file.read(_LENGTH.unpack(head)[0]))
