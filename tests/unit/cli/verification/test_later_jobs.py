@@ -65,6 +65,6 @@ def test_programs_of_one_job_have_no_later_one(text: str) -> None:
 
 
 def test_frames_of_the_engine_do_not_count(tmp_path: Path) -> None:
-    from yarrow.cli.program import ProgramFailedError
+    from yarrow.cli.errors import ProgramFailedError
 
     assert later_job(ProgramFailedError("x").__traceback__) is None
