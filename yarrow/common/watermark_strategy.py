@@ -51,7 +51,7 @@ class WatermarkOutput(Protocol):
     def emit_watermark(self, watermark: int) -> None:
         """Say that no record before or at this time is expected any more.
 
-        a lower one than before has no effect.
+        A lower watermark than before has no effect.
         """
 
     def mark_idle(self) -> None:

@@ -89,11 +89,11 @@ class CheckpointConfig:
         return self._set(options.MAX_CONCURRENT, max_concurrent_checkpoints)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether the job fails with the first checkpoint that does."""
+        """Whether the job fails as soon as a checkpoint fails."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """Let the job fail with the first checkpoint that does, or with none."""
+        """Set whether the job fails as soon as a checkpoint fails."""
         return self._set(
             options.TOLERABLE_FAILURES, 0 if fail_on_checkpointing_errors else _UNLIMITED_FAILURES
         )

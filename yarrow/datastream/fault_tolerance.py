@@ -67,7 +67,7 @@ def set_backend(configuration: Configuration, backend: StateBackend) -> None:
 
 
 def refuse_lost_records(settings: Settings, not_replayable: Iterable[str]) -> None:
-    """Exactly once is not promised over a source that cannot read its records again.
+    """Refuse exactly-once over a source that cannot read its records again.
 
     Raises InvalidProgramError naming the sources, unless the program says that it may lose records.
     """

@@ -233,7 +233,7 @@ class GraphBuilder:
         return made
 
     def _follow(self, read: Transformation, consumer: SpecTransformation) -> None:
-        """A conversion behind a partition runs as wide as what it was made for."""
+        """Give a conversion behind a partition the parallelism of the operator that it serves."""
         if (
             isinstance(read, OneInputTransformation)
             and read.spec.is_conversion

@@ -32,22 +32,22 @@ class ProgramFiles:
         self._requirements: list[LocalFile] = []
 
     def add_python_file(self, path: str) -> None:
-        """A module, package folder or zip that goes on the path of the workers."""
+        """Add a module, package folder or zip that goes on the path of the workers."""
         self._files.append(self._local_file(path, "python_file"))
 
     def add_archive(self, path: str, target: str | None) -> None:
-        """An archive that is unpacked; `path#target` names the target too, as configuration writes it."""
+        """Add an archive to unpack; `path#target` names the target too, as configuration writes it."""
         archive, _, named = path.partition("#")
         self._files.append(self._local_file(archive, "archive", target or named or None))
 
     def set_requirements(self, path: str, cache_folder: str | None) -> None:
-        """The one requirements file, and packages to install from."""
+        """Set the one requirements file, and a folder of packages to install from."""
         self._requirements = [self._local_file(path, "requirements")]
         if cache_folder:
             self._requirements.append(self._local_file(cache_folder, "requirements_cache"))
 
     def add_cached_file(self, path: str, name: str, executable: bool) -> None:
-        """A file that functions find under `name`."""
+        """Add a file that functions find under `name`."""
         if any(file.kind == "cached_file" and file.name == name for file in self._files):
             raise InvalidProgramError(
                 f"A cached file named {name!r} is registered already: choose another name."
@@ -56,7 +56,7 @@ class ProgramFiles:
         self._files.append(LocalFile(name=name, kind=found.kind, path=found.path, executable=executable))
 
     def all(self, settings: Settings) -> tuple[LocalFile, ...]:
-        """All files to ship: the files of calls, then the files that the configuration names besides."""
+        """Return all files to ship: the files of calls, then the files that the configuration names besides."""
         configured = ProgramFiles(are_configured=True)
         for path in settings.get(options.FILES) or ():
             configured.add_python_file(path)

@@ -336,7 +336,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
 
 def _refuse_what_cannot_run(settings: Settings) -> None:
-    """A promise that this version cannot keep is refused, not forgotten."""
+    """Refuse settings that this version cannot carry out."""
     blocking = settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING
     interval = settings.get(checkpointing_options.INTERVAL)
     if blocking and interval is not None and interval.nanos > 0:

@@ -100,7 +100,7 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
 
         @abstractmethod
         def merge(self, windows_to_be_merged: Iterable[WINDOW], merge_result: WINDOW) -> None:
-            """Replace these windows by their union."""
+            """Hear that these windows are replaced by their union."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: MergeCallback[W]) -> None:

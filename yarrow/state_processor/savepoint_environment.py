@@ -119,7 +119,7 @@ class SavepointEnvironment:
             )
 
     def watermark(self, timestamp: int, input: int = 0) -> None:
-        """Event time has come that far (ms): timers fire."""
+        """Move event time on (ms): timers fire."""
         self.harness.watermark(timestamp, input)
 
     def advance(self, seconds: float) -> None:

@@ -161,7 +161,7 @@ class SavepointWriter:
     def change_operator_identifier(
         self, operator: OperatorIdentifier | str, new: OperatorIdentifier | str
     ) -> SavepointWriter:
-        """Has an operator's state restored by another uid. Raises StateProcessorError."""
+        """Give an operator's state another uid, by which a job restores it. Raises StateProcessorError."""
         kept, identifier = self._find(operator), OperatorIdentifier.of(new)
         if kept.state.operator_id != identifier.operator_id:
             self._refuse_taken(identifier.operator_id, str(identifier))

@@ -127,22 +127,22 @@ class SourceReader(ABC, Generic[T, SplitT]):
 
     @abstractmethod
     def add_splits(self, splits: Sequence[SplitT]) -> None:
-        """Splits assigned by the enumerator, or restored."""
+        """Take splits that the enumerator has assigned, or that were restored."""
 
     def notify_no_more_splits(self) -> None:
-        """The enumerator will assign none any more."""
+        """Hear that the enumerator will assign no further split."""
         return None
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
-        """The splits held, each with its present position."""
+        """Return the splits held, each with its present position."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Hear that the checkpoint is complete: positions up to it may be committed outside."""
         return None
 
     def handle_source_event(self, event: Any) -> None:
-        """An event that the enumerator sent."""
+        """Take an event that the enumerator has sent."""
         return None
 
     def pending_records(self) -> int | None:
@@ -196,10 +196,10 @@ class SplitEnumerator(ABC, Generic[SplitT]):
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[SplitT], subtask: int) -> None:
-        """Splits of a reader that failed before a checkpoint covered them."""
+        """Take back the splits of a reader that failed before a checkpoint covered them."""
 
     def add_reader(self, subtask: int) -> None:
-        """A reader has started."""
+        """Hear that a reader has started."""
         return None
 
     @abstractmethod
@@ -207,11 +207,11 @@ class SplitEnumerator(ABC, Generic[SplitT]):
         """Return the state for `create_enumerator`: usually the splits not assigned yet; picklable."""
 
     def handle_source_event(self, subtask: int, event: Any) -> None:
-        """An event that a reader sent."""
+        """Take an event that a reader has sent."""
         return None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete."""
+        """Hear that the checkpoint is complete."""
         return None
 
     def close(self) -> None:
@@ -418,7 +418,7 @@ class Sink(ABC, Generic[T]):
         """
 
     def create_committer(self) -> Committer | None:
-        """None = the writer alone is enough. Called before `create_writer`."""
+        """Return the committer, or None where the writer alone is enough. Called before `create_writer`."""
         return None
 
     def validate(self) -> None:

@@ -151,14 +151,14 @@ class OutputFileConfig:
             self._config = OutputFileConfig()
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Names begin with this; raises ValueError where it would hide the file."""
+            """Let names begin with this; raises ValueError where it would hide the file."""
             if prefix.startswith((".", "_")) or "/" in prefix:
                 raise ValueError(f"a part prefix must not begin with . or _ nor hold a /: {prefix!r}")
             self._config = replace(self._config, part_prefix=prefix)
             return self
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Names end with this, for example `.csv`."""
+            """Let names end with this, for example `.csv`."""
             if "/" in suffix:
                 raise ValueError(f"a part suffix must not hold a /: {suffix!r}")
             self._config = replace(self._config, part_suffix=suffix)

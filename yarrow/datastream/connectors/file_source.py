@@ -89,7 +89,7 @@ class FileSplitAssignerProvider:
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
-        """The order above: local files and WebHDFS name no host to be near to."""
+        """Return the assigner by path and offset: local files and WebHDFS name no host to be near to."""
         return FileSplitAssignerProvider()
 
 

@@ -72,17 +72,17 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
             return self
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
-            """No quotes; a field that would need them is an error."""
+            """Write no quotes; a field that would need them is an error."""
             self._shared.settings["quote_char"] = None
             return self
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """The character around fields that hold delimiters."""
+            """Set the character around fields that hold delimiters."""
             self._shared.settings["quote_char"] = one_character("quote", c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """The character that takes the meaning from the next one."""
+            """Set the character that takes the meaning from the next one."""
             self._shared.settings["escape_char"] = one_character("escape", c)
             return self
 
@@ -130,7 +130,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
             return self
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Whether a message that begins with # is none."""
+            """Set whether a message that begins with # is none."""
             self._shared.settings["allow_comments"] = allow_comments
             return self
 
@@ -140,12 +140,12 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
             return self
 
         def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """The character around fields that hold delimiters."""
+            """Set the character around fields that hold delimiters."""
             self._shared.settings["quote_char"] = one_character("quote", c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """The character that takes the meaning from the next one."""
+            """Set the character that takes the meaning from the next one."""
             self._shared.settings["escape_char"] = one_character("escape", c)
             return self
 
@@ -155,7 +155,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
             return self
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            """Whether a message that cannot be read gives None instead of an error."""
+            """Set whether a message that cannot be read gives None instead of an error."""
             self._ignore_parse_errors = ignore_parse_errors
             return self
 

@@ -88,23 +88,23 @@ class CsvSchemaBuilder:
         self._array_separator: str | None = ";"
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
-        """A column of str."""
+        """Add a column of str."""
         return self._add(CsvColumn(name, Types.STRING()))
 
     def add_number_column(
         self, name: str, number_type: TypeInformation | DataType | None = None
     ) -> CsvSchemaBuilder:
-        """A column of numbers: of 64 bits unless another type is given, of Types or DataTypes."""
+        """Add a column of numbers: of 64 bits unless another type is given, of Types or DataTypes."""
         return self._add(CsvColumn(name, *_declared(number_type or Types.LONG())))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
-        """A column of true and false."""
+        """Add a column of true and false."""
         return self._add(CsvColumn(name, Types.BOOLEAN()))
 
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | DataType | None = None
     ) -> CsvSchemaBuilder:
-        """A column of lists; elements are strings unless another type is given, of Types or DataTypes."""
+        """Add a column of lists; elements are strings unless another type is given, of Types or DataTypes."""
         element, _, data_type = _declared(element_type or Types.STRING())
         return self._add(CsvColumn(name, Types.LIST(element), separator, data_type))
 
@@ -128,7 +128,7 @@ class CsvSchemaBuilder:
         return self._set("quote_char", one_character("quote", char))
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
-        """Quotes mean nothing; files can then be read in parts."""
+        """Give quotes no meaning; files can then be read in parts."""
         return self._set("quote_char", None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
@@ -136,7 +136,7 @@ class CsvSchemaBuilder:
         return self._set("escape_char", one_character("escape", char))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
-        """No escape character."""
+        """Take the escape character away."""
         return self._set("escape_char", None)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
@@ -150,23 +150,26 @@ class CsvSchemaBuilder:
         return self._set("line_separator", separator)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Whether the first record of a file names its columns; other names than the schema's are taken by position."""
+        """Set whether the first record of a file names its columns.
+
+        Names other than the schema's are taken by position.
+        """
         return self._set("use_header", use)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Whether the header must have the schema's names in the schema's order."""
+        """Set whether the header must have the schema's names in the schema's order."""
         return self._set("strict_headers", strict)
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Whether the first record behind the header is left out."""
+        """Set whether the first record behind the header is left out."""
         return self._set("skip_first_data_row", skip)
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Whether lines that begin with # are left out."""
+        """Set whether lines that begin with # are left out."""
         return self._set("allow_comments", allow)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """The separator of all array columns added so far."""
+        """Set the separator of all array columns added so far."""
         self._columns = [
             replace(column, separator=separator) if column.separator is not None else column
             for column in self._columns
@@ -174,12 +177,12 @@ class CsvSchemaBuilder:
         return self
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """The array column at this position has one element."""
+        """Read and write the array column at this position as one element."""
         self._columns[index] = replace(self._columns[index], separator="")
         return self
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """All array columns added so far have one element."""
+        """Read and write all array columns added so far as one element each."""
         return self.set_array_element_separator("")
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:

@@ -163,7 +163,7 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
             self._type_info: RowTypeInfo | None = None
 
         def with_type_info(self, type_info: RowTypeInfo) -> JsonRowSerializationSchema.Builder:
-            """The Row type: its names are the object's."""
+            """Set the Row type, whose names are those of the object."""
             self._type_info = type_info
             return self
 
@@ -213,12 +213,12 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
             )
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
-            """An absent field is an error, not None."""
+            """Let an absent field be an error, not None."""
             self._fail_on_missing_field = True
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """A message that cannot be read gives None."""
+            """Let a message that cannot be read give None."""
             self._ignore_parse_errors = True
             return self
 

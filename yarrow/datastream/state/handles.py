@@ -1,7 +1,7 @@
 """The handles on a state, by which a function reads and writes it.
 
-Interfaces alone; the backends implement them. Used by the thread that owns the task, while it calls a function, and
-speak of the current key. They do not know names, types or where values are kept.
+Interfaces alone; the backends implement them. The thread that owns the task uses them while it calls a function. A
+handle means the current key. It does not know names, types or where values are kept.
 """
 
 from __future__ import annotations

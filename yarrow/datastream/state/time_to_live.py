@@ -198,7 +198,7 @@ class StateTtlConfig:
         ) -> StateTtlConfig.Builder:
             """Look at this many entries of a heap state at each access, or at each record.
 
-            ValueError below 1.
+            Raises ValueError below 1.
             """
             if cleanup_size < 1:
                 raise ValueError(f"cleanup_size must be at least 1, not {cleanup_size}")
