@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,11 +66,10 @@ class LocalCluster:
         self.config = embedded_settings(config, shape.slots_per_task_executor)
         self.shape = shape
         self.application_id = RandomIdFactory().hex_id()
-        self._output = ClientOutput(self._output_lost)
+        #: Done with the error when this process's standard output cannot take tasks' output any more.
+        self._lost_output: Future[OSError] = Future()
+        self._output = ClientOutput(self._lost_output.set_result)
         self.relay = OutputRelay(self._output.take)
-        #: Called on the loop when this process's standard output cannot take tasks' output any more.
-        self.on_output_lost: Callable[[OSError], None] = lambda error: None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._pool = pool
         self._folder: ClientFolder | None = None
         self._driver: LocalProcessDriver | InProcessDriver | None = None
@@ -112,7 +112,6 @@ class LocalCluster:
 
     async def start(self) -> None:
         """Returns when jobs can be submitted; after an error nothing is left."""
-        self._loop = asyncio.get_running_loop()
         self._pool.acquire()
         try:
             await self._start()
@@ -192,10 +191,9 @@ class LocalCluster:
         if self.shape.processes:
             await asyncio.gather(*(asyncio.wrap_future(ticket) for ticket in self.relay.drain()))
 
-    def _output_lost(self, error: OSError) -> None:
-        """Reports a lost output. Any thread."""
-        assert self._loop is not None, "start must be called before any other method"
-        self._loop.call_soon_threadsafe(lambda: self.on_output_lost(error))
+    async def output_lost(self) -> OSError:
+        """Return why this process's standard output takes tasks' output no more, as soon as that is so."""
+        return await asyncio.shield(asyncio.wrap_future(self._lost_output))
 
     def _driver_settings(self) -> LocalProcessSettings:
         log_directory = self.config.get(cluster.LOG_DIR) or os.path.join(self.folder, "log")

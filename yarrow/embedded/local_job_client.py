@@ -67,6 +67,7 @@ class LocalJobClient(JobClient):
         #: Why the program's standard output takes nothing more; the job is then cancelled and ends with this
         #: error.
         self._lost_output: OSError | None = None
+        self._watching: asyncio.Task[None] | None = None
         #: Why there are no details.
         self._no_details = f"the cluster of job {self._job_id} has ended"
 
@@ -78,7 +79,7 @@ class LocalJobClient(JobClient):
     def follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
         """Waits for the job's end, then calls `end`, which ends the cluster; called once, on the loop."""
         if end is not None:
-            self._cluster.on_output_lost = self._output_lost
+            self._watching = asyncio.get_running_loop().create_task(self._watch_output())
         self._following = asyncio.get_running_loop().create_task(self._follow(end))
 
     async def _follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
@@ -103,13 +104,13 @@ class LocalJobClient(JobClient):
                 self._result.set_exception(self._lost_output)
             else:
                 self._result.set_result(result)
+        finally:
+            if self._watching is not None:
+                self._watching.cancel()
 
-    def _output_lost(self, error: OSError) -> None:
+    async def _watch_output(self) -> None:
         """As with `print`: a failed write ends the program, unless it handles the error."""
-        self._lost_output = error
-        self._cancelling = asyncio.get_running_loop().create_task(self._cancel_unheard())
-
-    async def _cancel_unheard(self) -> None:
+        self._lost_output = await self._cluster.output_lost()
         # An ended job needs no cancelling.
         with contextlib.suppress(YarrowError):
             await self._cluster.dispatcher.cancel_job(self._job_id)
