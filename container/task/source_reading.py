@@ -18,7 +18,7 @@ from yarrow.container.chain.batch_flow import never
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.latency import LatencyTracker
-from yarrow.container.task.slice_sizer import PollSizer, SliceSizer
+from yarrow.container.task.slice_sizer import MIN_POLL_ROWS, PollSizer, SliceSizer
 from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.container.task.task_slices import TaskSlices
@@ -28,6 +28,8 @@ from yarrow.runtime.data.elements import ArrowBatch, stamps_column
 
 #: More rows than any source gives at once.
 _ALL = 1 << 62
+#: Polls that give few rows are gathered for this time, in seconds: a chunk of few rows costs much each.
+_GATHERING_SECONDS = 0.001
 
 
 class SourceReading:
@@ -75,6 +77,8 @@ class SourceReading:
         self._deadline = 0.0
         #: The source knows that it is not polled.
         self._told_to_wait = False
+        #: The source has said that no rows follow.
+        self._at_end = False
 
     @property
     def _source(self) -> SourceHead:
@@ -107,8 +111,8 @@ class SourceReading:
             self._told_to_wait = waits
             self._source.rows_wait(waits)
 
-    def take(self, now: float) -> bool:
-        """Reads until the slice that began at `now` is over, a mail waits or no record is left; True if it worked."""
+    def take(self, now: float, deadline: float) -> bool:
+        """Reads from `now` to `deadline` (perf_counter), until a mail waits or no record is left; True if it worked."""
         slices, worked = self._slices, False
         marker = self._latency.due()
         if marker is not None:
@@ -117,11 +121,13 @@ class SourceReading:
             return False
         self.woken = False
         self.poll_at = None
-        deadline = self._deadline = now + slices.length
+        self._deadline = deadline
+        found: SourceRecords | NothingAvailable | None = SourceRecords(())
         while True:
             if not self._has_rows:
-                found = self._poll()
-                if not isinstance(found, SourceRecords):
+                if isinstance(found, SourceRecords):
+                    found = self._gather()
+                if not self._has_rows:
                     break
             worked = True
             if not slices.mailbox:
@@ -133,11 +139,25 @@ class SourceReading:
             self._chain.time.end()
             self._ended()
             return True
+        assert isinstance(found, NothingAvailable), "records that were gathered wait"
         if found.wait_seconds is not None:
             self.poll_at = slices.seconds() + found.wait_seconds
         else:
             self.poll_at = float("inf")
         return worked
+
+    def _gather(self) -> SourceRecords | NothingAvailable | None:
+        """Polls until there are rows for a chunk, and gives the answer to the last poll."""
+        if self._at_end:
+            return None
+        end, rows = self._slices.seconds() + _GATHERING_SECONDS, 0
+        while isinstance(found := self._poll(), SourceRecords):
+            rows += len(found.rows)
+            few = rows < MIN_POLL_ROWS and self._source.reads_ahead and not self._in_columns
+            if not few or self._slices.over(end):
+                break
+        self._at_end = found is None
+        return found
 
     def _poll(self) -> SourceRecords | NothingAvailable | None:
         source, sizer, seconds = self._source, self._sizer, self._slices.seconds

@@ -317,19 +317,19 @@ class StreamTask:
                 self.reading.tell_source()
         if blocked:
             waiting = self.chain.source is not None or self.inputs.has_data
-            self.outputs.flush_if_due()
+            self.outputs.flush_if_due(now, self.slices.seconds())
             return False, self._blocked_phase() if waiting else Phase.IDLE
-        deadline = now + self.slices.length
+        deadline = self.outputs.end_of_slice(now + self.slices.length)
         watermarks = self.inputs.watermarks
         watermarks.deadline = deadline
         fired = self._fire_timers(deadline)
         if watermarks.firing:
             if watermarks.proceed() and self.gate.all_ended:
                 self.input_ended()
-            self.outputs.flush_if_due()
+            self.outputs.flush_if_due(now, self.slices.seconds())
             return True, Phase.BUSY
-        worked = self.inputs.take(deadline) if self.chain.source is None else self.reading.take(now)
-        self.outputs.flush_if_due()
+        worked = self.inputs.take(deadline) if self.chain.source is None else self.reading.take(now, deadline)
+        self.outputs.flush_if_due(now, self.slices.seconds())
         return worked or fired, Phase.BUSY if worked else Phase.IDLE
 
     def _blocked_phase(self) -> Phase:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from yarrow.container.network.partition import Partition
-from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import ControlElement, LatencyMarker
 
 
@@ -20,7 +19,7 @@ class TaskOutputs:
         self.partitions = tuple(partitions)
         #: Seconds that rows may wait for others; None = until a buffer is full.
         self.buffer_timeout = None if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
-        #: Time at which buffered rows are sent (perf_counter); None = none are buffered.
+        #: Time at which buffered rows are sent, by the clock of slices; None = none are buffered.
         self.flush_at: float | None = None
         self._markers_sent = 0
 
@@ -52,16 +51,19 @@ class TaskOutputs:
             partition.channels[self._markers_sent % len(partition.channels)].send_control(marker)
         self._markers_sent += 1
 
-    def flush_if_due(self) -> None:
-        """Sends buffered rows whose time has come."""
+    def end_of_slice(self, end: float) -> float:
+        """The end of a slice, by its clock: `end`, or earlier if buffered rows must leave before."""
+        return end if self.flush_at is None else min(end, self.flush_at)
+
+    def flush_if_due(self, began: float, now: float) -> None:
+        """Sends buffered rows whose time has come, at the end of the slice that `began` (both by its clock)."""
         if self.buffer_timeout is None:
             return
         if not any(partition.has_buffered for partition in self.partitions):
             self.flush_at = None
             return
-        now = perf_counter()
         if self.flush_at is None:
-            self.flush_at = now + self.buffer_timeout
+            self.flush_at = began + self.buffer_timeout
         if now >= self.flush_at:
             self.flush_at = None
             for partition in self.partitions:

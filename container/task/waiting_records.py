@@ -39,7 +39,10 @@ class WaitingRecords:
         if isinstance(records.rows, Sequence) and not isinstance(records.rows, _SLICED):
             # Only lists and the like can surely be sliced.
             records = replace(records, rows=list(records.rows))
-        self._records.append(records)
+        if self._records and (joined := _joined(self._records[-1], records)) is not None:
+            self._records[-1] = joined
+        else:
+            self._records.append(records)
 
     def take(self, max_rows: int) -> SourceRecords:
         """Up to `max_rows` rows of the first records, with the records' other content beside their first rows.
@@ -63,6 +66,24 @@ class WaitingRecords:
             return []
         first, *others = self._records
         return [part_of(first, self._position), *others]
+
+
+def _joined(records: SourceRecords, behind: SourceRecords) -> SourceRecords | None:
+    """Both as one, if nothing but rows of the same split comes between them; None = they stay apart."""
+    if (
+        type(records.rows) is not list
+        or type(behind.rows) is not list
+        or records.split_id != behind.split_id
+        or behind.side
+        or behind.finished_before
+        or (records.timestamps is None) is not (behind.timestamps is None)
+    ):
+        return None
+    stamps = records.timestamps
+    if stamps is not None and behind.timestamps is not None:
+        stamps = [*stamps, *behind.timestamps]
+    errors = records.num_errors + behind.num_errors
+    return replace(records, rows=records.rows + behind.rows, timestamps=stamps, num_errors=errors)
 
 
 def part_of(records: SourceRecords, start: int, end: int | None = None) -> SourceRecords:

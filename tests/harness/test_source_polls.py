@@ -325,6 +325,44 @@ def test_what_a_sink_or_a_function_of_batches_costs_by_itself_is_spread_too(frag
     assert Requests.written[20:-1] == [2048] * len(Requests.written[20:-1])
 
 
+def test_polls_of_few_rows_are_gathered_into_chunks() -> None:
+    World.poll_rows, polls_before = 5, []
+    World.on_row = staticmethod(lambda row: polls_before.append(len(World.asked)))
+    with harness() as running:
+        running.run()
+        assert running.output == list(range(1000))
+    # 52 polls give 260 rows, which run together.
+    assert sorted(set(polls_before)) == [52, 104, 156, 201]
+
+
+def test_rows_do_not_wait_for_further_polls_that_take_long() -> None:
+    World.poll_rows, World.poll, polls_before = 5, (0.001, 0.0), []
+    World.on_row = staticmethod(lambda row: polls_before.append(len(World.asked)))
+    with harness() as running:
+        running.run()
+    assert polls_before == [row // 5 + 1 for row in range(1000)]
+
+
+def test_a_source_that_has_ended_is_not_polled_again_while_gathered_rows_run() -> None:
+    World.poll_rows, World.row = 5, 1e-3
+    with harness() as running:
+        running.run()
+        assert running.output == list(range(1000))
+    assert len(World.asked) == 201
+
+
+def test_buffered_rows_leave_at_their_time_though_a_source_always_has_more() -> None:
+    World.poll_rows, World.row, World.end = 5, 1e-3, 100
+    World.on_row = staticmethod(lambda row: left.append(len(running.output)))
+    left: list[int] = []
+    with harness() as running:
+        running.tasks[0].slices.length, running.tasks[0].outputs.buffer_timeout = 0.009, 0.012
+        running.run()
+        assert running.output == list(range(100))
+    # A chunk more than a timeout's rows. Without regard to slices it would be 27.
+    assert 10 < max(row - seen for row, seen in enumerate(left)) < 20
+
+
 def test_rows_beyond_a_slice_wait_and_a_mail_comes_behind_the_present_row() -> None:
     World.row = 0.02
     mails: list[tuple[str, int]] = []

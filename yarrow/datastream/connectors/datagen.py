@@ -135,8 +135,10 @@ class DataGeneratorReader(OneByOneReader[T, NumberRange], Generic[T]):
             earned = (now - self._counted_at) * self._rate
             self._allowed = min(self._allowed + earned, max(1.0, self._rate * _LARGEST_BURST))
             self._counted_at = now
-            if self._allowed < 1:
-                return NothingAvailable(max((1 - self._allowed) / self._rate, _SHORTEST_WAIT))
+            # A poll has a cost of its own: at a high rate, each brings the rows of the shortest wait.
+            worth = min(max(1.0, self._rate * _SHORTEST_WAIT), len(self._rest))
+            if self._allowed < worth:
+                return NothingAvailable(max((worth - self._allowed) / self._rate, _SHORTEST_WAIT))
             max_rows = min(max_rows, int(self._allowed))
         function = self._function
         indexes = self._rest[:max_rows]

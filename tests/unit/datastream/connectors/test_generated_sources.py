@@ -147,6 +147,26 @@ def test_readers_share_the_rate() -> None:
     assert 0.15 < wait <= 0.2
 
 
+def test_a_high_rate_comes_in_batches_of_a_millisecond() -> None:
+    """Else a reader is polled for a row or two at a time, and spends its time on polls."""
+    clock = ManualClock()
+    limit = RateLimiterStrategy.per_second(100_000).records_per_second
+    reader = DataGeneratorReader(ReaderContext(0, 1), str, limit, clock)
+    reader.add_splits([NumberRange("0", 0, 250)])
+    reader.notify_no_more_splits()
+    sizes, waited = [], 0.0
+    while (found := reader.poll(256)) is not None:
+        if isinstance(found, SourceRecords):
+            sizes.append(len(found.rows))
+            clock.advance(0.00005)
+        else:
+            assert found.wait_seconds is not None
+            waited += found.wait_seconds
+            clock.advance(found.wait_seconds)
+    assert len(sizes) == 3 and sum(sizes) == 250 and max(sizes) <= 110
+    assert 0.002 < waited < 0.004
+
+
 def test_a_slow_function_makes_few_records_a_poll() -> None:
     """Nothing else runs on the task's thread until a poll is over."""
     clock = ManualClock()

@@ -183,3 +183,35 @@ def test_what_waits_is_handed_out_in_parts() -> None:
     assert waiting.take(100).rows == range(4, 10)
     assert waiting.take(3).rows == ("x", "y", "z")
     assert not waiting and waiting.rest() == []
+
+
+def test_lists_of_one_split_wait_as_one() -> None:
+    waiting = WaitingRecords()
+    waiting.put(SourceRecords([1, 2], None, "a", [("tag", 1)], 1, ("old",)))
+    waiting.put(SourceRecords([3], None, "a", None, 2))
+    assert waiting.take(1) == SourceRecords([1], None, "a", [("tag", 1)], 3, ("old",))
+    waiting.put(SourceRecords([4], None, "a"))
+    assert waiting.rows == 3
+    assert waiting.take(9) == SourceRecords([2, 3, 4], None, "a")
+    waiting.put(SourceRecords([5], [50], "a"))
+    waiting.put(SourceRecords([6], [60], "a"))
+    assert waiting.take(9) == SourceRecords([5, 6], [50, 60], "a")
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        SourceRecords([2], None, "b"),
+        SourceRecords([2], [20], "a"),
+        SourceRecords([2], None, "a", [("tag", 1)]),
+        SourceRecords([2], None, "a", None, 0, ("b",)),
+        SourceRecords(range(2, 3), None, "a"),
+    ],
+    ids=["split", "time", "side-output", "ended-split", "range"],
+)
+def test_records_with_something_between_them_stay_apart(behind: SourceRecords) -> None:
+    waiting = WaitingRecords()
+    first = SourceRecords([1], None, "a")
+    waiting.put(first)
+    waiting.put(behind)
+    assert [waiting.take(9), waiting.take(9)] == [first, behind]
