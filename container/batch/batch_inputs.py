@@ -12,6 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, cast
 
+import pyarrow as pa
+
 from yarrow.container.batch.batch_outputs import BatchOutputs
 from yarrow.container.batch.chunk import Chunk
 from yarrow.container.batch.chunk_channel import decode_batch
@@ -105,6 +107,15 @@ class BatchInputs:
             number = len(batch)
         source.records_in += number
         self.records_in += number
+
+    # ------------------------------------------------------------------ columns
+
+    def run_columns(self, batches: Iterable[pa.RecordBatch]) -> Iterator[None]:
+        """Runs what was computed in the place of a source."""
+        for batch in batches:
+            self.records_in += batch.num_rows
+            self._chain.run_batch(0, ArrowBatch(batch), self._outputs.is_full)
+            yield from self._flow_on()
 
     # ------------------------------------------------------------------ chunks
 

@@ -12,6 +12,7 @@ from math import inf
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
 from yarrow.container.batch.batch_inputs import BatchInputs
 from yarrow.container.batch.batch_outputs import BatchOutputs
@@ -94,15 +95,16 @@ class BatchTask:
         """The environment of the task's operators: metrics and accumulators, also while it runs."""
         return self._environment
 
-    def run(self, inputs: Iterable[Chunk]) -> Iterator[Chunk]:
+    def run(self, inputs: Iterable[Chunk], columns: Iterable[pa.RecordBatch] = ()) -> Iterator[Chunk]:
         """Runs the task: takes all chunks of its partition, in any order, and yields chunks as they fill.
 
+        `columns` are the input of a head that stands in the place of a source (`batch_sql.with_sql`), in their order.
         The last chunk is the FINISHED one. Raises OperatorFailure with operator and record if user code fails.
         A generator that is closed early closes its operators. Call it once.
         """
         outbox, chain = self._outputs.outbox, self._chain
         try:
-            for _ in self._steps(inputs):
+            for _ in self._steps(inputs, columns):
                 self._outputs.settle(chain)
                 yield from outbox.take()
             # A failed close is a failed task, as in a stream.
@@ -117,7 +119,7 @@ class BatchTask:
             self._inputs.close()
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _steps(self, inputs: Iterable[Chunk]) -> Iterator[None]:
+    def _steps(self, inputs: Iterable[Chunk], columns: Iterable[pa.RecordBatch]) -> Iterator[None]:
         chain = self._chain
         chain.open()
         self._outputs.name_printers(chain)
@@ -126,6 +128,7 @@ class BatchTask:
             yield from self._inputs.read_splits(self._attempt.splits)
             chain.time.end()
         else:
+            yield from self._inputs.run_columns(columns)
             yield from self._inputs.run_chunks(inputs)
             chain.time.begin(MAX_TIMESTAMP)
             chain.time.proceed(inf)

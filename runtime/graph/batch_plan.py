@@ -12,6 +12,7 @@ import msgspec
 
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.data.key_groups import operator_index_for_key_group
+from yarrow.runtime.graph.operator_spec import ColumnScan, KeyedAggregates
 
 
 class ExchangeKind(StrEnum):
@@ -41,6 +42,17 @@ class BatchExchange(msgspec.Struct, frozen=True, kw_only=True):
     kind: ExchangeKind
 
 
+class SqlAggregation(msgspec.Struct, frozen=True, kw_only=True):
+    """Aggregates over files of columns that Spark SQL computes: their rows never enter Python.
+
+    The tasks of the stage take the results in place of splits; the head of the next stage hands them on.
+    """
+
+    #: The files and their columns.
+    scan: ColumnScan
+    aggregates: KeyedAggregates
+
+
 class BatchStage(msgspec.Struct, frozen=True, kw_only=True):
     """One vertex of the JobGraph: `parallelism` partitions, each of which is one task."""
 
@@ -55,6 +67,10 @@ class BatchStage(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[BatchExchange, ...]
     #: The tasks read splits of a source instead of chunks.
     is_source: bool = False
+    #: What Spark SQL does in place of the stage's source and the aggregates behind it.
+    sql: SqlAggregation | None = None
+    #: Why files of columns are read in Python all the same; "" for all other stages.
+    no_sql: str = ""
 
     def partition_of(self, exchange: BatchExchange, target: int) -> int:
         """The partition of this stage that reads a chunk of `exchange`, one of its inputs, with that target."""

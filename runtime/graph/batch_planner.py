@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from yarrow.runtime.graph import batch_sql
 from yarrow.runtime.graph.batch_plan import BatchExchange, BatchPlan, BatchStage, ExchangeKind
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
 from yarrow.runtime.graph.operator_spec import PartitionerKind
@@ -27,6 +28,7 @@ _KINDS: Final[Mapping[PartitionerKind, ExchangeKind]] = {
 def plan(graph: JobGraph) -> BatchPlan:
     """The stages of a bounded job, upstream first."""
     exchanges = [_exchange(graph, edge) for edge in graph.edges]
+    decisions = batch_sql.decisions(graph)
     return BatchPlan(
         stages=tuple(
             BatchStage(
@@ -37,6 +39,8 @@ def plan(graph: JobGraph) -> BatchPlan:
                 inputs=tuple(exchange for exchange in exchanges if exchange.target == vertex.id),
                 outputs=tuple(exchange for exchange in exchanges if exchange.source == vertex.id),
                 is_source=vertex.is_source,
+                sql=None if isinstance(found := decisions.get(vertex.id), str) else found,
+                no_sql=found if isinstance(found, str) else "",
             )
             for vertex in graph.vertices
         )

@@ -62,6 +62,35 @@ class AggregateKind(StrEnum):
     MEAN = "mean"
 
 
+class ColumnAggregate(msgspec.Struct, frozen=True):
+    """One vectorised keyed aggregate: `name` is the output column, `column` None for COUNT."""
+
+    kind: AggregateKind
+    column: str | None
+    name: str
+
+
+class KeyedAggregates(msgspec.Struct, frozen=True):
+    """Vectorised aggregates by key."""
+
+    key_column: KeyColumns
+    aggregates: tuple[ColumnAggregate, ...]
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key columns in their order."""
+        return (self.key_column,) if isinstance(self.key_column, str) else self.key_column
+
+
+class ColumnScan(msgspec.Struct, frozen=True):
+    """Files whose columns a source emits as they are: an engine of bounded jobs may read them itself."""
+
+    #: "parquet" or "csv".
+    file_format: str
+    #: The Arrow schema of the source's batches (IPC bytes).
+    schema: bytes
+
+
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):
     """Base of all operator specs; its class variables and properties tell an operator's abilities."""
 
@@ -108,6 +137,16 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         """Id of the client's iterator for the operator's rows; None = no client collects them."""
         return None
 
+    @property
+    def column_scan(self) -> ColumnScan | None:
+        """The files that the operator reads, without any change of their rows; None = only it can read its input."""
+        return None
+
+    @property
+    def keyed_aggregates(self) -> KeyedAggregates | None:
+        """What the operator computes, if that is built-in aggregates of columns; None = anything else."""
+        return None
+
 
 class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     """A `Source` (connectors.base) with its enumerator and readers.
@@ -124,10 +163,16 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     watermark_strategy: bytes | None = None
     #: The boundedness of the source is BOUNDED.
     bounded: bool = False
+    #: The files of a source that emits their columns.
+    scan: ColumnScan | None = None
 
     @property
     def is_bounded(self) -> bool:
         return self.bounded
+
+    @property
+    def column_scan(self) -> ColumnScan | None:
+        return self.scan
 
 
 class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="source_function"):
@@ -259,14 +304,6 @@ class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_
         return self.shape is BatchShape.FILTER_BATCHES
 
 
-class ColumnAggregate(msgspec.Struct, frozen=True):
-    """One vectorised keyed aggregate: `name` is the output column, `column` None for COUNT."""
-
-    kind: AggregateKind
-    column: str | None
-    name: str
-
-
 class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_aggregate"):
     """Running vectorised aggregates by key: emits the row of every key touched, once a batch."""
 
@@ -276,6 +313,22 @@ class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow
     aggregates: tuple[ColumnAggregate, ...]
     #: As of ReduceOperator.
     last_only: bool = False
+
+    @property
+    def keyed_aggregates(self) -> KeyedAggregates:
+        return KeyedAggregates(self.key_column, self.aggregates)
+
+
+class SqlResultsOperator(OperatorSpec, frozen=True, kw_only=True, tag="sql_results"):
+    """In the place of a source of a bounded job: takes the aggregates that Spark SQL has computed over its files."""
+
+    #: The Arrow schema of the source's batches (IPC bytes).
+    schema: bytes
+    aggregates: KeyedAggregates
+
+
+class AggregatedColumnsOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregated_columns"):
+    """In the place of vectorised aggregates of a bounded job: hands on what was computed before the exchange."""
 
 
 class RowsToArrowOperator(OperatorSpec, frozen=True, kw_only=True, tag="rows_to_arrow"):

@@ -44,7 +44,7 @@ from yarrow.runtime.graph.batch_rules import in_mode
 from yarrow.runtime.graph.executor import executor_for, only_plans
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
-from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator, StreamKind
+from yarrow.runtime.graph.operator_spec import ColumnScan, SourceFunctionOperator, SourceOperator, StreamKind
 from yarrow.runtime.graph.plan import execution_plan
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph
@@ -203,16 +203,21 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         source = self.in_default_file_system(source)
         source.validate()
         schema = source.produced_schema()
+        scan = None
         if schema is not None:
             from yarrow.datastream.arrow_schemas import schema_bytes
 
-            settings |= {"output_kind": StreamKind.COLUMNAR, "output_schema": schema_bytes(schema)}
+            encoded = schema_bytes(schema)
+            settings |= {"output_kind": StreamKind.COLUMNAR, "output_schema": encoded}
+            if source.scanned_format is not None:
+                scan = ColumnScan(source.scanned_format, encoded)
         else:
             settings["output_type"] = output_type or declared(source.produced_type())
         spec = SourceOperator(
             source=self.graph_builder.pickle(source, name, "source"),
             watermark_strategy=self._pickled_strategy(strategy, name),
             bounded=source.boundedness is Boundedness.BOUNDED,
+            scan=scan,
         )
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
         if not source.replayable:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import shutil
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ import msgspec
 from pyspark.errors import PySparkException
 
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
+from yarrow.container.batch.parquet_scan import files_of
 from yarrow.container.batch.spark.driver_run import RunEnd
 from yarrow.container.batch.spark.run_results import ResultsReading, RunResults, joined
 from yarrow.container.batch.spark.session import SparkHost
@@ -40,10 +41,12 @@ from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
 from yarrow.runtime.graph.batch_planner import plan as plan_of
-from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
+from yarrow.runtime.graph.batch_sql import sql_stages, with_sql, without_sql
+from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
 from yarrow.runtime.rpc.messages import (
@@ -107,6 +110,8 @@ class BatchRun:
         self._over = threading.Event()
         self._plan: BatchPlan
         self._graph: JobGraph
+        #: Files that Spark SQL reads, by source vertex.
+        self._scans: Mapping[JobVertexID, Sequence[str]] = {}
         self._progress: StageProgress
         self._results: RunResults
         self._more_results = threading.Condition()
@@ -162,14 +167,17 @@ class BatchRun:
         encoded = submission.job_graph or await files.read(submission.job_graph_blob_key)
         self._graph = graph = await asyncio.to_thread(decode_job_graph, encoded)
         self._plan = decode_batch_plan(submission.plan) if submission.plan else plan_of(graph)
-        self._progress = StageProgress(self._plan)
-        self._results = RunResults(
-            submission.run, graph, self._plan, services.master, self._wait_for, services.part_bytes
-        )
         paths = await files.fetch(file.blob_key for file in graph.user_code.files)
         if submission.committables_blob_key:
             self._stored = await files.read(submission.committables_blob_key)
         splits = await asyncio.to_thread(self._assign, paths)
+        await asyncio.to_thread(self._check_scans, splits)
+        self._progress = StageProgress(self._plan)
+        self._results = RunResults(
+            submission.run, graph, self._plan, services.master, self._wait_for, services.part_bytes
+        )
+        if sql_stages(self._plan):
+            encoded = encode_job_graph(with_sql(graph, self._plan))
         tasks = self._folder / "tasks"
         tasks.mkdir(mode=0o700)
         return SharedJob(
@@ -195,6 +203,19 @@ class BatchRun:
             if stage.is_source
         }
 
+    def _check_scans(self, splits: Mapping[JobVertexID, list[list[bytes]]]) -> None:
+        """Leaves to Python what Spark SQL would not read exactly, and says why in the log."""
+        found = {
+            stage.vertex_id: files_of(stage.sql, splits[stage.vertex_id])
+            for stage in self._plan.stages
+            if stage.sql is not None and stage.vertex_id in splits
+        }
+        reasons = {vertex_id: files.why_not for vertex_id, files in found.items() if files.why_not}
+        for vertex_id, why in reasons.items():
+            _log.info("the files of '%s' are read in Python: %s", self._graph.vertex(vertex_id).name, why)
+        self._plan = without_sql(self._plan, reasons)
+        self._scans = {vertex_id: files.paths for vertex_id, files in found.items()}
+
     async def _report(self) -> None:
         while True:
             with self._lock:
@@ -210,7 +231,7 @@ class BatchRun:
         shared.write(self._folder)
         server = TaskServer(self._folder, self)
         server.start()
-        frames = StageFrames(session, self._plan, str(self._folder), self.submission.run)
+        frames = StageFrames(session, self._plan, str(self._folder), self.submission.run, self._scans)
         try:
             session.sparkContext.setJobGroup(self._group, self._graph.name, interruptOnCancel=True)
             if self._cancelled or self._failure:

@@ -5,33 +5,48 @@ Owner: the thread of a run. Must not read what the rows hold, and starts nothing
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from yarrow.container.batch.spark.stage_function import ResultsFunction, StageFunction
+from yarrow.container.batch.spark.sql_frames import aggregated, sql_settings
+from yarrow.container.batch.spark.stage_function import ResultsFunction, SqlStageFunction, StageFunction
 from yarrow.container.batch.spark.stage_rows import MARKER, ROW_DDL, result_carrier
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.batch_plan import BatchExchange, BatchPlan, BatchStage, ExchangeKind
+from yarrow.runtime.graph.batch_sql import sql_stages
 
 
 class StageFrames:
     """The DataFrames of one run."""
 
-    def __init__(self, session: SparkSession, plan: BatchPlan, folder: str, run: int) -> None:
-        """`folder` has the SharedJob of the run."""
+    def __init__(
+        self,
+        session: SparkSession,
+        plan: BatchPlan,
+        folder: str,
+        run: int,
+        scans: Mapping[JobVertexID, Sequence[str]],
+    ) -> None:
+        """`folder` has the SharedJob of the run; `scans` are the files of each stage that Spark SQL reads."""
         self._session = session
         self._plan = plan
         self._folder = folder
         self._run = run
+        self._scans = scans
         self._frames: dict[JobVertexID, DataFrame] = {}
         #: Stages that several others read: they are kept, so that each task runs once.
         self._kept: list[DataFrame] = []
 
     def execute(self) -> int:
         """Runs the plan as one Spark job; returns the number of results. Raises what PySpark raises."""
+        with sql_settings(self._session, sql_stages(self._plan)):
+            return self._execute()
+
+    def _execute(self) -> int:
         for position, stage in enumerate(self._plan.stages):
             self._frames[stage.vertex_id] = self._frame(position, stage)
         ends = [self._frames[stage.vertex_id] for stage in self._plan.stages if not stage.outputs]
@@ -46,6 +61,9 @@ class StageFrames:
             frame.unpersist()
 
     def _frame(self, position: int, stage: BatchStage) -> DataFrame:
+        if stage.sql is not None:
+            computed = aggregated(self._session, stage.sql, self._scans[stage.vertex_id])
+            return computed.mapInArrow(SqlStageFunction(self._folder, position), ROW_DDL)
         function = StageFunction(self._folder, position)
         rows = self._input(stage).mapInArrow(function, ROW_DDL)
         if len({exchange.target for exchange in stage.outputs}) > 1:

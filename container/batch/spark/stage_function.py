@@ -119,18 +119,23 @@ class StageFunction:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the attempt whose rows these are."""
-        arriving = filter(len, _from_spark(batches))
-        first = next(arriving)
+        subtask, arriving = self._placed(filter(len, _from_spark(batches)))
         reports = _Reports(self._folder)
         try:
-            yield from self._attempt(first, arriving, reports)
+            yield from self._attempt(subtask, arriving, reports)
         finally:
             reports.close()
 
+    def _placed(self, arriving: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
+        """The subtask, and all of its batches."""
+        first = next(arriving)
+        if "partition" in first.schema.names:
+            return first_partition(first), _chain(first, arriving)
+        return first.column(0)[0].as_py(), iter(())
+
     def _attempt(
-        self, first: pa.RecordBatch, arriving: Iterator[pa.RecordBatch], reports: _Reports
+        self, subtask: int, arriving: Iterator[pa.RecordBatch], reports: _Reports
     ) -> Iterator[pa.RecordBatch]:
-        subtask = first_partition(first) if "partition" in first.schema.names else first.column(0)[0].as_py()
         context = TaskContext.get()
         assert context is not None
         attempt = context.attemptNumber()
@@ -149,7 +154,7 @@ class StageFunction:
                 )
             )
             attempts = _AttemptRows(job, self._position, subtask, attempt, reports)
-            yield from attempts.rows([] if stage.is_source else _chain(first, arriving))
+            yield from attempts.rows(arriving)
             reports.send(AttemptEnded(records_in=reports.records_in, records_out=reports.records_out))
         except (GeneratorExit, InputLostError):
             raise
@@ -168,6 +173,16 @@ def _from_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
     except Exception as error:
         raise InputLostError("the connection to Spark has ended") from error
+
+
+class SqlStageFunction(StageFunction):
+    """The task of a stage whose rows Spark SQL has computed."""
+
+    def _placed(self, arriving: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
+        # Behind the exchange of the aggregates Spark's partitions are those of the stage, also without any row.
+        context = TaskContext.get()
+        assert context is not None
+        return context.partitionId(), arriving
 
 
 def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -201,7 +216,8 @@ class _AttemptRows:
         job = self._job
         folder = Path(job.shared.task_folder)
         task = BatchTask(job.graph, job.plan, self._attempt, job.settings, SystemClock(), folder)
-        with contextlib.closing(_generator(task.run(self._chunks(batches)))) as chunks:
+        made = task.run((), batches) if self._stage.sql is not None else task.run(self._chunks(batches))
+        with contextlib.closing(_generator(made)) as chunks:
             try:
                 yield from self._batches(chunks)
             finally:

@@ -37,3 +37,10 @@ SPARK_START_TIMEOUT: Final = option(
     "2 min",
     "How long the start of Spark may take before the job fails.",
 )
+SPARK_SQL: Final = option(
+    "execution.batch.spark.sql",
+    BOOLEAN,
+    "true",
+    "Whether Spark SQL reads Parquet files and computes built-in aggregates of their columns in batch mode, where its"
+    " results are exactly those of the operators. The plan shows where.",
+)

@@ -257,6 +257,14 @@ class Source(ABC, Generic[T, SplitT]):
         """An Arrow schema makes the source columnar: its readers return record batches."""
         return None
 
+    @property
+    def scanned_format(self) -> str | None:
+        """`"parquet"` or `"csv"` if the source emits columns of such files, with no other change of rows.
+
+        A bounded job may then read the files in another way. None = only the readers can read the input.
+        """
+        return None
+
     def validate(self) -> None:
         """Called on the client while the graph is built; raises for a known mistake, such as a missing file."""
         return None

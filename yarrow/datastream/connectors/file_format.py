@@ -122,6 +122,11 @@ class FileFormat(ABC, Generic[T]):
     #: Whether the format reads through a decompressor chosen by the file name (.gz, .bz2, .xz).
     decompresses: bool = False
 
+    @property
+    def scanned_as(self) -> str | None:
+        """`"parquet"` or `"csv"` if the format gives columns of such files without any change of rows."""
+        return None
+
     @abstractmethod
     def create_reader(self, split: FileSourceSplit) -> FileReader:
         """A reader of a split, at its position."""

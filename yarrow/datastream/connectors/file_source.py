@@ -179,6 +179,13 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         return self._format.produced_schema(files[0] if files else None)
 
     @property
+    def scanned_format(self) -> str | None:
+        """The format of files whose columns leave the source as they are."""
+        # A class of the user's may read otherwise.
+        is_plain = type(self) is FileSource and self._discovery_seconds is None
+        return self._format.scanned_as if is_plain else None
+
+    @property
     def discovery_seconds(self) -> float | None:
         """Seconds between two looks for new files; None = one look."""
         return self._discovery_seconds

@@ -82,6 +82,12 @@ class CsvReaderFormat(StreamFormat[Row]):
         """The format of files with this schema."""
         return CsvReaderFormat(schema, columnar, on_malformed, multiline)
 
+    @property
+    def scanned_as(self) -> str | None:
+        """`"csv"`, when columnar."""
+        # A class of the user's may read otherwise.
+        return "csv" if self._arrow_schema is not None and type(self) is CsvReaderFormat else None
+
     def produced_type(self) -> TypeInformation:
         """The schema's Row type."""
         return self._schema.row_type

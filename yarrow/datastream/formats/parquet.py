@@ -67,6 +67,12 @@ class ParquetColumnarRowInputFormat(BulkFormat[Any]):
         self._is_case_sensitive = is_case_sensitive
         self._columnar = columnar
 
+    @property
+    def scanned_as(self) -> str | None:
+        """`"parquet"`, when columnar."""
+        # A class of the user's may read otherwise.
+        return "parquet" if self._columnar and type(self) is ParquetColumnarRowInputFormat else None
+
     def produced_type(self) -> TypeInformation | None:
         """The Row type, where one was given."""
         return self._row_type

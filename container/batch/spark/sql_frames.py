@@ -1,0 +1,113 @@
+"""Scans and aggregates of a plan as expressions of Spark SQL: their rows never enter Python.
+
+Owner: the thread of a run. The files were checked before (`parquet_scan`), so Spark types columns as said here. Must
+not decide what becomes SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from yarrow.container.operators.columnar.sql_results import Computed, computed_columns
+from yarrow.runtime.graph.batch_plan import BatchStage, SqlAggregation
+from yarrow.runtime.graph.operator_spec import AggregateKind
+
+#: Settings of the session while a plan with SQL runs.
+_SETTINGS: Final[Mapping[str, str]] = {
+    # Expressions gain from compiled code, unlike stages of one opaque function.
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.caseSensitive": "true",
+    # The results of keys are rows of few bytes; batches are bounded by bytes too.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # The files are named one by one: nothing has to be searched by a job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+}
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_BY_ARROW: Final[Mapping[pa.DataType, T.DataType]] = {
+    pa.bool_(): T.BooleanType(),
+    pa.int8(): T.ByteType(),
+    pa.int16(): T.ShortType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    # Spark has no unsigned numbers: it reads them as the next wider type.
+    pa.uint8(): T.ShortType(),
+    pa.uint16(): T.IntegerType(),
+    pa.uint32(): T.LongType(),
+    pa.float32(): T.FloatType(),
+    pa.float64(): T.DoubleType(),
+    pa.string(): T.StringType(),
+    pa.large_string(): T.StringType(),
+    pa.date32(): T.DateType(),
+    pa.timestamp("us"): T.TimestampNTZType(),
+}
+
+
+def spark_type(kind: pa.DataType) -> T.DataType:
+    """Spark's type of a column. Raises KeyError for a type that Spark SQL does not get."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return T.TimestampType()
+    return _BY_ARROW[kind]
+
+
+def aggregated(session: SparkSession, sql: SqlAggregation, paths: Sequence[str]) -> DataFrame:
+    """One row for each key: the key columns, then `computed_columns`. Keys are sorted in each partition."""
+    schema = pa.ipc.read_schema(pa.py_buffer(sql.scan.schema))
+    computed = computed_columns(sql.aggregates)
+    keys = sql.aggregates.key_names
+    columns = list(dict.fromkeys([*keys, *(each.column for each in computed if each.column is not None)]))
+    fields = [T.StructField(name, spark_type(schema.field(name).type), True) for name in columns]
+    reader = session.read.schema(T.StructType(fields)).option("datetimeRebaseMode", "CORRECTED")
+    # Names of the program's columns mean nothing to Spark from here on.
+    numbered = {name: f"c{at}" for at, name in enumerate(columns)}
+    scanned = reader.parquet(*map(_url, paths)).toDF(*numbered.values())
+    of_keys = [F.col(numbered[name]) for name in keys]
+    results = [_expression(each, numbered).alias(f"r{at}") for at, each in enumerate(computed)]
+    # Each attempt of a task gets its rows in the same order.
+    return scanned.groupBy(*of_keys).agg(*results).sortWithinPartitions(*of_keys)
+
+
+def _url(path: str) -> str:
+    return path if "://" in path else f"file://{path}"
+
+
+def _expression(computed: Computed, numbered: Mapping[str, str]) -> Column:
+    if computed.column is None:
+        return F.count(F.lit(1))
+    column = F.col(numbered[computed.column])
+    match computed.what:
+        case AggregateKind.COUNT:
+            return F.count(column)
+        case AggregateKind.SUM:
+            return F.sum(column.cast("bigint"))
+        case AggregateKind.MIN:
+            return F.min(column)
+        case _:
+            return F.max(column)
+
+
+@contextmanager
+def sql_settings(session: SparkSession, stages: Sequence[BatchStage]) -> Iterator[None]:
+    """Sets the session up for a plan with these stages of SQL, whose parallelism is the same; no effect without any."""
+    if not stages:
+        yield
+        return
+    wanted = {**_SETTINGS, _PARTITIONS: str(stages[0].parallelism)}
+    before = {key: session.conf.get(key) for key in wanted}
+    try:
+        for key, value in wanted.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, former in before.items():
+            if former is not None:
+                session.conf.set(key, former)

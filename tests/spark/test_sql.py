@@ -1,0 +1,147 @@
+"""Scans and aggregates that Spark SQL computes: rows and types are those of the engine's own operators."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.batch_runner import collecting_graph, run_batch
+from tests.support.spark_driver import DriverUnderTest
+from tests.unit.runtime.graph.programs import environment
+from yarrow.common import WatermarkStrategy
+from yarrow.datastream import DataStream
+from yarrow.datastream.connectors.file_source import FileSource
+from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.graph.job_graph import JobGraph
+
+pytestmark = pytest.mark.spark
+
+NO_WATERMARKS: Any = WatermarkStrategy.no_watermarks()
+NAN = float("nan")
+_EPOCH = dt.datetime(1970, 1, 1)
+#: Values of each type, at its ends and where Spark and Python might differ.
+VALUES: dict[pa.DataType, Sequence[Any]] = {
+    pa.bool_(): (True, False),
+    pa.int8(): (-128, 127, 0),
+    pa.int16(): (-(2**15), 2**15 - 1),
+    pa.int32(): (-(2**31), 2**31 - 1, 5),
+    pa.int64(): (-(2**50), 2**50, 3),
+    pa.uint8(): (0, 255),
+    pa.uint16(): (0, 65_535),
+    pa.uint32(): (0, 2**32 - 1),
+    pa.float32(): (0.5, -0.0, 0.0, NAN, float("inf"), -1.5),
+    pa.float64(): (0.1, -0.0, 0.0, NAN, float("-inf"), 1e300),
+    pa.string(): ("", "a", "é", "\U0001f600", "\uffff", "Z"),
+    pa.large_string(): ("ab", "b", ""),
+    pa.dictionary(pa.int32(), pa.string()): ("x", "y", ""),
+    pa.date32(): (dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(1970, 1, 1), dt.date(9999, 12, 31)),
+    pa.timestamp("us"): (_EPOCH, dt.datetime(1500, 1, 1, 1, 1, 1, 7), dt.datetime(2026, 3, 29, 2, 30)),
+    pa.timestamp("us", "Europe/Berlin"): (_EPOCH, dt.datetime(1890, 5, 5), dt.datetime(2026, 3, 29, 2, 30)),
+}
+NAMES = {kind: f"{kind} `col.umn`".replace(".", "") for kind in VALUES}
+
+
+def write(folder: Path, rows: int = 600, files: int = 3) -> None:
+    chance = random.Random(7)
+    for number in range(files):
+        columns = {"group": pa.array([chance.choice(("a", "b", "c", None)) for _ in range(rows)])}
+        for kind, values in VALUES.items():
+            plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+            column = pa.array([chance.choice((*values, None)) for _ in range(rows)], plain)
+            columns[NAMES[kind]] = column.dictionary_encode().cast(kind) if plain != kind else column
+        columns["nothing"] = pa.nulls(rows, pa.int64())
+        pq.write_table(pa.table(columns), folder / f"{number} part.parquet", row_group_size=250)
+
+
+def program(folder: Path, build: Any, *, sql: bool = True, parallelism: int = 2) -> JobGraph:
+    env = environment(parallelism, {} if sql else {"execution.batch.spark.sql": "false"})
+    source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(), str(folder)).build()
+    stream: DataStream = build(env.from_source(source, NO_WATERMARKS, "files"))
+    return collecting_graph(env, stream)
+
+
+def in_words(rows: Sequence[Any]) -> list[str]:
+    """Rows as text: NaN is NaN there, -0.0 is not 0.0, and True is not 1."""
+    return sorted(repr(row) for row in rows)
+
+
+def typed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the types of their columns."""
+    types = str(batch.schema.remove_metadata())
+    return pa.record_batch({"types": [types] * len(batch), "rows": [repr(row) for row in batch.to_pylist()]})
+
+
+def check(driver: DriverUnderTest, folder: Path, build: Any, **options: Any) -> JobGraph:
+    """Runs the program on Spark and by the engine's own operators."""
+    graph = program(folder, build, **options)
+    source, *_ = plan(graph).stages
+    assert source.sql is not None, source.no_sql
+    outcome = driver.run(graph)
+    assert outcome.failure is None, outcome.failure
+    expected = run_batch(program(folder, build, **options | {"sql": False}))
+    assert in_words(outcome.collected()) == in_words(expected.rows())
+    # No row of the files has entered Python: its tasks saw one row of each key.
+    assert outcome.stages[source.vertex_id].records_in == len(expected.rows())
+    assert all(stage.tasks_done == stage.tasks_total for stage in outcome.stages.values())
+    return graph
+
+
+def test_each_aggregate_of_each_type(driver: DriverUnderTest, tmp_path: Path) -> None:
+    write(tmp_path)
+    wanted: list[Any] = [(None, "count"), ("nothing", "sum"), ("nothing", "min"), ("nothing", "mean")]
+    for kind, name in NAMES.items():
+        wanted += [(name, "min"), (name, "max")]
+        if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+            wanted += [(name, "sum"), (name, "mean")]
+    check(driver, tmp_path, lambda s: s.key_by("group").aggregate(wanted).map_batches(typed).to_rows())
+
+
+def test_keys_of_many_types_and_a_stage_behind(driver: DriverUnderTest, tmp_path: Path) -> None:
+    write(tmp_path, rows=50, files=1)
+    keys = [name for kind, name in NAMES.items() if not pa.types.is_floating(kind)]
+    number = NAMES[pa.int64()]
+
+    def build(stream: DataStream) -> DataStream:
+        sums = stream.key_by(*keys).aggregate([(number, "sum", "total"), (None, "count", "n")])
+        return sums.map_batches(typed).to_rows()
+
+    check(driver, tmp_path, build)
+    check(
+        driver,
+        tmp_path,
+        lambda s: s.key_by("nothing").max(number).key_by("nothing").count().to_rows(),
+        parallelism=3,
+    )
+
+
+def test_files_that_differ_run_in_python_which_names_the_column(
+    driver: DriverUnderTest, tmp_path: Path
+) -> None:
+    rows = pa.table({"k": ["a"], "v": pa.array([1], pa.int64())})
+    pq.write_table(rows, tmp_path / "1.parquet")
+    pq.write_table(rows.set_column(1, "v", pa.array([1.5])), tmp_path / "2.parquet")
+    graph = program(tmp_path, lambda s: s.key_by("k").sum("v").to_rows(), parallelism=1)
+    cause = driver.run(graph).failure
+    assert cause is not None and cause.exception_name.endswith("AggregationError")
+    assert "column 'v' is of type double, in earlier batches it was int64" in cause.message
+    log = (driver.folder / "logs" / "driver-1.log").read_text()
+    assert (
+        f"are read in Python: {tmp_path}/2.parquet: column 'v' is of type double, and int64 is declared"
+        in log
+    )
+
+
+def test_a_sum_beyond_64_bits_is_named_with_its_key(driver: DriverUnderTest, tmp_path: Path) -> None:
+    table = pa.table({"k": ["a", "b", "b"], "v": pa.array([1, 2**62, 2**62], pa.int64())})
+    pq.write_table(table, tmp_path / "1.parquet")
+    cause = driver.run(program(tmp_path, lambda s: s.key_by("k").sum("v").to_rows())).failure
+    assert cause is not None
+    assert f"the sum of column 'v' for the key 'b' is {2**63}, which does not fit int64" in cause.message
