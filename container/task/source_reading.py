@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -48,6 +48,10 @@ class SourceReading:
         """`ended` is called when the source has ended."""
         self._life = life
         self._chain = chain
+        #: A task without a source reads nothing.
+        self._source = cast(SourceHead, chain.source)
+        #: Names the source in exceptions.
+        self._attributed = chain.attributed(0)
         self._outputs = outputs
         self._slices = slices
         self._latency = latency
@@ -79,12 +83,6 @@ class SourceReading:
         self._told_to_wait = False
         #: The source has said that no rows follow.
         self._at_end = False
-
-    @property
-    def _source(self) -> SourceHead:
-        source = self._chain.source
-        assert source is not None
-        return source
 
     @property
     def _sizer(self) -> SliceSizer:
@@ -165,7 +163,7 @@ class SourceReading:
         if self._in_columns:
             asked = max(asked, min(sizer.rows, self._polls.batch_rows))
         started = seconds()
-        with self._chain.attributed(0):
+        with self._attributed:
             found = source.poll(asked)
         if isinstance(found, SourceRecords):
             spent = seconds() - started
@@ -208,7 +206,7 @@ class SourceReading:
         while True:
             if self._part is None:
                 # The source sends a watermark between two parts.
-                with chain.attributed(0):
+                with self._attributed:
                     part = next(self._parts, None)
                 if part is None:
                     done = self._run - before
@@ -246,7 +244,7 @@ class SourceReading:
         source = self._source
         if self._has_rows and (drains or self._is_soon_run() or not source.carry(self.rest())):
             self._run_out()
-        with self._chain.attributed(0):
+        with self._attributed:
             for records in source.before_cut():
                 self._waiting.put(records)
                 self._run_out()

@@ -82,8 +82,15 @@ def _joined(records: SourceRecords, behind: SourceRecords) -> SourceRecords | No
     stamps = records.timestamps
     if stamps is not None and behind.timestamps is not None:
         stamps = [*stamps, *behind.timestamps]
-    errors = records.num_errors + behind.num_errors
-    return replace(records, rows=records.rows + behind.rows, timestamps=stamps, num_errors=errors)
+    # `replace` would take three times as long, for each poll of few rows.
+    return SourceRecords(
+        records.rows + behind.rows,
+        stamps,
+        records.split_id,
+        records.side,
+        records.num_errors + behind.num_errors,
+        records.finished_before,
+    )
 
 
 def part_of(records: SourceRecords, start: int, end: int | None = None) -> SourceRecords:
