@@ -10,8 +10,6 @@ from tests.architecture.source_tree import engine_files, module_name, parse
 SET_LATER = {
     # Channels are there before the task whose inputs they feed.
     "yarrow.container.task.task_inputs",
-    # A client of a job is made after the cluster that it watches.
-    "yarrow.embedded.local_job_client",
 }
 
 
