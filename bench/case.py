@@ -59,6 +59,8 @@ class Case:
     at_least: tuple[tuple[str, float], ...] = ()
     #: What must be shown where the number itself counts (times, memory): at most this.
     at_most: float | None = None
+    #: What must be shown of times against peers: the program's number divided by each named peer's, at most this.
+    at_most_of: tuple[tuple[str, float], ...] = ()
     #: The ratio to a peer is the median of the rounds' ratios, each of two runs that followed each other, and not the
     #: ratio of the medians: for programs that differ little on a machine whose pace changes.
     paired: bool = False
@@ -71,6 +73,17 @@ def peer(script: str, *options: str, name: str, sizes: tuple[int, ...], python: 
         return [python, str(PEERS / script), str(size), *options]
 
     return Program(name, command, sizes)
+
+
+def module_peer(
+    script: str, *options: str, name: str, sizes: tuple[int, ...], quick: int | None = None
+) -> Program:
+    """A program of bench/peers that runs as a module in Yarrow's own environment; the size is its first argument."""
+
+    def command(size: int) -> list[str]:
+        return [PYTHON, "-m", f"bench.peers.{script}", str(size), *options]
+
+    return Program(name, command, sizes, quick)
 
 
 def engine(

@@ -180,10 +180,13 @@ def summary(case: Case, figures: dict[str, Figures]) -> dict[str, Any]:
         | figures[program.name].as_json()
         for program in case.peers
     }
-    # The peer of the line is the best one: the smallest ratio.
-    nearest = min(peers, key=lambda name: peers[name]["ratio"]) if peers else None
+    # The peer of the line is the best one: the smallest ratio, of times the largest.
+    best = max if case.measure is Measure.SECONDS else min
+    nearest = best(peers, key=lambda name: peers[name]["ratio"]) if peers else None
     ratios = [(name, peers[name]["ratio"], want) for name, want in case.at_least]
     missed = [f"{name}: {found}, wanted {want}" for name, found, want in ratios if found < want]
+    times = [(name, peers[name]["ratio"], want) for name, want in case.at_most_of]
+    missed += [f"{name}: {found}, wanted at most {want}" for name, found, want in times if found > want]
     void = [(name, one.void) for name, one in figures.items() if one.void]
     missed += [f"{name}: {rounds} void rounds, the median is not sound" for name, rounds in void]
     missed += own.failed
@@ -223,7 +226,8 @@ def available(case: Case) -> tuple[Case | None, list[str]]:
         return None, [case.program.name, *lost]
     kept = tuple(peer for peer in case.peers if peer.name not in lost)
     goals = tuple(goal for goal in case.at_least if goal[0] not in lost)
-    return replace(case, peers=kept, at_least=goals), lost
+    limits = tuple(limit for limit in case.at_most_of if limit[0] not in lost)
+    return replace(case, peers=kept, at_least=goals, at_most_of=limits), lost
 
 
 def quickly(case: Case) -> Case:
@@ -234,7 +238,7 @@ def quickly(case: Case) -> Case:
         return replace(program, sizes=(size,))
 
     peers = tuple(small(program) for program in case.peers)
-    return replace(case, program=small(case.program), peers=peers, at_least=(), at_most=None)
+    return replace(case, program=small(case.program), peers=peers, at_least=(), at_most=None, at_most_of=())
 
 
 def chosen(cases: Iterable[Case], names: list[str]) -> list[Case]:
@@ -274,13 +278,17 @@ def main() -> int:
     arguments.add_argument(
         "--state", action="store_true", help="with `targets`: the table of checkpoints, backends and recovery"
     )
+    arguments.add_argument(
+        "--batch", action="store_true", help="with `targets`: the table of bounded programs"
+    )
     arguments.add_argument("--write", type=Path, help="with `targets`: the page whose table is replaced")
     given = arguments.parse_args()
     if given.cases == ["targets"]:
         # It builds on this module.
-        from bench.targets import ENGINE, STATE, run_targets
+        from bench.targets import BATCH, ENGINE, STATE, run_targets
 
-        return run_targets(STATE if given.state else ENGINE, quick=given.quick, page=given.write)
+        table = BATCH if given.batch else STATE if given.state else ENGINE
+        return run_targets(table, quick=given.quick, page=given.write)
     cases = chosen(all_cases(), given.cases)
     if given.list:
         print(*(case.name for case in cases), sep="\n")

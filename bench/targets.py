@@ -63,6 +63,16 @@ STATE_ROWS = (
     Target("heap-snapshot", "10 M keys with lists on the heap, snapshot under load: longest gap", 1),
 )
 
+BATCH_ROWS = (
+    Target("batch-reduce", "map, key_by, reduce of 10 M records, 1000 keys"),
+    Target("batch-reduce-1m", "the same with 1 M keys"),
+    Target("batch-process", "KeyedProcessFunction, state and a timer a key, 10 M records, 100 000 keys"),
+    Target("batch-columns", "columnar group-by of 50 M rows from Parquet"),
+    Target("batch-map-batches", "the same behind one `map_batches`"),
+    Target("batch-flights", "flights on Spark, from the shell, cold"),
+    Target("batch-one-key", "peak memory of a Python worker, one key of 5 M records of 100 bytes", 1),
+)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -75,6 +85,7 @@ class Table:
 
 
 ENGINE = Table(ROWS, "<!-- targets: written by bench/run targets -->", 600.0)
+BATCH = Table(BATCH_ROWS, "<!-- targets: written by bench/run targets --batch -->", 900.0)
 STATE = Table(STATE_ROWS, "<!-- targets: written by bench/run targets --state -->", 840.0)
 
 #: Sizes for one measurement: the whole table shall not wait for the peers.
@@ -138,11 +149,12 @@ def row(target: Target, case: Case, result: dict[str, Any] | None) -> str:
     """One line of the table."""
     if result is None:
         return f"| {target.label} | failed | | | {wanted(case, '')} | | no |"
-    measured = shown(result["median"], result["unit"])
-    goals = dict(case.at_least)
+    measured = shown(result["median"], result["unit"]) + behind(result)
+    goals = {name: f"{least:g}" for name, least in case.at_least}
+    goals |= {name: f"at most {most:g}" for name, most in case.at_most_of}
     against = [
-        f"{peer['ratio']:g} x {name} ({shown(peer['median'], peer['unit'])})"
-        + (f", wanted {goals[name]:g}" if name in goals else "")
+        f"{peer['ratio']:g} x {name} ({shown(peer['median'], peer['unit'])}{behind(peer)})"
+        + (f", wanted {goals[name]}" if name in goals else "")
         for name, peer in result["peers"].items()
     ]
     details = sentences(result.get("details", {}))
@@ -154,6 +166,12 @@ def row(target: Target, case: Case, result: dict[str, Any] | None) -> str:
     spread = f"{result['spread']:.0%}" if len(result["values"]) > 1 else ""
     cells = [target.label, measured, str(len(result["values"])), spread, wanted(case, result["unit"])]
     return f"| {' | '.join([*cells, '. '.join(against) or details, verdict])} |"
+
+
+def behind(result: dict[str, Any]) -> str:
+    """Seconds of a cold start, of a program that has told them."""
+    cold = result.get("details", {}).get("cold_s")
+    return "" if cold is None else f"; cold {cold:g} s"
 
 
 def limit_row(result: dict[str, Any]) -> list[str]:

@@ -70,6 +70,14 @@ def test_limit_on_a_time_is_kept_or_missed() -> None:
     assert summary(case, {"own": figures(3.0)})["missed"] != []
 
 
+def test_time_of_so_many_times_a_peers_is_kept_or_missed() -> None:
+    own, fast, slow = (Program(name, lambda size: [], (1,)) for name in ("own", "fast", "slow"))
+    case = Case("c", own, (fast, slow), measure=Measure.SECONDS, at_most_of=(("fast", 1.3), ("slow", 1.3)))
+    line = summary(case, {"own": figures(3.0), "fast": figures(2.0), "slow": figures(4.0)})
+    # The best peer is the one that takes the least time.
+    assert (line["peer"], line["missed"]) == ("fast", ["fast: 1.5, wanted at most 1.3"])
+
+
 def test_reported_value_and_unit_are_taken_from_the_last_line() -> None:
     taken = Figures()
     measure_once(printing('noise\n{"value": 12.5, "unit": "ms"}'), Measure.REPORTED, taken)
@@ -99,7 +107,8 @@ def test_names_of_cases_are_unique_and_their_goals_name_peers() -> None:
     cases = all_cases()
     assert len({case.name for case in cases}) == len(cases)
     for case in cases:
-        assert {name for name, _ in case.at_least} <= {program.name for program in case.peers}
+        goals = (*case.at_least, *case.at_most_of)
+        assert {name for name, _ in goals} <= {program.name for program in case.peers}
         assert len(case.program.sizes) == (2 if case.measure is Measure.RATE else 1)
 
 

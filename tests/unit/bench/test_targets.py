@@ -8,7 +8,20 @@ from typing import Any
 from bench.case import Case, Measure, Program
 from bench.peers import programs
 from bench.runner import Figures, all_cases, summary
-from bench.targets import END, ENGINE, ONCE, SHORTER, STATE, Target, limit_row, row, shortened, shown, write
+from bench.targets import (
+    BATCH,
+    END,
+    ENGINE,
+    ONCE,
+    SHORTER,
+    STATE,
+    Target,
+    limit_row,
+    row,
+    shortened,
+    shown,
+    write,
+)
 
 OWN = Program("own", lambda size: [], (1, 2))
 PEER = Program("peer", lambda size: [], (1, 2))
@@ -20,7 +33,7 @@ def rates(*values: float) -> Figures:
 
 def test_rows_name_cases_and_all_peers_have_their_sizes() -> None:
     known = {case.name: case for case in all_cases()}
-    for table in (ENGINE, STATE):
+    for table in (ENGINE, STATE, BATCH):
         assert {target.case for target in table.targets} <= known.keys()
     names = {peer.name for case in known.values() for peer in case.peers}
     assert ONCE.keys() | SHORTER.keys() <= names
@@ -50,6 +63,23 @@ def test_row_of_a_limit_names_it_and_the_details() -> None:
     assert row(Target("c", "p99"), case, summary(case, {"own": own})) == (
         "| p99 | 12 ms | 1 |  | at most 20 ms | p50 3.5. parts: a 1, `b c` 2 | yes |"
     )
+
+
+def test_row_of_a_time_says_how_many_times_the_peers_it_may_take() -> None:
+    once = Program("own", lambda size: [], (1,)), Program("peer", lambda size: [], (1,))
+    case = Case("c", once[0], once[1:], measure=Measure.SECONDS, at_most_of=(("peer", 1.3),))
+    for seconds, verdict in ((12.0, "yes"), (14.0, "no")):
+        result = summary(case, {"own": Figures([seconds], unit="s"), "peer": Figures([10.0], unit="s")})
+        cells = f"{seconds / 10:g} x peer (10 s), wanted at most 1.3 | {verdict} |"
+        assert row(Target("c", "flights"), case, result).endswith(cells)
+
+
+def test_row_tells_the_cold_starts_of_programs_that_run_twice() -> None:
+    own = Figures([2e6], unit="records/s", details={"cold_s": 9.5})
+    peer = Figures([1e6], unit="records/s", details={"cold_s": 12.0})
+    case = Case("c", OWN, (PEER,), at_least=(("peer", 2.0),))
+    text = row(Target("c", "the job"), case, summary(case, {"own": own, "peer": peer}))
+    assert "| 2 M/s; cold 9.5 s |" in text and "2 x peer (1 M/s; cold 12 s), wanted 2 | yes |" in text
 
 
 def test_row_says_what_the_program_itself_named_as_missed() -> None:
