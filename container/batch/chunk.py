@@ -6,10 +6,13 @@ engine of batch jobs moves it. Must not know who moves it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy
+import numpy.typing as npt
 import pyarrow as pa
 
 #: Values of `Chunk.edge` that are no edge of the JobGraph.
@@ -85,13 +88,30 @@ def decode_task_result(payload: bytes) -> TaskResult:
     return _RESULT.decode(payload)
 
 
-def to_record_batch(chunks: Iterable[Chunk]) -> pa.RecordBatch:
+def to_record_batch(chunks: Sequence[Chunk]) -> pa.RecordBatch:
     """Chunks as a record batch of `CHUNK_SCHEMA`, in their order."""
-    columns = list(zip(*chunks, strict=True)) or [()] * len(CHUNK_SCHEMA)
-    return pa.record_batch(
-        [pa.array(values, field.type) for values, field in zip(columns, CHUNK_SCHEMA, strict=True)],
-        schema=CHUNK_SCHEMA,
-    )
+    return pa.RecordBatch.from_arrays(columns_of(chunks), schema=CHUNK_SCHEMA)
+
+
+def columns_of(chunks: Sequence[Chunk]) -> list[pa.Array]:
+    """The columns of `CHUNK_SCHEMA`.
+
+    They are made of buffers: `pyarrow.array` would import pandas, which takes a process longer than a small task.
+    """
+    *numbers, payloads = list(zip(*chunks, strict=True)) or [()] * len(CHUNK_SCHEMA)
+    fields = zip(numbers, CHUNK_SCHEMA, strict=False)
+    columns = [numbers_column(values, field.type) for values, field in fields]
+    ends = [0, *accumulate(map(len, payloads))]
+    # An OverflowError of numpy, if the payloads together are larger than Arrow's offsets can say.
+    buffers = [None, pa.py_buffer(numpy.array(ends, numpy.int32)), pa.py_buffer(b"".join(payloads))]
+    columns.append(pa.Array.from_buffers(pa.binary(), len(chunks), buffers))
+    return columns
+
+
+def numbers_column(values: Sequence[int] | npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Whole numbers of that type as a column without nulls."""
+    data = numpy.asarray(values, kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
 
 
 def record_batches(chunks: Iterable[Chunk], max_bytes: int) -> Iterator[pa.RecordBatch]:

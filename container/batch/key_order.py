@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -88,8 +88,9 @@ class KeyOrder:
         self._size = 0
         #: The only edge, if its rows stay in the order in which they are added; None = rows have to be sorted.
         self._plain = next(iter(edges)) if len(edges) == 1 and not timed and not by_time_alone else None
-        #: By canonical key: rows of the plain edge, or (timestamp, input, edge, row).
+        #: By canonical key: rows of the plain edge, or places of rows in `_arrived`.
         self._rows: dict[Any, list[Any]] = {}
+        self._arrived = _ArrivedRows(edges)
         self._runs: SpilledRuns[bytes] = SpilledRuns(directory, bytes, bytes)
 
     @property
@@ -99,14 +100,12 @@ class KeyOrder:
 
     def add(self, edge: int, batch: RowBatch) -> None:
         """Adds rows of an edge, in their order. Raises OperatorFailure if computing a key fails."""
-        rows, stamps = batch.rows, batch.timestamps
+        rows = batch.rows
         if not rows:
             return
-        number = self._edges[edge].input
         entries: Iterable[Any] = rows
         if self._plain is None:
-            many = len(rows)
-            entries = zip(stamps or [None] * many, [number] * many, [edge] * many, rows, strict=True)
+            entries = self._arrived.add(edge, rows, batch.timestamps)
         if self._by_time_alone:
             self._rows.setdefault(None, []).extend(entries)
         else:
@@ -114,8 +113,12 @@ class KeyOrder:
         self._size += estimated_bytes(rows) + _ROW_OVERHEAD * len(rows)
         if self._size > self._budget:
             self._runs.add(self._blocks())
-            self._rows.clear()
-            self._size = 0
+            self._forget()
+
+    def _forget(self) -> None:
+        self._rows.clear()
+        self._arrived.clear()
+        self._size = 0
 
     def _add_by_key(self, edge: KeyedEdge, rows: list[Any], entries: Iterable[Any]) -> None:
         found, key_of = self._rows, edge.key
@@ -134,7 +137,7 @@ class KeyOrder:
         """For each key its rows; take the rows of one key before the next key. Nothing can be added meanwhile."""
         if len(self._runs):
             self._runs.add(self._blocks())
-            self._rows.clear()
+            self._forget()
             runs = [self._entries(blocks) for blocks in self._runs.readers()]
             for _, entries in groupby(heapq.merge(*runs, key=_by_order), key=_first):
                 yield _pieces((entry.timestamp, entry.input, entry.edge, entry.row) for entry in entries)
@@ -145,7 +148,7 @@ class KeyOrder:
     def _pieces_of(self, found: list[Any]) -> Iterator[Piece]:
         """The rows of a key in memory."""
         if self._plain is None:
-            return _pieces(_in_order(found))
+            return self._arrived.pieces(self._arrived.in_order(found))
         number = self._edges[self._plain].input
         if len(found) <= PIECE_ROWS:
             return iter((Piece(number, found, None),))
@@ -166,17 +169,8 @@ class KeyOrder:
                 for piece in self._pieces_of(found):
                     yield self._block(encoded, self._plain, RowBatch(piece.rows))
                 continue
-            for edge, entries in groupby(_in_order(found), key=itemgetter(2)):
-                rows: list[Any] = []
-                stamps: list[int | None] = []
-                for entry in entries:
-                    rows.append(entry[3])
-                    stamps.append(entry[0])
-                    if len(rows) == PIECE_ROWS:
-                        yield self._block(encoded, edge, RowBatch(rows, stamps))
-                        rows, stamps = [], []
-                if rows:
-                    yield self._block(encoded, edge, RowBatch(rows, stamps))
+            for edge, batch in self._arrived.batches(self._arrived.in_order(found)):
+                yield self._block(encoded, edge, batch)
 
     def _block(self, key: bytes, edge: int, batch: RowBatch) -> bytes:
         frame_type, parts, flags = self._edges[edge].codec.encode_batch(batch)
@@ -200,14 +194,76 @@ class KeyOrder:
         self._runs.close()
 
 
-def _order_of(entry: tuple[int | None, int, int, Any]) -> tuple[int, int]:
-    return (MIN_TIMESTAMP if entry[0] is None else entry[0], entry[1])
+class _ArrivedRows:
+    """Rows of all keys in the order in which they were added; a place is a position in that order.
 
+    Columns of rows, times and edges, so that sorting and picking rows of a key calls no function a row.
+    """
 
-def _in_order(entries: list[tuple[int | None, int, int, Any]]) -> list[tuple[int | None, int, int, Any]]:
-    """Sorts the entries of a key in place by time and input."""
-    entries.sort(key=_order_of)
-    return entries
+    def __init__(self, edges: Mapping[int, KeyedEdge]) -> None:
+        self._inputs_by_edge = {number: edge.input for number, edge in edges.items()}
+        self._only = next(iter(edges)) if len(edges) == 1 else None
+        self._rows: list[Any] = []
+        self._stamps: list[int | None] = []
+        #: The same for sorting: a row without a time comes before the others.
+        self._times: list[int] = []
+        #: Of each row, if there are several edges.
+        self._edges: list[int] = []
+        self._inputs: list[int] = []
+
+    def add(self, edge: int, rows: list[Any], stamps: list[int | None] | None) -> range:
+        """Adds rows of an edge; returns their places."""
+        start, many = len(self._rows), len(rows)
+        self._rows += rows
+        if stamps is None:
+            self._stamps += [None] * many
+            self._times += [MIN_TIMESTAMP] * many
+        else:
+            self._stamps += stamps
+            self._times += [MIN_TIMESTAMP if stamp is None else stamp for stamp in stamps]
+        if self._only is None:
+            self._edges += [edge] * many
+            self._inputs += [self._inputs_by_edge[edge]] * many
+        return range(start, start + many)
+
+    def in_order(self, places: list[int]) -> list[int]:
+        """Sorts places, which come in their own order, by time, then by input; equal ones stay."""
+        if self._only is None:
+            places.sort(key=self._inputs.__getitem__)
+        places.sort(key=self._times.__getitem__)
+        return places
+
+    def pieces(self, places: list[int]) -> Iterator[Piece]:
+        """The rows at these places as pieces of one input each."""
+        if self._only is not None:
+            return self._pieces_of(self._inputs_by_edge[self._only], places)
+        parts = groupby(places, key=self._inputs.__getitem__)
+        return chain.from_iterable(self._pieces_of(number, list(part)) for number, part in parts)
+
+    def _pieces_of(self, number: int, places: list[int]) -> Iterator[Piece]:
+        for rows, stamps in self._parts(places):
+            yield _piece(number, rows, stamps)
+
+    def batches(self, places: list[int]) -> Iterator[tuple[int, RowBatch]]:
+        """The same as batches of one edge each."""
+        if self._only is not None:
+            edges: Iterable[tuple[int, Iterable[int]]] = ((self._only, places),)
+        else:
+            edges = groupby(places, key=self._edges.__getitem__)
+        for edge, part in edges:
+            for rows, stamps in self._parts(list(part)):
+                yield edge, RowBatch(rows, stamps)
+
+    def _parts(self, places: list[int]) -> Iterator[tuple[list[Any], list[int | None]]]:
+        row_at, stamp_at = self._rows.__getitem__, self._stamps.__getitem__
+        for at in range(0, len(places), PIECE_ROWS):
+            part = places[at : at + PIECE_ROWS]
+            yield list(map(row_at, part)), list(map(stamp_at, part))
+
+    def clear(self) -> None:
+        """Forgets all rows."""
+        for column in (self._rows, self._stamps, self._times, self._edges, self._inputs):
+            column.clear()
 
 
 def _pieces(entries: Iterable[tuple[int | None, int, int, Any]]) -> Iterator[Piece]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
+import sys
 import threading
 import urllib.request
 from collections import Counter
@@ -86,6 +88,24 @@ def test_a_stage_that_several_read_runs_once(driver: DriverUnderTest) -> None:
     subtasks = [(result.vertex_id, result.subtask) for result in outcome.subtasks]
     wanted = [(vertex.id, subtask) for vertex in graph.vertices for subtask in range(vertex.parallelism)]
     assert sorted(subtasks) == sorted(wanted)
+
+
+def process_of_task(value: int) -> tuple[int, bool]:
+    """The process, and whether it has imported pandas."""
+    return os.getpid(), "pandas" in sys.modules
+
+
+def test_processes_of_tasks_are_used_again_and_stay_small(driver: DriverUnderTest) -> None:
+    found = []
+    for _ in range(2):
+        env = environment(2)
+        numbers = env.from_source(NumberSequenceSource(1, 100), NO_WATERMARKS, "numbers").map(process_of_task)
+        outcome = driver.run(collecting_graph(env, numbers))
+        assert outcome.failure is None, outcome.failure.stacktrace
+        found.append(set(outcome.collected()))
+    # A process that had not read its input to the end would have ended.
+    assert {pid for pid, _ in found[0]} & {pid for pid, _ in found[1]}
+    assert not any(imported for _, imported in found[0] | found[1])
 
 
 def test_partitions_without_records_run_too(driver: DriverUnderTest) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from pyspark import daemon
+from pyspark import daemon, worker
 
 from yarrow.container.batch import batch_task, chunk
 from yarrow.container.batch.spark import stage_function
@@ -16,7 +16,7 @@ from yarrow.container.launch.process_start import set_process_name
 from yarrow.container.launch.worker_process import die_with_parent, reseed
 
 #: Imported here so that each worker has them: forking shares their memory.
-PRELOADED = (batch_task, chunk, stage_function)
+PRELOADED = (batch_task, chunk, stage_function, worker)
 
 
 def _in_worker(parent: int) -> None:

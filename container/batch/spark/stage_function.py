@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
-from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result
+from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result, numbers_column
 from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob, read_shared_job
 from yarrow.container.batch.spark.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.task_messages import (
@@ -131,6 +131,9 @@ class StageFunction:
         first = next(arriving)
         if "partition" in first.schema.names:
             return first_partition(first), _chain(first, arriving)
+        # Spark ends a process that has not read its input to the end, and starts the next task in a new one.
+        for _ in arriving:
+            pass
         return first.column(0)[0].as_py(), iter(())
 
     def _attempt(
@@ -296,4 +299,4 @@ class ResultsFunction:
             reports.send(ResultsEnded())
         finally:
             reports.close()
-        yield pa.record_batch([pa.array([count], pa.int64())], names=["results"])
+        yield pa.RecordBatch.from_arrays([numbers_column([count], pa.int64())], names=["results"])

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import numpy
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from yarrow.container.batch.chunk import CHUNK_SCHEMA, Chunk, from_record_batch
+from yarrow.container.batch.chunk import CHUNK_SCHEMA, Chunk, columns_of, from_record_batch, numbers_column
 from yarrow.runtime.graph.batch_plan import BatchExchange, BatchPlan, BatchStage, ExchangeKind
 
 #: A row with an edge from here on down only tells a task which partition it is: without it, Spark would start the
@@ -51,13 +52,17 @@ def first_partition(batch: pa.RecordBatch) -> int:
 
 def divide(batch: pa.RecordBatch) -> ArrivedRows:
     """Separates rows of exchanges from results, and drops markers."""
-    edges = batch.column("edge")
-    lowest = pc.min(edges).as_py()
-    if lowest is None or lowest >= 0:
+    edges = numpy.frombuffer(batch.column("edge").buffers()[1], numpy.int32)
+    edges = edges[batch.column("edge").offset :][: batch.num_rows]
+    if not len(edges) or edges.min() >= 0:
         return ArrivedRows(from_record_batch(batch), None)
-    results = batch.filter(pc.and_(pc.less(edges, 0), pc.greater(edges, MARKER)))
-    chunks = from_record_batch(batch.filter(pc.greater_equal(edges, 0)))
-    return ArrivedRows(chunks, results if results.num_rows else None)
+    results = _rows_at(batch, (edges < 0) & (edges > MARKER))
+    return ArrivedRows(from_record_batch(_rows_at(batch, edges >= 0)), results if results.num_rows else None)
+
+
+def _rows_at(batch: pa.RecordBatch, wanted: npt.NDArray[numpy.bool_]) -> pa.RecordBatch:
+    # Arrow's own comparisons with a number would import pandas: see `columns_of`.
+    return batch.take(numbers_column(numpy.flatnonzero(wanted), pa.int64()))
 
 
 class RowWriter:
@@ -99,14 +104,11 @@ class RowWriter:
     def batch(self, chunks: list[Chunk]) -> pa.RecordBatch:
         """Chunks of this attempt as rows."""
         count = len(chunks)
-        columns = [
-            pa.array(values, field.type)
-            for values, field in zip(zip(*chunks, strict=True), CHUNK_SCHEMA, strict=True)
-        ]
+        columns = columns_of(chunks)
         columns += [
             _constant(self._position, count),
             _constant(self._attempt, count),
-            pa.array([self._partition(chunk) for chunk in chunks], pa.int32()),
+            numbers_column([self._partition(chunk) for chunk in chunks], pa.int32()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
 
@@ -127,4 +129,4 @@ def _marker(edge: int, partition: int) -> Chunk:
 
 
 def _constant(value: int, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.int32()), count)
+    return numbers_column([value] * count, pa.int32())
