@@ -18,7 +18,7 @@ from bench.programs import batch, batch_files
 from bench.programs import batch_functions as functions
 from tests.support.batch_runner import run_batch
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext
-from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.datastream.state import ValueState, ValueStateDescriptor
 
 RECORDS, KEYS = 5_000, 70
 
@@ -75,7 +75,7 @@ class _Telling(KeyedProcessFunction[str, tuple[str, int], Any]):
     """Tells what it sees, and sets timers out of their order and twice."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.seen = runtime_context.get_state(ValueStateDescriptor("seen"))
+        self.seen: ValueState[int] = runtime_context.get_state(ValueStateDescriptor("seen"))
 
     def process_element(self, value: tuple[str, int], ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         yield value, ctx.timestamp(), self.seen.value()
