@@ -10,7 +10,11 @@ import os
 import shutil
 from typing import Final
 
+import msgspec
+
+from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.runtime.config.options import cluster
+from yarrow.runtime.rpc.messages import FailureCause
 
 #: What the system says; Java, too, says it so.
 _WORDS: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
@@ -34,13 +38,29 @@ def full_disk(folder: str | os.PathLike[str]) -> str:
     )
 
 
+def with_full_disk(cause: FailureCause, error: BaseException) -> FailureCause:
+    """The cause, with disk and remedy if a function of the program has filled a disk."""
+    if isinstance(error, OperatorFailure):
+        error = error.cause
+    if not means_full(error):
+        return cause
+    assert isinstance(error, OSError)
+    name = error.filename
+    known = isinstance(name, str) and os.path.isabs(name)
+    where = f"the disk of {name} is full ({_sizes(name)})" if known else "a disk to which it writes is full"
+    text = f"{where}: free the disk, or let the operator '{cause.operator_name}' write to another one"
+    return msgspec.structs.replace(
+        cause, message=f"{cause.message}; {text}", stacktrace=f"{cause.stacktrace}  {text}\n"
+    )
+
+
 def _sizes(folder: str | os.PathLike[str]) -> str:
     place = os.path.abspath(folder)
     # The folder itself may be gone with its task.
     while not os.path.isdir(place):
         place = os.path.dirname(place)
     sizes = shutil.disk_usage(place)
-    return f"mounted on {_mount_of(place)}, {sizes.free >> 20} of {sizes.total >> 20} MB are free"
+    return f"mounted on {_mount_of(place)}, {sizes.total >> 20} MB, of which {sizes.free >> 20} are free now"
 
 
 def _mount_of(folder: str) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from pyspark.errors import PySparkException
 
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
+from yarrow.container.batch.full_disks import full_disk, means_full, tells_of_full_disk
 from yarrow.container.batch.parquet_scan import files_of
 from yarrow.container.batch.spark.driver_run import RunEnd
 from yarrow.container.batch.spark.run_results import ResultsReading, RunResults, joined
@@ -72,6 +73,10 @@ _ENGINE_FAILED: Final = "Spark could not run the job; this is no failure of the 
 
 class TaskLostError(YarrowError):
     """The Python process of a task has died, or was killed."""
+
+
+class FullDiskError(YarrowError):
+    """The disk on which Spark and its driver work is full."""
 
 
 class SparkJobError(YarrowError):
@@ -318,12 +323,20 @@ class BatchRun:
             return failure_cause(self._services.host.java.lost())
         if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
             _log.error("Spark has ended the job", exc_info=error)
+            if tells_of_full_disk(str(error)):
+                where = full_disk(self._services.host.local_folder)
+                return failure_cause(
+                    FullDiskError(f"Java, which runs Spark, cannot write its files: {where}")
+                )
             told = self._told_failure()
             if told is not None:
                 return told
             if self._lost:
                 return failure_cause(TaskLostError(next(iter(self._lost.values()))))
             return failure_cause(SparkJobError(f"{_ENGINE_FAILED}: {_in_short(error)}"))
+        if means_full(error):
+            where = full_disk(self._folder)
+            return failure_cause(FullDiskError(f"the SparkDriver cannot write its files: {where}"))
         if isinstance(error, YarrowError):
             # Frames of the thread in which it was raised tell nothing.
             error = error.with_traceback(None)

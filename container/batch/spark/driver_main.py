@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from yarrow.container.batch.spark.java_heartbeat import JavaHeartbeat
 from yarrow.container.batch.spark.requirements import SparkRequirementError, check_requirements
 from yarrow.container.batch.spark.settings import SparkFolders
 from yarrow.container.batch.spark.spark_driver import DriverEnd, SparkDriver
@@ -33,13 +34,14 @@ from yarrow.container.protocol.failure import failure_cause
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.private_files import PrivateFileHandler, private_opener
-from yarrow.runtime.config.options import rpc
+from yarrow.runtime.config.options import batch, rpc
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.rpc.bootstrap import BootstrapError, SparkDriverBootstrap, read_spark_driver_bootstrap
 from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, SPARK_DRIVER
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
+from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.messages import BatchSubmission, FailureCause, SparkApplication
 from yarrow.runtime.rpc.service import RpcService
 from yarrow.runtime.security.result_proof import result_key
@@ -123,21 +125,40 @@ class _DriverProcess:
             from yarrow.container.batch.spark.session import SparkHost
 
             host = SparkHost(java, self._config, self._bootstrap.slots, self._folders, self._spark_log)
-        except (SparkRequirementError, InvalidOptionValue) as error:
+            heartbeat = self._heartbeat_of(host)
+        # ValueError: of times of heartbeats that do not fit together.
+        except (SparkRequirementError, InvalidOptionValue, ValueError) as error:
             cause = msgspec.structs.replace(failure_cause(error), is_final=True)
             return await self._refuse(driver, address, cause)
         try:
             host.start_java()
-            return await self._serve_with(driver, address, host)
+            return await self._serve_with(driver, address, host, heartbeat)
         finally:
             await asyncio.to_thread(host.close)
+            heartbeat.stop()
+
+    def _heartbeat_of(self, host: SparkHost) -> JavaHeartbeat:
+        """Ends a Java that stands still: what follows is what follows from any end of Java."""
+
+        def silent(seconds: float) -> None:
+            host.java.give_up(
+                f"Java, which runs Spark, has not answered for {seconds:g} s ({rpc.HEARTBEAT_TIMEOUT.key}), and was"
+                f" ended. It was stopped, or has too little memory ({batch.SPARK_DRIVER_MEMORY.key})"
+            )
+
+        interval, timeout = (
+            self._config.get(option).seconds for option in (rpc.HEARTBEAT_INTERVAL, rpc.HEARTBEAT_TIMEOUT)
+        )
+        return JavaHeartbeat(host.answer, silent, HeartbeatSettings(interval, timeout))
 
     async def _refuse(self, driver: SparkDriver, address: str, cause: FailureCause) -> DriverEnd:
         await driver.register(address, os.getpid())
         await driver.disconnect(cause)
         return DriverEnd(cause.message, orderly=False)
 
-    async def _serve_with(self, driver: SparkDriver, address: str, host: SparkHost) -> DriverEnd:
+    async def _serve_with(
+        self, driver: SparkDriver, address: str, host: SparkHost, heartbeat: JavaHeartbeat
+    ) -> DriverEnd:
         from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
 
         bootstrap = self._bootstrap
@@ -155,6 +176,7 @@ class _DriverProcess:
         if application is None:
             return await driver.finished
         _watch_java(host, loop, driver)
+        heartbeat.start()
         services = RunServices(
             host=host,
             master=driver.master,

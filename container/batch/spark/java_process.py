@@ -49,6 +49,8 @@ class JavaProcess:
                 env=dict(environment),
                 start_new_session=True,
             )
+        #: Why it was ended, if it stood still; "" = it was not.
+        self._given_up = ""
 
     @property
     def pid(self) -> int:
@@ -71,8 +73,16 @@ class JavaProcess:
             return False
         return True
 
+    def give_up(self, why: str) -> None:
+        """Ends it at once, because it is of no use any more; `lost` tells why."""
+        self._given_up = why
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
     def lost(self) -> SparkLostError:
         """The error about its end."""
+        if self._given_up:
+            return SparkLostError(self._given_up)
         status = self._process.returncode
         how = f"by signal {-status}" if status < 0 else f"with the status {status}"
         return SparkLostError(f"Java, which runs Spark, has ended {how}: see the log of the SparkDriver")

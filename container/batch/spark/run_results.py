@@ -1,8 +1,8 @@
 """RunResults: the results of a run on their way to the BatchJobMaster, each message answered before the next.
 
 Owner: the threads of the TaskServer that read the results, one at a time. They arrive by stage, subtask and position,
-so rows and text leave in the order of subtasks. Spark may repeat the last task, or run it twice at a time: each of its
-attempts is a ResultsReading, and what another one has passed on is passed over.
+so rows and text leave in the order of subtasks. Spark may repeat the last task, or run it twice at a time. Each of its
+attempts is a ResultsReading, which passes over what another one has passed on.
 """
 
 from __future__ import annotations

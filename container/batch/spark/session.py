@@ -115,6 +115,11 @@ class SparkHost:
         assert self._session is not None
         return self._session
 
+    @property
+    def local_folder(self) -> Path:
+        """Where Java writes shuffle files, and what does not fit into its memory."""
+        return self._folders.local
+
     def start_java(self) -> None:
         """Starts Java; call it from the main thread."""
         self._folders.create()
@@ -161,6 +166,10 @@ class SparkHost:
             spark_master=str(context.master),
             spark_version=str(context.version),
         )
+
+    def answer(self) -> None:
+        """Returns when Java has answered; any thread may call it. Raises errors of py4j, or of the connection."""
+        self._gateway.jvm.System.nanoTime()
 
     def _socket_folder(self) -> str:
         """A path of the folder of sockets that is short enough for Java and its Python processes."""

@@ -20,6 +20,7 @@ from pyspark import TaskContext
 
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result, numbers_column
+from yarrow.container.batch.full_disks import with_full_disk
 from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob, read_shared_job
 from yarrow.container.batch.spark.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.task_messages import (
@@ -162,7 +163,7 @@ class StageFunction:
         except (GeneratorExit, InputLostError):
             raise
         except BaseException as error:  # also SystemExit of user code
-            cause = failure_cause(error, where)
+            cause = with_full_disk(failure_cause(error, where), error)
             try:
                 reports.send(AttemptFailed(cause=cause))
             except OSError:

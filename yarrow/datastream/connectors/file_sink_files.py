@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -187,31 +187,35 @@ class PartFile:
 
     def write(self, rows: Sequence[Any], now: int) -> None:
         self.written_at = now
-        if self._bulk is not None:
-            add = self._bulk.add_element
-            for row in rows:
-                add(row)
-        elif self._encoder is not None:
-            encode, stream = self._encoder.encode, self._as_stream()
-            for row in rows:
-                encode(row, stream)
+        with self._naming():
+            if self._bulk is not None:
+                add = self._bulk.add_element
+                for row in rows:
+                    add(row)
+            elif self._encoder is not None:
+                encode, stream = self._encoder.encode, self._as_stream()
+                for row in rows:
+                    encode(row, stream)
 
     def write_batch(self, batch: pa.RecordBatch, now: int) -> None:
         self.written_at = now
         if self._bulk is None or not hasattr(self._bulk, "add_batch"):
             raise TypeError("this format takes rows only")
-        self._bulk.add_batch(batch)
+        with self._naming():
+            self._bulk.add_batch(batch)
 
     def sync(self) -> None:
         """Wait until all bytes written are on the disk; local files only."""
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        with self._naming():
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
 
     def close(self, begun_before: bool) -> PendingFile:
         """Writes the end of the file; afterwards it is whole and on the disk."""
-        if self._bulk is not None:
-            self._bulk.finish()
-        self._stream.close()
+        with self._naming():
+            if self._bulk is not None:
+                self._bulk.finish()
+            self._stream.close()
         return PendingFile(self.path, self.target, self.length, begun_before=begun_before)
 
     def abandon(self, keep: bool) -> None:
@@ -221,6 +225,16 @@ class PartFile:
         finally:
             if not keep:
                 file_system_for(self.path).delete(self.path)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Names the file in errors of its disk, which know no file."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno is not None and error.filename is None:
+                error.filename = self.path
+            raise
 
     def _begin(self, factory: BulkWriterFactory[Any] | None) -> BulkWriter[Any] | None:
         """The writer of the format, which may write its head at once; where that fails no file stays open."""

@@ -1,0 +1,66 @@
+"""Full disks: told with the disk, the folder and the remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_disk import small_disk
+from yarrow.container.batch.full_disks import full_disk, means_full, tells_of_full_disk, with_full_disk
+from yarrow.container.batch.spilled_runs import SpilledRuns, SpillError
+from yarrow.container.protocol.failure import OperatorFailure, failure_cause
+
+#: As Spark tells it.
+SPARK = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 2.0 failed 1 times,"
+    " most recent failure: Lost task 1.0 in stage 2.0 (TID 5): java.io.IOException: No space left on device\n"
+    "\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)"
+)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_errors_of_full_disks_are_known(number: int) -> None:
+    assert means_full(OSError(number, os.strerror(number)))
+    assert tells_of_full_disk(SPARK)
+    assert tells_of_full_disk(f"java.io.IOException: {os.strerror(number)}")
+
+
+def test_other_errors_are_not() -> None:
+    assert not means_full(OSError(errno.EACCES, "no"))
+    assert not means_full(ValueError("No space left on device"))
+    assert not tells_of_full_disk("Lost task 1.0 in stage 2.0 (TID 5): java.io.EOFException")
+
+
+def test_the_disk_of_a_folder_that_is_gone_is_that_of_its_parent(tmp_path: Path) -> None:
+    text = full_disk(tmp_path / "gone" / "too")
+    assert text.startswith(f"the disk of {tmp_path}/gone/too is full (mounted on /")
+    assert "process.working-dir" in text
+
+
+def test_rows_that_fill_the_disk_name_it(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        runs = SpilledRuns(disk / "rows", bytes, bytes)
+        with pytest.raises(SpillError) as raised:
+            runs.add(bytes(100_000) for _ in range(20))
+        runs.close()
+    text = str(raised.value)
+    assert (
+        f"cannot be written to {disk}/rows: the disk of {disk}/rows is full (mounted on {disk}, 1 MB, of which 0"
+        in text
+    )
+    assert "(process.working-dir)" in text and text.endswith("or raise execution.batch.sort-memory")
+
+
+def test_a_function_that_fills_a_disk_is_told_with_the_remedy(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "out" / "file"))
+    failure = OperatorFailure("files", "", error)
+    cause = with_full_disk(failure_cause(failure), failure)
+    assert f"the disk of {tmp_path}/out/file is full (mounted on " in cause.message
+    assert cause.message.endswith("free the disk, or let the operator 'files' write to another one")
+    unnamed = OperatorFailure("files", "", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert "a disk to which it writes is full" in with_full_disk(failure_cause(unnamed), unnamed).message
+    other = OperatorFailure("files", "", ValueError("no"))
+    assert with_full_disk(failure_cause(other), other) == failure_cause(other)
