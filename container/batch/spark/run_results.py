@@ -2,7 +2,7 @@
 
 Owner: the threads of the TaskServer that read the results, one at a time. They arrive by stage, subtask and position,
 so rows and text leave in the order of subtasks. Spark may repeat the last task, or run it twice at a time. Each of its
-attempts is a ResultsReading, which passes over what another one has passed on.
+attempts is a ResultsReading, which skips the results that another one has passed on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds calls behind a program's first `execute` that may execute another job, without running them.
 
-Owner: the main thread; pure: reads the code of the frames in which the program stood, and of the functions of its main
-module that this code names.
+Owner: the main thread; pure. It reads the code of the frames in which the program stood. It also reads the functions of
+the main module that this code names.
 """
 
 from __future__ import annotations
