@@ -20,6 +20,7 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, StateKind
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
@@ -126,9 +127,8 @@ def write_state(
 
     Raises StateSerializationError naming operator and state.
     """
-    return _written(
-        target.form(operator), _runs(contents, max_parallelism), max_parallelism, output, evidence
-    )
+    runs = _runs(contents, max_parallelism)
+    return write_runs(target.form(operator), runs, _all_groups(max_parallelism), output, evidence)
 
 
 def write_timers(
@@ -143,19 +143,24 @@ def write_timers(
     form = StateForm(name, StateKind.TIMERS, value_serializer(None, name, name))
     contents = [(timer.timestamp, timer.namespace) for timer in found]
     runs = _runs_of([timer.key for timer in found], contents, max_parallelism)
-    return _written(form, runs, max_parallelism, output, evidence)
+    return write_runs(form, runs, _all_groups(max_parallelism), output, evidence)
 
 
-def _written(
+def _all_groups(max_parallelism: int) -> KeyGroupRange:
+    return KeyGroupRange(0, max_parallelism - 1)
+
+
+def write_runs(
     form: StateForm,
     runs: Iterable[Run],
-    max_parallelism: int,
+    key_groups: KeyGroupRange,
     output: SnapshotOutput,
     evidence: KeyEvidence,
 ) -> KeyGroupsSnapshot:
+    """Write runs of one state, all of these key groups. Raises StateSerializationError naming operator and state."""
     handle = output.write(write_key_groups([form], evidence.of_runs(runs)))
     return KeyGroupsSnapshot(
-        key_groups=(0, max_parallelism - 1),
+        key_groups=(key_groups.start, key_groups.end),
         states=(form.meta(),),
         handle=handle,
         key_type=evidence.spec(),

@@ -236,7 +236,7 @@ class SavepointWriter:
             raise StateProcessorError(f"{path}: a savepoint without operators; call with_operator")
         job_id = JobID(RandomIdFactory().hex_id()) if self._existing is None else self._existing.job_id
         with SavepointFolder(path) as folder:
-            operators = (*self._write_kept(folder.output), *self._write_new(folder.output, job_id))
+            operators = (*self._write_kept(folder.output), *self._write_new(folder, job_id))
             return folder.complete(self._metadata(job_id, operators), self._trust)
 
     def _metadata(self, job_id: JobID, operators: tuple[OperatorState, ...]) -> CheckpointMetadata:
@@ -253,14 +253,15 @@ class SavepointWriter:
             operators=operators,
         )
 
-    def _write_new(self, output: SnapshotOutput, job_id: JobID) -> Iterator[OperatorState]:
+    def _write_new(self, folder: SavepointFolder, job_id: JobID) -> Iterator[OperatorState]:
         for new in self._new:
             operator = NewOperator(
                 operator_id=new.identifier.operator_id,
                 name=new.name,
                 max_parallelism=new.max_parallelism,
                 job_id=job_id,
-                output=output,
+                output=folder.output,
+                foreign_files=folder.foreign_files,
                 configuration=self._configuration,
             )
             written = [transformation.write(operator) for transformation in new.transformations]

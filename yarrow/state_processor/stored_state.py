@@ -12,7 +12,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,62 @@ def refuse_pickles_of(operator: OperatorState) -> None:
                 refuse_pickles(meta, operator.name)
 
 
+class LocalCopies:
+    """Verified copies of a snapshot's files in a temporary folder; `close` removes them."""
+
+    def __init__(self, directory: str, working_directory: str | None = None) -> None:
+        """`directory` holds the metadata; copies go below `working_directory`, else below the system's own folder."""
+        self._directory = directory
+        self.reader = SnapshotReader(directory)
+        self._folder = tempfile.mkdtemp(prefix="yarrow-state-", dir=working_directory)
+        self._maps: list[mmap.mmap] = []
+        self._copies = 0
+
+    def new_path(self) -> str:
+        """A path at which nothing is."""
+        self._copies += 1
+        return os.path.join(self._folder, str(self._copies))
+
+    def data(self, handle: StateHandle, owner: str) -> bytes | memoryview:
+        """The bytes of a handle, mapped where they are in a file. `owner` is for errors."""
+        if isinstance(handle, InlineStateHandle):
+            return handle.data
+        path = self.new_path()
+        self.reader.copy(handle, path, owner)
+        return self.mapped(path)
+
+    def mapped(self, path: str) -> memoryview:
+        """The bytes of a file."""
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._maps.append(mapped)
+        return memoryview(mapped)
+
+    def database(self, snapshot: RocksDBSnapshot, owner: str) -> str:
+        """A new folder with the files of a database. Raises CorruptSnapshotError for names outside of it."""
+        folder = self.new_path()
+        os.makedirs(folder)
+        for file in (*snapshot.shared, *snapshot.private):
+            self._check_name(file)
+            self.reader.copy(file.handle, os.path.join(folder, file.name), owner)
+        return folder
+
+    def _check_name(self, file: DatabaseFile) -> None:
+        if Path(file.name).name != file.name:
+            raise CorruptSnapshotError(
+                self._directory, f"its metadata name a database file outside of its folder: {file.name!r}"
+            )
+
+    def close(self) -> None:
+        """Removes the copies."""
+        for mapped in self._maps:
+            # A map ends with the last holder of one of its runs.
+            with contextlib.suppress(BufferError):
+                mapped.close()
+        self._maps.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class StoredState:
     """The pieces of one savepoint or checkpoint; `close` removes what was copied."""
 
@@ -107,19 +163,16 @@ class StoredState:
         """`working_directory`: where copies go for the time being; the system's own without it."""
         self.opened = opened
         self.trusted = trusted
-        self._reader = SnapshotReader(opened.directory)
-        self._folder = tempfile.mkdtemp(prefix="yarrow-state-", dir=working_directory)
+        self._copies = LocalCopies(opened.directory, working_directory)
         self._parts: dict[int, tuple[KeyedStateHandle, CanonicalPart]] = {}
-        self._maps: list[mmap.mmap] = []
-        self._copies = 0
 
     def read(self, handle: StateHandle, operator: OperatorState) -> bytes:
         """The verified bytes of a handle."""
-        return self._reader.read(handle, f"operator '{operator.name}'")
+        return self._copies.reader.read(handle, _owner(operator))
 
     def reader_of(self, operator: OperatorState) -> Callable[[StateHandle], bytes]:
         """`read` for the pieces of one operator."""
-        return self._reader.of(f"operator '{operator.name}'")
+        return self._copies.reader.of(_owner(operator))
 
     def keyed_parts(self, operator: OperatorState) -> list[CanonicalPart]:
         """All keyed state of an operator."""
@@ -150,70 +203,44 @@ class StoredState:
         return known[1]
 
     def _canonical(self, operator: OperatorState, snapshot: KeyGroupsSnapshot) -> CanonicalPart:
-        handle = snapshot.handle
-        if isinstance(handle, InlineStateHandle):
-            return _part(snapshot, snapshot.states, handle.data)
-        path = self._new_path()
-        self._reader.copy(handle, path, f"operator '{operator.name}'")
-        return _part(snapshot, snapshot.states, self._mapped(path))
-
-    def _new_path(self) -> str:
-        self._copies += 1
-        return os.path.join(self._folder, str(self._copies))
-
-    def _mapped(self, path: str) -> memoryview:
-        with open(path, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._maps.append(mapped)
-        return memoryview(mapped)
-
-    # ------------------------------------------------------------------ native checkpoints
+        return _part(snapshot, snapshot.states, self._copies.data(snapshot.handle, _owner(operator)))
 
     def _converted(self, operator: OperatorState, snapshot: RocksDBSnapshot) -> CanonicalPart:
         """A native checkpoint as a canonical file."""
-        folder = self._new_path()
-        self._download(operator, snapshot, folder)
-        if not self.trusted:
+        copies, trusted = self._copies, self.trusted
+        folder = copies.database(snapshot, _owner(operator))
+        if not trusted:
             for meta in snapshot.states:
                 refuse_pickles(meta, operator.name)
-        target = self._new_path()
-        forms = [form_of(meta, operator.name, trusted=self.trusted) for meta in snapshot.states]
+        target = copies.new_path()
+        forms = [form_of(meta, operator.name, trusted=trusted) for meta in snapshot.states]
+        runs = runs_of_database(snapshot, folder, dict(enumerate(forms)))
         with open(target, "xb") as file:
-            file.writelines(
-                write_key_groups(forms, _runs_of_database(operator, snapshot, folder, self.trusted))
-            )
+            file.writelines(write_key_groups(forms, runs))
         shutil.rmtree(folder, ignore_errors=True)
         states = tuple(form.meta() for form in forms)
-        return _part(snapshot, states, self._mapped(target))
-
-    def _download(self, operator: OperatorState, snapshot: RocksDBSnapshot, folder: str) -> None:
-        os.makedirs(folder)
-        for file in (*snapshot.shared, *snapshot.private):
-            self._check_name(file)
-            self._reader.copy(file.handle, os.path.join(folder, file.name), f"operator '{operator.name}'")
-
-    def _check_name(self, file: DatabaseFile) -> None:
-        if Path(file.name).name != file.name:
-            raise CorruptSnapshotError(
-                self.opened.directory,
-                f"its metadata name a database file outside of its folder: {file.name!r}",
-            )
+        return _part(snapshot, states, copies.mapped(target))
 
     def close(self) -> None:
         """Removes the copies."""
         self._parts.clear()
-        for mapped in self._maps:
-            # A map ends with the last holder of one of its runs.
-            with contextlib.suppress(BufferError):
-                mapped.close()
-        self._maps.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._copies.close()
 
 
-def _runs_of_database(
-    operator: OperatorState, snapshot: RocksDBSnapshot, folder: str, trusted: bool
+def _owner(operator: OperatorState) -> str:
+    return f"operator '{operator.name}'"
+
+
+def runs_of_database(
+    snapshot: RocksDBSnapshot,
+    folder: str,
+    forms: Mapping[int, StateForm],
+    key_groups: KeyGroupRange | None = None,
 ) -> Iterator[Run]:
-    """The entries of a downloaded database, state by state."""
+    """The entries of a downloaded database, state by state.
+
+    `forms` are those of the states to read, by their number. Without `key_groups` all of the snapshot's are read.
+    """
     # Imported here alone: a process that reads canonical state needs no RocksDB.
     from rocksdict import Options
 
@@ -222,13 +249,13 @@ def _runs_of_database(
     from yarrow.container.state.rocksdb.migration import type_of
     from yarrow.container.state.rocksdb.values import StateValues
 
+    groups = key_groups or KeyGroupRange(*snapshot.key_groups)
     database, families = open_read_only(folder, Options(raw_mode=True))
     try:
-        for number, meta in enumerate(snapshot.states):
-            form = form_of(meta, operator.name, trusted=trusted)
+        for number, form in forms.items():
+            meta = snapshot.states[number]
             values = StateValues(form.value, type_of(meta.value), meta.ttl)
             if meta.name in families:
-                groups = KeyGroupRange(*snapshot.key_groups)
                 stored = StoredForm(form, values, by_window=meta.is_by_window)
                 yield from runs_of_state(number, stored, families[meta.name], groups)
     finally:

@@ -40,6 +40,7 @@ from yarrow.state_processor.functions import (
 )
 from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state, write_timers
 from yarrow.state_processor.savepoint_environment import SavepointEnvironment
+from yarrow.state_processor.savepoint_folder import ForeignFiles
 from yarrow.state_processor.shapes import declared_shape
 from yarrow.state_processor.subtasks import operator_context
 from yarrow.state_processor.table_cells import (
@@ -67,6 +68,8 @@ class NewOperator:
     max_parallelism: int
     job_id: JobID
     output: SnapshotOutput
+    #: The place of files that other processes write.
+    foreign_files: Callable[[], ForeignFiles]
     configuration: Mapping[str, str] = field(default_factory=dict)
 
 

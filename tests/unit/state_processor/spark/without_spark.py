@@ -1,0 +1,78 @@
+"""The tasks that write a savepoint from a DataFrame, run one after the other in this process as Spark would run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.arrow_schemas import type_of_values
+from yarrow.datastream.state import StateDescriptor
+from yarrow.runtime.snapshot.handles import OperatorSubtaskState
+from yarrow.state_processor.keyed_tables import KEY
+from yarrow.state_processor.keyed_writing import KeyedTarget
+from yarrow.state_processor.spark.bucketing import slices
+from yarrow.state_processor.spark.key_buckets import KeyBuckets
+from yarrow.state_processor.spark.keyed_columns import KeyedColumns
+from yarrow.state_processor.spark.partition_writing import PartitionWriting, handles_of_results
+from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
+
+Results = list[tuple[int, bytes | None, str | None]]
+
+
+@dataclass(frozen=True)
+class WithoutSpark(StateBootstrapTransformation):
+    """State of tables with the columns `key`, `value` and perhaps `access_time`, each a partition of a DataFrame."""
+
+    sources: Sequence[pa.Table]
+    descriptor: StateDescriptor
+    partitions: int = 2
+    key_type: TypeInformation | None = None
+    batch_rows: int = 7
+    #: Called for each partition with its writing and slices: other attempts at it.
+    attempts: list[Callable[[PartitionWriting, list[pa.RecordBatch]], None]] = field(default_factory=list)
+
+    def write(self, operator: NewOperator) -> OperatorSubtaskState:
+        schema = self.sources[0].schema
+        columns = KeyedColumns(
+            operator=operator.name,
+            target=KeyedTarget.of(self.descriptor),
+            key_type=self.key_type or type_of_values(schema.field(KEY).type),
+            schema=schema,
+            buckets=KeyBuckets.of(operator.max_parallelism, self.partitions),
+        )
+        writing = PartitionWriting(columns, operator.foreign_files())
+        results: Results = []
+        for arriving in exchanged(columns, self.sources, self.batch_rows):
+            for attempt in self.attempts:
+                attempt(writing, arriving)
+            results += results_of(writing, arriving)
+        return OperatorSubtaskState(keyed=tuple(handles_of_results(results)))
+
+
+def exchanged(
+    columns: KeyedColumns, sources: Sequence[pa.Table], batch_rows: int
+) -> Iterator[list[pa.RecordBatch]]:
+    """The slices of each partition, in order of bucket, source and sequence."""
+    cut = [
+        batch
+        for number, source in enumerate(sources)
+        for batch in slices(source.to_batches(batch_rows), columns, number)
+    ]
+    if not cut:
+        return
+    rows = pa.Table.from_batches(cut)
+    ordered = rows.sort_by([(name, "ascending") for name in ("partition", "bucket", "source", "sequence")])
+    numbers = ordered.column("partition").to_pylist()
+    for partition in sorted(set(numbers)):
+        first = numbers.index(partition)
+        yield ordered.slice(first, numbers.count(partition)).to_batches(3)
+
+
+def results_of(writing: PartitionWriting, arriving: list[pa.RecordBatch]) -> Results:
+    """What one attempt gives to the driver."""
+    rows: list[Any] = [row for batch in writing(arriving) for row in batch.to_pylist()]
+    return [(row["partition"], row["handle"], row["refusal"]) for row in rows]

@@ -1,0 +1,167 @@
+"""DataFrameTransformation: keyed state of a new operator, made of a DataFrame of PySpark.
+
+Each task of Spark writes the file of its key groups, and the calling process only `_metadata`. Owner: the calling
+thread; nothing runs before `SavepointWriter.write`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.batch.spark.requirements import check_packages
+from yarrow.datastream.arrow_schemas import type_of_values
+from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.state import StateDescriptor
+from yarrow.runtime.snapshot.handles import OperatorSubtaskState
+from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE
+from yarrow.state_processor.keyed_writing import KeyedTarget
+from yarrow.state_processor.spark.bucketing import SLICES_DDL, slices
+from yarrow.state_processor.spark.column_fit import check_key_column, check_value_column
+from yarrow.state_processor.spark.key_buckets import KeyBuckets
+from yarrow.state_processor.spark.keyed_columns import KeyedColumns
+from yarrow.state_processor.spark.partition_writing import RESULT_DDL, PartitionWriting, handles_of_results
+from yarrow.state_processor.spark.spark_failures import told_in_short
+from yarrow.state_processor.spark.spark_types import arrow_schema
+from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
+
+_SLICE_ORDER: Final = ("bucket", "source", "sequence")
+
+
+class DataFrameTransformation:
+    """The beginning of transformations of a DataFrame."""
+
+    @staticmethod
+    def bootstrap_with(dataframe: DataFrame) -> DataFrameRows:
+        """Begin state made of a DataFrame, which is computed by `SavepointWriter.write`.
+
+        Raises SparkRequirementError for a PySpark that is too old.
+        """
+        check_packages()
+        return DataFrameRows(dataframe)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFrameRows:
+    """A DataFrame, and the ways to make state of it."""
+
+    dataframe: DataFrame
+
+    def key_by(self, key: str, key_type: TypeInformation | None = None) -> KeyedDataFrame:
+        """Make keyed state, by a column. `key_type` is what the job declares; without it, that of the column counts."""
+        return KeyedDataFrame(self.dataframe, key, key_type)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedDataFrame:
+    """A DataFrame with keys."""
+
+    dataframe: DataFrame
+    key: str
+    key_type: TypeInformation | None
+
+    def to_state(
+        self,
+        descriptor: StateDescriptor,
+        value: str = "value",
+        access_time: str | None = None,
+        *,
+        partitions: int | None = None,
+    ) -> StateBootstrapTransformation:
+        """Make one state by its descriptor, from a column. The columns are those of read_keyed_state.
+
+        `partitions`: tasks that write, each a file; without it as many as Spark runs at a time. Restores are fastest
+        where a job has as many subtasks. Raises StateProcessorError for columns that are missing or do not fit.
+        """
+        target = KeyedTarget.of(descriptor)
+        names = {KEY: self.key, VALUE: value}
+        if access_time is not None and target.ttl:
+            names[ACCESS_TIME] = access_time
+        what = f"state '{target.name}'"
+        selected = _selected(self.dataframe, names, what)
+        schema = arrow_schema(selected.schema)
+        kinds = dict(zip(schema.names, schema.types, strict=True))
+        check_key_column(kinds[KEY], declared(self.key_type), f"{what}, key '{self.key}'")
+        check_value_column(kinds[VALUE], target, f"{what}, column '{value}'")
+        if partitions is not None and partitions < 1:
+            raise StateProcessorError(f"{what}: expected at least one partition, not {partitions}")
+        key_type = declared(self.key_type) or type_of_values(kinds[KEY])
+        return _KeyedColumnState(selected, schema, target, key_type, partitions)
+
+
+def _selected(dataframe: DataFrame, names: dict[str, str], what: str) -> DataFrame:
+    try:
+        selected = dataframe.select(*[F.col(name).alias(alias) for alias, name in names.items()])
+        selected.schema  # noqa: B018 - where a column is missing, Spark says so here
+    except AnalysisException as error:
+        missing = next((name for name in names.values() if name not in dataframe.columns), "")
+        problem = f"no column '{missing}'" if missing else f"no such columns ({told_in_short(error)})"
+        raise StateProcessorError(
+            f"{what}: the DataFrame has {problem}, only {dataframe.columns}"
+        ) from None
+    return selected
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyedColumnState(StateBootstrapTransformation):
+    """One state of the columns `key`, `value` and perhaps `access_time`."""
+
+    dataframe: DataFrame
+    schema: pa.Schema
+    target: KeyedTarget
+    key_type: TypeInformation | None
+    partitions: int | None
+
+    def write(self, operator: NewOperator) -> OperatorSubtaskState:
+        partitions = self.partitions or tasks_at_a_time(self.dataframe.sparkSession)
+        columns = KeyedColumns(
+            operator=operator.name,
+            target=self.target,
+            key_type=self.key_type,
+            schema=self.schema,
+            buckets=KeyBuckets.of(operator.max_parallelism, partitions),
+            configuration=dict(operator.configuration),
+        )
+        writing = PartitionWriting(columns, operator.foreign_files())
+        try:
+            rows = _results(self.dataframe, columns, writing).collect()
+        except Exception as error:
+            # Without its cause: the first thing that a user reads would be a trace of Java.
+            raise StateProcessorError(f"{columns.what}: not written: {told_in_short(error)}") from None
+        return OperatorSubtaskState(keyed=tuple(handles_of_results((*row,) for row in rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Slicing:
+    """The task before the shuffle, for mapInArrow."""
+
+    columns: KeyedColumns
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The slices of one partition of the DataFrame."""
+        context = TaskContext.get()
+        return slices(batches, self.columns, 0 if context is None else context.partitionId())
+
+
+def _results(dataframe: DataFrame, columns: KeyedColumns, writing: PartitionWriting) -> DataFrame:
+    """One row for each partition that was written."""
+    cut_up = dataframe.mapInArrow(_Slicing(columns), SLICES_DDL)
+    ordered = cut_up.repartitionById(columns.buckets.partitions, F.col("partition"))
+    return ordered.sortWithinPartitions(*_SLICE_ORDER).mapInArrow(writing, RESULT_DDL)
+
+
+def tasks_at_a_time(session: SparkSession) -> int:
+    """How many tasks Spark runs at a time; where the session does not know, the partitions of its shuffles."""
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect has no context
+        return int(session.conf.get("spark.sql.shuffle.partitions") or 1)

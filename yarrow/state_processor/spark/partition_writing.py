@@ -1,0 +1,162 @@
+"""The task behind the shuffle: slices of one partition become a file with the state of its key groups.
+
+Owner: a task's thread. Memory holds one bucket at a time. Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.snapshot.errors import SnapshotStorageError
+from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot
+from yarrow.runtime.snapshot.key_columns import objects_of, split_by_key_group
+from yarrow.runtime.snapshot.key_group_form import Run
+from yarrow.runtime.snapshot.key_types import KeyEvidence
+from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.keyed_tables import KEY
+from yarrow.state_processor.keyed_writing import KeyedContents, write_runs
+from yarrow.state_processor.savepoint_folder import ForeignFiles
+from yarrow.state_processor.spark.bucketing import REFUSED
+from yarrow.state_processor.spark.keyed_columns import GROUP, KeyedColumns
+
+#: A task's result: the handle of what it wrote, or why the rows are refused.
+RESULT_DDL: Final = "partition int, handle binary, refusal string"
+_SCHEMA: Final = pa.schema(
+    [("partition", pa.int32()), ("handle", pa.binary()), ("refusal", pa.string())]
+)
+
+
+class RefusedRowsError(YarrowError):
+    """Rows that no other attempt would write either."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWriting:
+    """Writes one partition; it travels to the tasks."""
+
+    columns: KeyedColumns
+    place: ForeignFiles
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row for the partition whose slices these are, in order of bucket, source and sequence; none without.
+
+        Raises SnapshotStorageError where storage refuses the file: another attempt may have more luck.
+        """
+        arriving = _slices(batches)
+        first = next(arriving, None)
+        if first is None:
+            return
+        if self.columns.configuration:
+            use_hdfs_settings(HdfsSettings.of(Settings(self.columns.configuration, "the writer")))
+        try:
+            handle = self._written(first[0], _chain(first, arriving))
+            yield _result(first[0], msgspec.msgpack.encode(handle), None)
+        except SnapshotStorageError:
+            raise
+        except YarrowError as error:
+            yield _result(first[0], None, str(error))
+
+    def _written(self, partition: int, arriving: Iterator[_Slice]) -> KeyGroupsSnapshot:
+        columns = self.columns
+        form, evidence = columns.target.form(columns.operator), KeyEvidence(columns.key_type)
+        key_groups = columns.buckets.key_groups(partition)
+        with self.place.open() as output:
+            return write_runs(form, self._runs(arriving), key_groups, output.file, evidence)
+
+    def _runs(self, arriving: Iterator[_Slice]) -> Iterator[Run]:
+        """The runs of all buckets, in order of key groups."""
+        schema = self.columns.grouped_schema
+        bucket, waiting = REFUSED, list[pa.RecordBatch]()
+        for _, number, rows in arriving:
+            if number == REFUSED:
+                raise RefusedRowsError(rows.to_pybytes().decode())
+            if number != bucket and waiting:
+                yield from self._runs_of(pa.Table.from_batches(waiting))
+                waiting = []
+            bucket = number
+            waiting.append(pa.ipc.read_record_batch(rows, schema))
+        if waiting:
+            yield from self._runs_of(pa.Table.from_batches(waiting))
+
+    def _runs_of(self, table: pa.Table) -> Iterator[Run]:
+        """The runs of one bucket."""
+        columns = self.columns
+        keys = columns.keys(table.column(KEY))
+        contents = columns.contents(table)
+        distinct = len(set(keys)) == len(keys)
+        if distinct and not columns.target.ttl and None not in _nones(contents):
+            yield from _grouped(keys, contents, table.column(GROUP))
+            return
+        gathered = KeyedContents(columns.target, columns.operator)
+        times = columns.access_times(table) or [None] * len(keys)
+        for key, content, time in zip(keys, contents, times, strict=True):
+            gathered.add(key, content, time)
+        most = columns.buckets.max_parallelism
+        found = gathered.by_key
+        for group, (own, values) in split_by_key_group(list(found), most, list(found.values())):
+            yield Run(0, group, own, values)
+
+
+_Slice = tuple[int, int, Any]
+
+
+def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[_Slice]:
+    for batch in batches:
+        partitions, buckets = batch.column("partition").to_pylist(), batch.column("bucket").to_pylist()
+        for partition, bucket, rows in zip(partitions, buckets, batch.column("rows"), strict=True):
+            yield partition, bucket, rows.as_buffer()
+
+
+def _chain(first: _Slice, others: Iterator[_Slice]) -> Iterator[_Slice]:
+    yield first
+    yield from others
+
+
+def _nones(contents: list[Any]) -> set[None]:
+    """{None} where some content is None. Contents need not be hashable."""
+    return {None} if any(content is None for content in contents) else set()
+
+
+def _grouped(keys: list[Any], contents: list[Any], groups: pa.ChunkedArray) -> Iterator[Run]:
+    """Runs of keys whose groups are known."""
+    numbers = groups.to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=np.int32(-1))).tolist()
+    ends = [*starts[1:], len(ordered)]
+    own, values = objects_of(keys)[order], objects_of(contents)[order]
+    for start, end in zip(starts, ends, strict=True):
+        yield Run(0, int(ordered[start]), own[start:end].tolist(), values[start:end].tolist())
+
+
+def _result(partition: int, handle: bytes | None, refusal: str | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([partition], pa.int32()),
+            pa.array([handle], pa.binary()),
+            pa.array([refusal], pa.string()),
+        ],
+        schema=_SCHEMA,
+    )
+
+
+def handles_of_results(results: Iterable[tuple[int, bytes | None, str | None]]) -> list[KeyGroupsSnapshot]:
+    """The handles of all partitions, in order. Raises StateProcessorError for rows that were refused."""
+    ordered = sorted(results, key=lambda result: result[0])
+    for _, _, refusal in ordered:
+        if refusal is not None:
+            raise StateProcessorError(refusal)
+    return [
+        msgspec.msgpack.decode(handle, type=KeyGroupsSnapshot)
+        for _, handle, _ in ordered
+        if handle is not None
+    ]
