@@ -82,14 +82,14 @@ class KeyedShapes:
 
     def batch(self, keys: list[Any], contents: list[Any]) -> pa.RecordBatch:
         """Entries as rows."""
-        values = contents if not self.ttl else [_part_of(self.kind, each, 1) for each in contents]
+        values = contents if not self.ttl else [part_of(self.kind, each, 1) for each in contents]
         columns = [self.key.array(keys), self.column.array(values)]
         if self.ttl:
-            columns.append(self.access_column.array([_part_of(self.kind, each, 0) for each in contents]))
+            columns.append(self.access_column.array([part_of(self.kind, each, 0) for each in contents]))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _part_of(kind: StateKind, content: Any, part: int) -> Any:
+def part_of(kind: StateKind, content: Any, part: int) -> Any:
     """The times (0) or the values (1) of a content with time to live."""
     if kind is StateKind.LIST:
         return [pair[part] for pair in content]
@@ -135,14 +135,18 @@ class KeyedStateTable:
         """The columns; reads the state where its types do not say."""
         kind, meta = self.meta.kind, self.meta
         value = declared_shape(self._declared(lambda each: each.value))
-        map_key = _map_key_shape(self._declared(lambda each: each.map_key)) if kind is StateKind.MAP else None
+        map_key = (
+            declared_map_key_shape(self._declared(lambda each: each.map_key))
+            if kind is StateKind.MAP
+            else None
+        )
         seen_keys, seen_values, seen_map_keys = ObservedTypes(), ObservedTypes(), ObservedTypes()
         for keys, contents in self.entries():
             seen_keys.observe_all(map(user_key, keys))
             if value is not None and (kind is not StateKind.MAP or map_key is not None):
                 continue
             for content in contents:
-                bare = content if not meta.ttl else _part_of(kind, content, 1)
+                bare = content if not meta.ttl else part_of(kind, content, 1)
                 if kind is StateKind.LIST:
                     seen_values.observe_all(bare)
                 elif kind is StateKind.MAP:
@@ -175,7 +179,7 @@ class KeyedStateTable:
         return shapes.schema, made()
 
 
-def _map_key_shape(declared: TypeInformation | None) -> Shape | None:
+def declared_map_key_shape(declared: TypeInformation | None) -> Shape | None:
     """The shape of the keys of maps; those that dicts hold in their canonical form are cells of the declared type."""
     shape = declared_shape(declared)
     if shape is None or declared_map_key(declared) is None:

@@ -155,6 +155,22 @@ class ObservedTypes:
         if len(self._fields) <= _MOST_FIELDS:
             self._observe_fields((key, item) for key, item in value.items() if key.__class__ is str)
 
+    def merge(self, other: ObservedTypes) -> None:
+        """Add what another has seen, for instance in another process."""
+        self._kinds |= other._kinds
+        self._least, self._most = min(self._least, other._least), max(self._most, other._most)
+        self._digits, self._scale = max(self._digits, other._digits), max(self._scale, other._scale)
+        self._finite = self._finite and other._finite
+        self._nulls = self._nulls or other._nulls
+        for name, found in other._fields.items():
+            own = self._fields.get(name)
+            if own is None:
+                self._fields[name] = found
+            else:
+                own.merge(found)
+        self._keys = _merged(self._keys, other._keys)
+        self._items = _merged(self._items, other._items)
+
     # ------------------------------------------------------------------ the shape
 
     def shape(self) -> Shape:
@@ -256,6 +272,12 @@ class ObservedTypes:
 
         shapes = [self._fields[name].shape() for name in names]
         return struct_shape(names, shapes, lambda value: [getattr(value, name, None) for name in names], make)
+
+
+def _merged(one: ObservedTypes | None, other: ObservedTypes | None) -> ObservedTypes | None:
+    if one is not None and other is not None:
+        one.merge(other)
+    return one or other
 
 
 def field_names(value: Any) -> list[str] | None:

@@ -102,10 +102,7 @@ class OperatorStates:
 
     def _check(self, state: NamedOperatorState) -> None:
         if not self.trusted:
-            meta = StateMetaInfo(
-                name=state.name, kind=StateKind.LIST, value=state.value, map_key=state.map_key
-            )
-            refuse_pickles(meta, self.operator)
+            refuse_pickles(described(state), self.operator)
 
     def _pieces(
         self, name: str, mode: OperatorStateMode
@@ -130,6 +127,11 @@ class OperatorStates:
                 f"{', '.join(map(repr, there)) or 'none'}"
             )
         return found
+
+
+def described(state: NamedOperatorState) -> StateMetaInfo:
+    """A state of an operator as keyed states are described."""
+    return StateMetaInfo(name=state.name, kind=StateKind.LIST, value=state.value, map_key=state.map_key)
 
 
 def shape_of(configs: Sequence[SerializerConfig], values: list[Any]) -> Shape:

@@ -110,7 +110,6 @@ class ForeignOutput:
             )
 
 
-
 class SavepointFolder:
     """A new savepoint that is being written; a `with` block that ends without `complete` leaves nothing behind."""
 

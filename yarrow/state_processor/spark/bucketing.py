@@ -35,9 +35,7 @@ _MOST_ROWS: Final = 1 << 17
 _MOST_BYTES: Final = 32 << 20
 
 
-def slices(
-    batches: Iterable[pa.RecordBatch], columns: KeyedColumns, source: int
-) -> Iterator[pa.RecordBatch]:
+def slices(batches: Iterable[pa.RecordBatch], columns: KeyedColumns, source: int) -> Iterator[pa.RecordBatch]:
     """The rows of one partition of the DataFrame as slices. Rows that are refused become one refusal."""
     sequence = 0
     try:

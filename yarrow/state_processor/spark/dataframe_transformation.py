@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from yarrow.common.typeinfo import TypeInformation
@@ -31,6 +31,7 @@ from yarrow.state_processor.spark.key_buckets import KeyBuckets
 from yarrow.state_processor.spark.keyed_columns import KeyedColumns
 from yarrow.state_processor.spark.partition_writing import RESULT_DDL, PartitionWriting, handles_of_results
 from yarrow.state_processor.spark.spark_failures import told_in_short
+from yarrow.state_processor.spark.spark_session import check_python, tasks_at_a_time
 from yarrow.state_processor.spark.spark_types import arrow_schema
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
 
@@ -44,9 +45,10 @@ class DataFrameTransformation:
     def bootstrap_with(dataframe: DataFrame) -> DataFrameRows:
         """Begin state made of a DataFrame, which is computed by `SavepointWriter.write`.
 
-        Raises SparkRequirementError for a PySpark that is too old.
+        Raises SparkRequirementError, and StateProcessorError for a session whose tasks run another Python.
         """
         check_packages()
+        check_python(dataframe.sparkSession)
         return DataFrameRows(dataframe)
 
 
@@ -105,9 +107,7 @@ def _selected(dataframe: DataFrame, names: dict[str, str], what: str) -> DataFra
     except AnalysisException as error:
         missing = next((name for name in names.values() if name not in dataframe.columns), "")
         problem = f"no column '{missing}'" if missing else f"no such columns ({told_in_short(error)})"
-        raise StateProcessorError(
-            f"{what}: the DataFrame has {problem}, only {dataframe.columns}"
-        ) from None
+        raise StateProcessorError(f"{what}: the DataFrame has {problem}, only {dataframe.columns}") from None
     return selected
 
 
@@ -157,11 +157,3 @@ def _results(dataframe: DataFrame, columns: KeyedColumns, writing: PartitionWrit
     cut_up = dataframe.mapInArrow(_Slicing(columns), SLICES_DDL)
     ordered = cut_up.repartitionById(columns.buckets.partitions, F.col("partition"))
     return ordered.sortWithinPartitions(*_SLICE_ORDER).mapInArrow(writing, RESULT_DDL)
-
-
-def tasks_at_a_time(session: SparkSession) -> int:
-    """How many tasks Spark runs at a time; where the session does not know, the partitions of its shuffles."""
-    try:
-        return int(session.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect has no context
-        return int(session.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -11,7 +11,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from yarrow.runtime.data.key_groups import KeyGroupRange, check_parallelism, key_group_range_for_operator_index
+from yarrow.runtime.data.key_groups import (
+    KeyGroupRange,
+    check_parallelism,
+    key_group_range_for_operator_index,
+)
 
 #: Buckets of all partitions together, unless there are more partitions.
 MOST_BUCKETS: Final = 1024

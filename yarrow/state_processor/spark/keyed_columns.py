@@ -17,7 +17,7 @@ from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.vectorized_keys import key_hashes
 from yarrow.runtime.snapshot.key_columns import key_groups_of
 from yarrow.state_processor.errors import StateProcessorError
-from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE
+from yarrow.state_processor.keyed_tables import ACCESS_TIME, VALUE
 from yarrow.state_processor.keyed_writing import KeyedTarget
 from yarrow.state_processor.shapes import declared_shape
 from yarrow.state_processor.spark.key_buckets import KeyBuckets, Numbers
@@ -82,10 +82,5 @@ class KeyedColumns:
         """The rows as the schema says: some settings of Spark change the types that it sends."""
         if batch.schema == self.schema:
             return batch
-        columns = [batch.column(name).cast(kind) for name, kind in zip(self.schema.names, self.schema.types, strict=True)]
+        columns = [batch.column(field.name).cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    @property
-    def key(self) -> str:
-        """The name of the column of keys."""
-        return KEY

@@ -30,9 +30,7 @@ from yarrow.state_processor.spark.keyed_columns import GROUP, KeyedColumns
 
 #: A task's result: the handle of what it wrote, or why the rows are refused.
 RESULT_DDL: Final = "partition int, handle binary, refusal string"
-_SCHEMA: Final = pa.schema(
-    [("partition", pa.int32()), ("handle", pa.binary()), ("refusal", pa.string())]
-)
+_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("handle", pa.binary()), ("refusal", pa.string())])
 
 
 class RefusedRowsError(YarrowError):

@@ -48,7 +48,10 @@ def wide(count: int = 3000) -> list[pa.Table]:
     text = "x" * 40
     return [
         pa.table(
-            {"key": [f"k{n}" for n in range(start, count, 2)], "value": [f"{text}{n}" for n in range(start, count, 2)]}
+            {
+                "key": [f"k{n}" for n in range(start, count, 2)],
+                "value": [f"{text}{n}" for n in range(start, count, 2)],
+            }
         )
         for start in range(2)
     ]
@@ -81,7 +84,9 @@ def test_each_partition_writes_its_key_groups(tmp_path: Path, partitions: int) -
     ]
     with SavepointReader.read(path) as reader:
         for part in reader._stored.keyed_parts(operator):
-            assert {run.key_group for run in part.runs()} <= set(range(part.key_groups[0], part.key_groups[1] + 1))
+            assert {run.key_group for run in part.runs()} <= set(
+                range(part.key_groups[0], part.key_groups[1] + 1)
+            )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -115,7 +120,9 @@ KEYS: dict[str, st.SearchStrategy[Any]] = {
     "duration": st.timedeltas(dt.timedelta(days=-1000), dt.timedelta(days=1000)),
     "decimal": st.decimals(-1000, 1000, places=2),
     "tuple": st.fixed_dictionaries({"f0": st.integers(-5, 5), "f1": st.text("ab", max_size=2)}),
-    "row": st.fixed_dictionaries({"n": st.integers(-5, 5), "of": st.fixed_dictionaries({"f0": st.floats(0, 2)})}),
+    "row": st.fixed_dictionaries(
+        {"n": st.integers(-5, 5), "of": st.fixed_dictionaries({"f0": st.floats(0, 2)})}
+    ),
 }
 
 
@@ -173,7 +180,9 @@ def test_times_of_access_are_kept(tmp_path: Path) -> None:
 
 def test_a_null_is_no_state(tmp_path: Path) -> None:
     table = pa.table({"key": [1, 2], "value": pa.array([None, 7], pa.int64())})
-    assert state_of(written(tmp_path, WithoutSpark([table], COUNT)), "count").to_pylist() == [{"key": 2, "value": 7}]
+    assert state_of(written(tmp_path, WithoutSpark([table], COUNT)), "count").to_pylist() == [
+        {"key": 2, "value": 7}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +198,12 @@ def test_a_null_is_no_state(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_rows_that_are_refused_leave_nothing(tmp_path: Path, table: pa.Table, said: str) -> None:
     with pytest.raises(StateProcessorError, match=said):
-        written(tmp_path, WithoutSpark([wide()[0].select(["key"]).append_column("value", pa.array(range(1500))), table][1:], COUNT))
+        written(
+            tmp_path,
+            WithoutSpark(
+                [wide()[0].select(["key"]).append_column("value", pa.array(range(1500))), table][1:], COUNT
+            ),
+        )
     assert not (tmp_path / "made").exists()
 
 

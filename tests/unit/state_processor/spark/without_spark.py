@@ -1,7 +1,8 @@
-"""The tasks that write a savepoint from a DataFrame, run one after the other in this process as Spark would run them."""
+"""The tasks that write and read a savepoint, run one after the other in this process as Spark would run them."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +13,27 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.arrow_schemas import type_of_values
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.state_processor.keyed_tables import KEY
 from yarrow.state_processor.keyed_writing import KeyedTarget
+from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.spark.bucketing import slices
 from yarrow.state_processor.spark.key_buckets import KeyBuckets
 from yarrow.state_processor.spark.keyed_columns import KeyedColumns
 from yarrow.state_processor.spark.partition_writing import PartitionWriting, handles_of_results
+from yarrow.state_processor.spark.partition_reading import observe_partition, read_partition
+from yarrow.state_processor.spark.spark_types import arrow_schema, spark_schema
+from yarrow.state_processor.spark.state_tables import MAP_KEY, StateTable, TableKind, TablePartition
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
 
+#: Tables of every kind, as SavepointReader's methods are called for them.
+READS: dict[TableKind, str] = {
+    TableKind.KEYED: "read_keyed_state",
+    TableKind.TIMERS: "read_timers",
+    TableKind.LIST: "read_list_state",
+    TableKind.UNION: "read_union_state",
+    TableKind.BROADCAST: "read_broadcast_state",
+}
 Results = list[tuple[int, bytes | None, str | None]]
 
 
@@ -76,3 +90,34 @@ def results_of(writing: PartitionWriting, arriving: list[pa.RecordBatch]) -> Res
     """What one attempt gives to the driver."""
     rows: list[Any] = [row for batch in writing(arriving) for row in batch.to_pylist()]
     return [(row["partition"], row["handle"], row["refusal"]) for row in rows]
+
+
+def table_of(
+    path: str, operator: str, kind: TableKind, name: str = "", *, trusted: bool = False
+) -> StateTable:
+    return StateTable.find(open_snapshot(path), operator, name, {kind}, trusted=trusted)
+
+
+def schema_of(table: StateTable, partitions: Sequence[TablePartition]) -> pa.Schema:
+    """The columns as Spark has them; types that the metadata do not say are found by a look at all values."""
+    parts = table.parts()
+    unknown = [part for part, shape in parts.items() if shape is None]
+    seen = {part: ObservedTypes() for part in unknown}
+    for partition in partitions:
+        for part, found in pickle.loads(pickle.dumps(observe_partition(partition, unknown))).items():
+            seen[part].merge(found)
+    shapes = {
+        part: shape or (seen[part].map_key_shape() if part == MAP_KEY else seen[part].shape())
+        for part, shape in parts.items()
+    }
+    return arrow_schema(spark_schema(table.schema(shapes)))
+
+
+def read_as_tasks(table: StateTable, wanted: int, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows, partition by partition."""
+    partitions = pickle.loads(pickle.dumps(table.partitions(wanted)))
+    schema = schema_of(table, partitions)
+    if columns is not None:
+        schema = pa.schema([schema.field(column) for column in columns])
+    batches = [batch for partition in partitions for batch in read_partition(partition, schema)]
+    return pa.Table.from_batches(batches, schema)
