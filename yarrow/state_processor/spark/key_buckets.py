@@ -47,12 +47,12 @@ class KeyBuckets:
         return key_group_range_for_operator_index(self.max_parallelism, self.partitions, partition)
 
     def buckets_of(self, groups: Numbers) -> Numbers:
-        """The bucket of each key group; both have the shape (rows,)."""
+        """The bucket (int64, shape (rows,)) of each key group (uint16, shape (rows,))."""
         number = self.partitions * self.per_partition
         buckets: Numbers = groups.astype(np.int64) * number // self.max_parallelism
         return buckets
 
     def partitions_of(self, buckets: Numbers) -> Numbers:
-        """The partition of each bucket; both have the shape (buckets,)."""
+        """The partition (int64, shape (buckets,)) of each bucket (int64, shape (buckets,))."""
         partitions: Numbers = buckets // self.per_partition
         return partitions

@@ -26,11 +26,11 @@ FORMAT: Final = "yarrow-savepoint"
 _OPTIONS: Final = "path, operator, state or timers, table, partitions, trustPickle"
 
 
-class SavepointSource(DataSource):
+class SavepointSource(DataSource):  # type: ignore[misc]
     """One table of a savepoint or retained checkpoint.
 
-    Options: `path`; `operator` (its uid or id); `state` (a name), or `timers` = true; `table` (keyed, list, union,
-    broadcast) where several states have one name; `partitions` (at least); `trustPickle`; and
+    Options are `path`, `operator` (its uid or id), and `state` (a name) or `timers` = true. `table` (keyed, list, union,
+    broadcast) decides where several states have one name. The others are `partitions`, `trustPickle` and
     `security.snapshot.secret-file`. A schema with fewer columns has the others not decoded.
     """
 
@@ -98,13 +98,13 @@ def _is_true(text: str) -> bool:
     return text.strip().lower() == "true"
 
 
-class _Partition(InputPartition):
+class _Partition(InputPartition):  # type: ignore[misc]
     """A partition, which travels to its task."""
 
     value: TablePartition
 
 
-class _Reader(DataSourceReader):
+class _Reader(DataSourceReader):  # type: ignore[misc]
     """Reads the columns of a table; it travels to the tasks."""
 
     def __init__(self, table: StateTable, schema: StructType, wanted: int) -> None:

@@ -20,7 +20,6 @@ from yarrow.common import Types
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.runtime.data.key_groups import group_of_raw_key
 from yarrow.runtime.snapshot.errors import SnapshotNotFoundError, SnapshotStorageError
-from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
 from yarrow.state_processor import (
@@ -79,7 +78,7 @@ def test_each_partition_writes_its_key_groups(tmp_path: Path, partitions: int) -
     (operator,) = open_snapshot(path).metadata.operators
     handles = operator.subtasks[0].keyed
     buckets = KeyBuckets.of(16, partitions)
-    assert [KeyGroupsSnapshot.key_groups.__get__(handle) for handle in handles] == [
+    assert [handle.key_groups for handle in handles] == [
         tuple(buckets.key_groups(number)) for number in range(min(partitions, 16))
     ]
     with SavepointReader.read(path) as reader:
@@ -150,10 +149,12 @@ def test_buckets_lie_within_partitions(most: int, partitions: int) -> None:
 @pytest.mark.parametrize(
     ("descriptor", "column", "expected"),
     [
-        (BY_DAY, pa.array([[("mon", 1.5)], [("tue", 2.0)]], pa.map_(pa.string(), pa.float64())), [{"mon": 1.5}, {"tue": 2.0}]),
+        (BY_DAY, pa.array([[("mon", 1.5)], [("tue", 2.0)]], pa.map_(pa.string(), pa.float64())),
+         [{"mon": 1.5}, {"tue": 2.0}]),
         (NAMES, pa.array(["x", "y"]), [["x"], ["y"]]),
         (ValueStateDescriptor("s", Types.BIG_INT()), pa.array([2**40, -1]), [2**40, -1]),
-        (ValueStateDescriptor("s", Types.BIG_DEC()), pa.array([Decimal("1.50"), Decimal("-20")]), [Decimal("1.50"), Decimal("-20")]),
+        (ValueStateDescriptor("s", Types.BIG_DEC()), pa.array([Decimal("1.50"), Decimal("-20")]),
+         [Decimal("1.50"), Decimal("-20")]),
         (ValueStateDescriptor("s", Types.TUPLE([Types.STRING(), Types.LONG()])),
          pa.array([{"f0": "a", "f1": 1}, {"f0": None, "f1": 2}]), [{"f0": "a", "f1": 1}, {"f0": None, "f1": 2}]),
     ],
@@ -191,7 +192,8 @@ def test_a_null_is_no_state(tmp_path: Path) -> None:
         (pa.table({"key": ["a", "b", "a"], "value": [1, 2, 3]}),
          r"operator 'op', state 'count': the key 'a' comes twice; give each key one row"),
         (pa.table({"key": ["a", None], "value": [1, 2]}), r"operator 'op', state 'count': 1 of 2 rows have no key"),
-        (pa.table({"key": ["a"], "value": pa.array([2**63], pa.uint64())}), r"operator 'op', state 'count': .*9223372036854775808"),
+        (pa.table({"key": ["a"], "value": pa.array([2**63], pa.uint64())}),
+         r"operator 'op', state 'count': .*9223372036854775808"),
         (pa.table({"key": pa.array([[1]]), "value": [1]}), r"cannot be a key"),
     ],
     ids=["a key twice", "a null key", "too large", "no key"],

@@ -20,8 +20,8 @@ from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.spark.bucketing import slices
 from yarrow.state_processor.spark.key_buckets import KeyBuckets
 from yarrow.state_processor.spark.keyed_columns import KeyedColumns
-from yarrow.state_processor.spark.partition_writing import PartitionWriting, handles_of_results
 from yarrow.state_processor.spark.partition_reading import observe_partition, read_partition
+from yarrow.state_processor.spark.partition_writing import PartitionWriting, handles_of_results
 from yarrow.state_processor.spark.spark_types import arrow_schema, spark_schema
 from yarrow.state_processor.spark.state_tables import MAP_KEY, StateTable, TableKind, TablePartition
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
