@@ -29,8 +29,8 @@ _OPTIONS: Final = "path, operator, state or timers, table, partitions, trustPick
 class SavepointSource(DataSource):  # type: ignore[misc]
     """One table of a savepoint or retained checkpoint.
 
-    Options are `path`, `operator` (its uid or id), and `state` (a name) or `timers` = true. `table` (keyed, list, union,
-    broadcast) decides where several states have one name. The others are `partitions`, `trustPickle` and
+    Options are `path`, `operator` (its uid or id), and `state` (a name) or `timers` = true. `table` (keyed, list,
+    union, broadcast) decides where several states have one name. The others are `partitions`, `trustPickle` and
     `security.snapshot.secret-file`. A schema with fewer columns has the others not decoded.
     """
 
