@@ -286,6 +286,7 @@ class ControlPlane:
             epoch,
             services.spark_drivers,
         )
+        store = JobGraphStore(records, self._ha.storage_directory, services.ids)
         job_services = JobMasterServices(
             rpc=self.rpc,
             resource_manager=self.resource_manager_retrieval,
@@ -295,10 +296,10 @@ class ControlPlane:
             ids=services.ids,
             epoch=epoch,
             checkpoint_recovery=recovery,
+            commit_records=store,
             log_directory=services.log_directory,
             print_output=services.print_output,
         )
-        store = JobGraphStore(records, self._ha.storage_directory, services.ids)
         dispatcher = Dispatcher(
             job_services, store, recovery, settings.dispatcher, on_shut_down=self._shut_down.set
         )

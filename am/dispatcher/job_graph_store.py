@@ -47,6 +47,16 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     graph: bytes = b""
 
 
+class StoredCommits(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of what a bounded job is certain to commit."""
+
+    version: int = RECORD_VERSION
+    sha256: str
+    #: File of the encoded commits; "" = they are in `commits`.
+    path: str = ""
+    commits: bytes = b""
+
+
 class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     """The record of a job that has ended for good."""
 
@@ -146,6 +156,38 @@ class JobGraphStore:
         """Whether there is a record of the job itself, readable or not."""
         return bool(self._records.read(_job(job_id)))
 
+    # Commits of bounded jobs: CommitRecords.
+
+    def put_commits(self, job_id: JobID, commits: bytes) -> None:
+        """Stores what a job is to commit; returns when it is durable. Raises as `put`."""
+        digest = hashlib.sha256(commits).hexdigest()
+        path = self._write(job_id, commits)
+        stored = StoredCommits(sha256=digest, path=path, commits=b"" if path else commits)
+        self._records.write(Put(_commits(job_id), msgspec.msgpack.encode(stored)))
+
+    def commits(self, job_id: JobID) -> bytes:
+        """What a former leader has stored for a job to commit; b"" = nothing.
+
+        Raises StoredJobError if it can never be read, OSError, FileSystemError and RecordsError if not now.
+        """
+        data = self._records.read(_commits(job_id))
+        if data is None:
+            return b""
+        what = f"the commits of job {job_id}"
+        try:
+            stored = msgspec.msgpack.decode(data, type=StoredCommits)
+            commits = stored.commits
+            if stored.path:
+                with file_system_for(stored.path).open(stored.path) as stream:
+                    commits = stream.read()
+        except msgspec.DecodeError as error:
+            raise StoredJobError(f"the record of {what} cannot be decoded: {error}") from error
+        except FileNotFoundError as error:
+            raise StoredJobError(f"{what} cannot be read: the file {stored.path} does not exist") from error
+        if hashlib.sha256(commits).hexdigest() != stored.sha256:
+            raise StoredJobError(f"{what} are damaged: {stored.path or 'the record'} holds other bytes")
+        return commits
+
     # Requests for a job that the next leader must fulfil too.
 
     def mark_cancelled(self, job_id: JobID) -> None:
@@ -218,6 +260,10 @@ class JobGraphStore:
 
 def _job(job_id: JobID) -> str:
     return f"{JOBS}/{job_id}"
+
+
+def _commits(job_id: JobID) -> str:
+    return f"{_job(job_id)}/commits"
 
 
 def _result(job_id: JobID) -> str:

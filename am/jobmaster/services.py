@@ -14,6 +14,7 @@ import msgspec
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointRecovery
 from yarrow.am.execution.blob_store import BlobStore
+from yarrow.am.execution.commit_records import CommitRecords, CommitRecordsInMemory
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.common.timers import Timers
@@ -42,6 +43,8 @@ class JobMasterServices(msgspec.Struct, frozen=True):
     epoch: int = 0
     #: The recovery records of jobs' checkpoints; they outlive JobMasters.
     checkpoint_recovery: CheckpointRecovery = msgspec.field(default_factory=InMemoryCheckpointRecovery)
+    #: What bounded jobs are certain to commit; outlives JobMasters.
+    commit_records: CommitRecords = msgspec.field(default_factory=CommitRecordsInMemory)
     #: Folder for the last decisions about a job whose JobMaster fails; None = they are not written.
     log_directory: Path | None = None
     #: Takes what user functions of bounded jobs print; any thread, may block.

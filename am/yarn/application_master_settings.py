@@ -14,7 +14,7 @@ from pathlib import Path
 from yarrow.am.control_plane import ControlPlaneSettings
 from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.am.rest.services import EntranceKind, RestSettings, for_other_hosts
-from yarrow.am.yarn.yarn_driver import YarnDriverSettings
+from yarrow.am.yarn.service_containers import YarnDriverSettings
 from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.options import jobmanager, resourcemanager, rest, rpc, security, taskmanager, yarn
@@ -25,6 +25,7 @@ from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMo
 from yarrow.runtime.yarn.container_files import ContainerFolder, configuration_of
 from yarrow.runtime.yarn.gateways import ContainerShape
 from yarrow.runtime.yarn.shared_places import check_savepoint_target, check_shared_places
+from yarrow.runtime.yarn.spark_driver_shape import spark_driver_shape
 
 #: Most seconds between two looks at containers.
 _LONGEST_POLL = 1.0
@@ -37,6 +38,8 @@ class ApplicationMasterSettings:
     config: Settings
     control_plane: ControlPlaneSettings
     driver: YarnDriverSettings
+    #: The same for containers of SparkDrivers.
+    spark_driver: YarnDriverSettings
     #: One for each port to try, in order.
     rpc: tuple[GrpcSettings, ...]
     rest_host: str
@@ -63,6 +66,15 @@ class ApplicationMasterSettings:
             temporary_directory=temporary_directory,
             check_savepoint_target=check_savepoint_target,
         )
+        driver = YarnDriverSettings(
+            attempt=folder.attempt,
+            shape=container_shape(config),
+            poll_interval=min(
+                _LONGEST_POLL,
+                config.get(yarn.HEARTBEAT_INTERVAL),
+                max(0.05, config.get(yarn.CONTAINER_REQUEST_INTERVAL) / 1000),
+            ),
+        )
         return ApplicationMasterSettings(
             config=config,
             control_plane=control_plane_settings(
@@ -74,15 +86,8 @@ class ApplicationMasterSettings:
                 keep_results=description.mode is not DeploymentMode.SESSION,
                 check_places=check_shared_places,
             ),
-            driver=YarnDriverSettings(
-                attempt=folder.attempt,
-                shape=container_shape(config),
-                poll_interval=min(
-                    _LONGEST_POLL,
-                    config.get(yarn.HEARTBEAT_INTERVAL),
-                    max(0.05, config.get(yarn.CONTAINER_REQUEST_INTERVAL) / 1000),
-                ),
-            ),
+            driver=driver,
+            spark_driver=replace(driver, shape=spark_driver_shape(config)),
             rpc=tuple(
                 _rpc_settings(config, secrets, folder, port)
                 for port in ports_of(config.get(yarn.APPLICATION_MASTER_PORT))

@@ -61,9 +61,10 @@ class EndedContainer:
 class RequestedContainers:
     """All requested containers of one attempt."""
 
-    def __init__(self, memory_mb: int) -> None:
-        """`memory_mb`: the memory of each container, for texts."""
+    def __init__(self, memory_mb: int, memory_remedy: str) -> None:
+        """For texts: the memory of each container, and what to do when it is not enough."""
         self._memory_mb = memory_mb
+        self._memory_remedy = memory_remedy
         self._living: dict[str, RequestedContainer] = {}
         self._ended: set[str] = set()
         self._ended_executors: set[ResourceID] = set()
@@ -131,8 +132,7 @@ class RequestedContainers:
         if _OVER_MEMORY.search(status.exit_message):
             return (
                 f"{where} was killed by YARN because it used more memory than its limit of "
-                f"{self._memory_mb} MB. Raise taskmanager.memory.process.size (-ytm), lower "
-                f"taskmanager.numberOfTaskSlots, or keep less state in the job. YARN says: {said}"
+                f"{self._memory_mb} MB. {self._memory_remedy} YARN says: {said}"
             )
         how = {"SUCCEEDED": "has ended", "KILLED": "was killed", "FAILED": "failed"}[status.state]
         return f"{where} {how}{f': {said}' if said else ''}"

@@ -28,7 +28,9 @@ from yarrow.am.yarn.modes.application_end import ApplicationEnd
 from yarrow.am.yarn.modes.cluster import LOOK, RunningCluster, until_led
 from yarrow.am.yarn.modes.end_file import EndFile
 from yarrow.am.yarn.modes.recorded_end import record_end, recorded_end
-from yarrow.am.yarn.yarn_driver import ExplainWaiting, YarnDriver
+from yarrow.am.yarn.service_containers import ExplainWaiting, PublishedDelays
+from yarrow.am.yarn.yarn_driver import YarnDriver
+from yarrow.am.yarn.yarn_spark_drivers import YarnSparkDrivers
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.paths import join
@@ -51,7 +53,7 @@ from yarrow.runtime.yarn.delegation_tokens import tokens_end
 from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
 from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
-from yarrow.runtime.yarn.waiting_containers import ContainerExplainer
+from yarrow.runtime.yarn.waiting_containers import SPARK_DRIVER_KEYS, ContainerExplainer
 
 #: The page's route below the tracking URL, and its name on Skein's own page.
 _PAGE_ROUTE, _PAGE_NAME = "yarrow", "Yarrow"
@@ -95,9 +97,22 @@ class RunningMaster:
         self._clock = clock or SystemClock()
         self._settings = ApplicationMasterSettings.of(description, secrets, folder, temporary_directory)
         use_hdfs_settings(HdfsSettings.of(self._settings.config))
-        explain = explain_waiting or ContainerExplainer(self._settings.config, folder.application_id)
-        read_output = ContainerOutput(self._settings.config)
-        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain, read_output)
+        config = self._settings.config
+        explain = explain_waiting or ContainerExplainer(config, folder.application_id)
+        explain_drivers = ContainerExplainer(config, folder.application_id, SPARK_DRIVER_KEYS)
+        read_output = ContainerOutput(config)
+        delays = PublishedDelays(gateway)
+        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain, read_output, delays)
+        self._spark_drivers = YarnSparkDrivers(
+            gateway,
+            self._settings.spark_driver,
+            config,
+            self._clock,
+            delays,
+            explain_waiting or explain_drivers,
+            None if explain_waiting else explain_drivers.refusal,
+            read_output,
+        )
         self._activity = ClientActivity(self._clock)
         self._application = application_for_rest(description, folder.application_id, self._clock.epoch_ms())
         self._plane: ControlPlane | None = None
@@ -247,6 +262,7 @@ class RunningMaster:
             clock=self._clock,
             high_availability=await self._high_availability(),
             log_directory=self._folder.log_directory,
+            spark_drivers=self._spark_drivers,
         )
         self._plane = plane = ControlPlane(rpc, self._driver, self._settings.control_plane, services)
         await plane.start()
@@ -282,6 +298,7 @@ class RunningMaster:
                 if self._plane is not None:
                     # YARN never reuses an application id: nobody could continue the jobs of a session.
                     await self._plane.stop_work(clean_up, even_unfinished=self._is_own_cluster)
+                    await self._spark_drivers.terminate()
         except TimeoutError:
             _log.warning(
                 "the cluster has not ended within %g s: YARN kills the remaining processes", _STOP_LIMIT

@@ -7,17 +7,30 @@ its containers, so it is not watched.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
-from yarrow.container.supervisor.task_executor import TaskExecutor
 from yarrow.runtime.common.process_exit import ProcessExitWatch
 
 #: Seconds that workers have after the container's end, before this process ends by force.
 GRACE = 0.5
 LIMIT = 2.0
+
+
+class EndsByForce(Protocol):
+    """An endpoint that can end its process: a TaskExecutor, a SparkDriver."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Its event loop."""
+        ...
+
+    def finish_by_force(self, cause: str, grace: float) -> None:
+        """Ends the process after at most `grace` seconds; call it on the loop."""
+        ...
 
 
 class ContainerLife:
@@ -27,8 +40,8 @@ class ContainerLife:
         """`remove_files` is called before the process ends by force."""
         self._remove_files = remove_files
         self._stopped = threading.Event()
-        self._executor: TaskExecutor | None = None
-        #: Guards the creation of the TaskExecutor.
+        self._executor: EndsByForce | None = None
+        #: Guards the creation of the endpoint.
         self._lock = threading.Lock()
         parent = os.getppid()
         # A shell in our session is the container's own; a session leader has none in front of it.
@@ -40,7 +53,7 @@ class ContainerLife:
         if self._watch is not None:
             self._watch.start()
 
-    def follow(self, executor: TaskExecutor) -> None:
+    def follow(self, executor: EndsByForce) -> None:
         """See LifeWatch."""
         with self._lock:
             self._executor = executor

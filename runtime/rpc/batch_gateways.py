@@ -26,6 +26,7 @@ from yarrow.runtime.rpc.messages import (
     RegistrationRejection,
     RegistrationSuccess,
     SparkApplication,
+    SparkConfiguration,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
 )
@@ -103,6 +104,10 @@ class BatchJobMasterGateway(Protocol):
 
     async def notify_not_enough_resources(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
         """The ResourceManager's reason why the driver has not started yet; "" = it has enough."""
+        ...
+
+    async def read_spark_configuration(self, driver_id: ResourceID) -> SparkConfiguration:
+        """The job's own configuration, for a driver whose starter could not pass it on."""
         ...
 
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:

@@ -94,6 +94,8 @@ class SparkDriverBootstrap(ProcessBootstrap, frozen=True, kw_only=True):
     job_master_address: str
     #: Fencing token of both directions.
     job_master_id: JobMasterID
+    #: Folder of Spark's jars; "" = those of PySpark.
+    spark_jars: str = ""
     #: Cores that Spark uses on this host where no option names its master.
     slots: int = 1
     #: The TaskExecutor in whose slot it runs; "" = it runs in none.

@@ -45,6 +45,7 @@ SPARK_DRIVERS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
     "BatchJobMasterGateway": frozenset(
         {
             "register_spark_driver",
+            "read_spark_configuration",
             "report_spark_application",
             "report_stages",
             "report_subtasks",

@@ -1,4 +1,4 @@
-"""The description of an application by its client: read by the ApplicationMaster and by TaskExecutors.
+"""The description of an application by its client: read by the ApplicationMaster, TaskExecutors and SparkDrivers.
 
 Owner: none; frozen values. ApplicationDescription is written into every container, and readers of its logs
 see it. So it holds no secret: sensitive keys are removed from the configuration before.
@@ -74,6 +74,15 @@ class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):
 
 class TaskExecutorSecrets(msgspec.Struct, frozen=True, kw_only=True):
     """The secrets that make a process a TaskExecutor of the application."""
+
+    application_secret_id: str
+    identity: PemIdentity
+    data_secret: bytes
+    sensitive_configuration: dict[str, str] = {}
+
+
+class SparkDriverSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """The secrets that make a process a SparkDriver of the application."""
 
     application_secret_id: str
     identity: PemIdentity

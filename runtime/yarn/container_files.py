@@ -21,10 +21,15 @@ import msgspec
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import high_availability
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets, TaskExecutorSecrets
+from yarrow.runtime.yarn.application import (
+    ApplicationDescription,
+    MasterSecrets,
+    SparkDriverSecrets,
+    TaskExecutorSecrets,
+)
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
 
-Secrets = TypeVar("Secrets", MasterSecrets, TaskExecutorSecrets)
+Secrets = TypeVar("Secrets", MasterSecrets, TaskExecutorSecrets, SparkDriverSecrets)
 
 #: `container_e01_1700000000000_0001_02_000003`: epoch (where there is one), cluster, application, attempt, number.
 _CONTAINER_ID = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")

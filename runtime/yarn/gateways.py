@@ -114,6 +114,11 @@ class ApplicationSubmission:
     task_executor_script: str
     task_executor_resources: Sequence[Resource]
     task_executor_environment: Mapping[str, str] = field(default_factory=dict)
+    #: For drivers of bounded jobs, each asked for when such a job begins.
+    spark_driver: ContainerShape
+    spark_driver_script: str
+    spark_driver_resources: Sequence[Resource]
+    spark_driver_environment: Mapping[str, str] = field(default_factory=dict)
     #: hdfs:// URLs of further file systems for which tokens are taken.
     file_systems: Sequence[str] = ()
     view_users: Sequence[str] = ()
@@ -156,7 +161,7 @@ class YarnClientGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContainerStatus:
-    """A container of TaskExecutors, as the ApplicationMaster sees it."""
+    """A container of a service, as the ApplicationMaster sees it."""
 
     #: The bridge's name for the container, stable from the request on.
     handle: str
@@ -176,12 +181,12 @@ class ContainerStatus:
 class YarnMasterGateway(Protocol):
     """The requests of the ApplicationMaster to YARN. Every call may block and raises YarnError."""
 
-    def request_container(self, environment: Mapping[str, str]) -> str:
-        """Asks for one more container of TASK_EXECUTOR_SERVICE; its handle."""
+    def request_container(self, service: str, environment: Mapping[str, str]) -> str:
+        """Asks for one more container of a service; its handle."""
         ...
 
-    def containers(self) -> Sequence[ContainerStatus]:
-        """All containers requested in this attempt, ended ones too."""
+    def containers(self, service: str) -> Sequence[ContainerStatus]:
+        """All containers of a service requested in this attempt, ended ones too."""
         ...
 
     def release_container(self, handle: str) -> None:

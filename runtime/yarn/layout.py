@@ -1,4 +1,4 @@
-"""Names shared by client, ApplicationMaster and TaskExecutors of one application.
+"""Names shared by client, ApplicationMaster, TaskExecutors and SparkDrivers of one application.
 
 They are files in a container's folder, environment variables, and keys of the application's key-value store.
 
@@ -11,6 +11,8 @@ from typing import Final
 
 #: Name of the Skein service whose containers are TaskExecutors.
 TASK_EXECUTOR_SERVICE: Final = "taskexecutor"
+#: Name of the Skein service whose containers are SparkDrivers of bounded jobs.
+SPARK_DRIVER_SERVICE: Final = "spark-driver"
 
 # Files and folders, relative to a container's working directory.
 
@@ -20,12 +22,16 @@ DESCRIPTION_FILE: Final = "yarrow-application.json"
 MASTER_SECRETS_FILE: Final = "yarrow-master.secret"
 #: TaskExecutorSecrets, msgpack; in the containers of TaskExecutors only.
 TASK_EXECUTOR_SECRETS_FILE: Final = "yarrow-taskexecutor.secret"
+#: SparkDriverSecrets, msgpack; in the containers of SparkDrivers only.
+SPARK_DRIVER_SECRETS_FILE: Final = "yarrow-sparkdriver.secret"
 #: The job of a per-job application, with its files: runtime/yarn/packed_job.py writes and reads it.
 JOB_GRAPH_FILE: Final = "job.graph"
 #: The archive of pages that REST shows; in the master's container only, and only where the client has one.
 WEB_PAGES_FILE: Final = "yarrow-web-pages.jar"
 #: Folder of the unpacked environment archive (interpreter, engine, user's packages).
 ENVIRONMENT_FOLDER: Final = "environment"
+#: Folder of the unpacked jars of Spark, in the containers of SparkDrivers; its archive has them at its root.
+SPARK_JARS_FOLDER: Final = "spark-jars"
 #: Folder with the program and its files (application mode) and the content of `yarn.provided.usrlib.dir`.
 USER_FOLDER: Final = "usrlib"
 
@@ -37,6 +43,15 @@ RESOURCE_ID: Final = "YARROW_RESOURCE_ID"
 #: TaskExecutor follows the leader in ZooKeeper and takes these as where to begin.
 RESOURCE_MANAGER_ADDRESS: Final = "YARROW_RESOURCE_MANAGER_ADDRESS"
 RESOURCE_MANAGER_ID: Final = "YARROW_RESOURCE_MANAGER_ID"
+
+# Environment variables of a SparkDriver's container.
+
+#: The ResourceID that the ResourceManager knows the SparkDriver by.
+SPARK_DRIVER_ID: Final = "YARROW_SPARK_DRIVER_ID"
+#: The bounded job, and address and fencing token of its BatchJobMaster.
+JOB_ID: Final = "YARROW_JOB_ID"
+JOB_MASTER_ADDRESS: Final = "YARROW_JOB_MASTER_ADDRESS"
+JOB_MASTER_ID: Final = "YARROW_JOB_MASTER_ID"
 
 # Keys of the application's key-value store (Skein's; lives in the memory of the present attempt).
 

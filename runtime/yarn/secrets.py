@@ -23,7 +23,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
-from yarrow.runtime.yarn.application import MasterSecrets, TaskExecutorSecrets
+from yarrow.runtime.yarn.application import MasterSecrets, SparkDriverSecrets, TaskExecutorSecrets
 
 _TOKEN_BYTES: Final = 32
 #: The name that Skein's two ends expect.
@@ -38,6 +38,7 @@ class ApplicationSecrets:
     secret_id: str
     master: PemIdentity = field(repr=False)
     task_executor: PemIdentity = field(repr=False)
+    spark_driver: PemIdentity = field(repr=False)
     data_secret: bytes = field(repr=False)
     rest_token: str = field(repr=False)
     #: Certificate and key, as PEM, of Skein's connections to the application.
@@ -65,6 +66,15 @@ class ApplicationSecrets:
             sensitive_configuration=dict(sensitive),
         )
 
+    def for_spark_driver(self, sensitive: Mapping[str, str]) -> SparkDriverSecrets:
+        """The secrets of SparkDrivers: they reach BatchJobMasters alone."""
+        return SparkDriverSecrets(
+            application_secret_id=self.secret_id,
+            identity=self.spark_driver,
+            data_secret=self.data_secret,
+            sensitive_configuration=dict(sensitive),
+        )
+
 
 def make_secrets(ids: IdFactory, clock: Clock) -> ApplicationSecrets:
     """New secrets for an application that is about to be submitted."""
@@ -74,6 +84,7 @@ def make_secrets(ids: IdFactory, clock: Clock) -> ApplicationSecrets:
         secret_id=secret_id,
         master=authority.issue(f"{Role.JOB_MANAGER.value} {secret_id}", Role.JOB_MANAGER),
         task_executor=authority.issue(f"{Role.TASK_EXECUTOR.value} {secret_id}", Role.TASK_EXECUTOR),
+        spark_driver=authority.issue(f"{Role.SPARK_DRIVER.value} {secret_id}", Role.SPARK_DRIVER),
         data_secret=secrets.token_bytes(_TOKEN_BYTES),
         rest_token=secrets.token_urlsafe(_TOKEN_BYTES),
         skein=skein_pair(clock),
@@ -89,7 +100,7 @@ def with_own_certificates(made: ApplicationSecrets, config: Settings) -> Applica
 
     internal, rest = internal_identity(config), rest_identity(config)
     if internal is not None:
-        made = replace(made, master=internal, task_executor=internal)
+        made = replace(made, master=internal, task_executor=internal, spark_driver=internal)
     return made if rest is None else replace(made, rest_identity=rest)
 
 
@@ -133,6 +144,6 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_secrets(path: Path, content: MasterSecrets | TaskExecutorSecrets) -> None:
+def write_secrets(path: Path, content: MasterSecrets | TaskExecutorSecrets | SparkDriverSecrets) -> None:
     """Writes the secrets of one role."""
     write_private(path, msgspec.msgpack.encode(content))

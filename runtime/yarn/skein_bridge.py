@@ -30,7 +30,7 @@ from yarrow.runtime.yarn.gateways import (
     YarnError,
     YarnState,
 )
-from yarrow.runtime.yarn.layout import TASK_EXECUTOR_SERVICE
+from yarrow.runtime.yarn.layout import SPARK_DRIVER_SERVICE, TASK_EXECUTOR_SERVICE
 from yarrow.runtime.yarn.skein_driver import SkeinDriver
 
 with distutils_stand_in():
@@ -205,17 +205,18 @@ class SkeinMasterGateway:
         """YARN's id of the application that this container belongs to."""
         return str(self._application.id)
 
-    def request_container(self, environment: Mapping[str, str]) -> str:
-        """Asks for one more container of TASK_EXECUTOR_SERVICE; its handle."""
+    def request_container(self, service: str, environment: Mapping[str, str]) -> str:
+        """Asks for one more container of a service; its handle."""
         with _translated("ask for a container"):
-            return str(self._application.add_container(TASK_EXECUTOR_SERVICE, env=dict(environment)).id)
+            return str(self._application.add_container(service, env=dict(environment)).id)
 
-    def containers(self) -> Sequence[ContainerStatus]:
-        """All containers requested in this attempt, ended ones too."""
+    def containers(self, service: str) -> Sequence[ContainerStatus]:
+        """All containers of a service requested in this attempt, ended ones too."""
+        return self._containers_of(service)
+
+    def _containers_of(self, *services: str) -> Sequence[ContainerStatus]:
         with _translated("list the containers of this application"):
-            found = self._application.get_containers(
-                services=(TASK_EXECUTOR_SERVICE,), states=_ALL_CONTAINER_STATES
-            )
+            found = self._application.get_containers(services=services, states=_ALL_CONTAINER_STATES)
         return [_container(container) for container in found]
 
     def release_container(self, handle: str) -> None:
@@ -225,7 +226,8 @@ class SkeinMasterGateway:
                 self._application.kill_container(handle)
         except YarnError:
             # Skein refuses for a container that has ended; whether it has is read from its state, not from words.
-            if any(one.handle == handle and not one.has_ended for one in self.containers()):
+            known = self._containers_of(TASK_EXECUTOR_SERVICE, SPARK_DRIVER_SERVICE)
+            if any(one.handle == handle and not one.has_ended for one in known):
                 raise
 
     def publish(self, key: str, value: str) -> None:
@@ -293,17 +295,17 @@ def _security(certificate: bytes, key: bytes) -> Any:
 
 
 def _specification(submission: ApplicationSubmission, security: Any) -> Any:
-    task_executor = skein.Service(
-        resources=_resources(submission.task_executor),
-        script=submission.task_executor_script,
-        # None at the beginning, none started again by Skein, and none whose end is the application's: all of
-        # that is the ResourceManager's.
-        instances=0,
-        max_restarts=0,
-        allow_failures=True,
-        files=_files(submission.task_executor_resources),
-        env=dict(submission.task_executor_environment),
-        node_label=submission.task_executor.node_label,
+    task_executor = _service(
+        submission.task_executor,
+        submission.task_executor_script,
+        submission.task_executor_resources,
+        submission.task_executor_environment,
+    )
+    spark_driver = _service(
+        submission.spark_driver,
+        submission.spark_driver_script,
+        submission.spark_driver_resources,
+        submission.spark_driver_environment,
     )
     master = skein.Master(
         resources=_resources(submission.master),
@@ -322,7 +324,24 @@ def _specification(submission: ApplicationSubmission, security: Any) -> Any:
         acls=_access(submission),
         max_attempts=submission.max_attempts,
         master=master,
-        services={TASK_EXECUTOR_SERVICE: task_executor},
+        services={TASK_EXECUTOR_SERVICE: task_executor, SPARK_DRIVER_SERVICE: spark_driver},
+    )
+
+
+def _service(
+    shape: ContainerShape, script: str, resources: Sequence[Resource], environment: Mapping[str, str]
+) -> Any:
+    return skein.Service(
+        resources=_resources(shape),
+        script=script,
+        # None at the beginning, none started again by Skein, and none whose end is the application's: all of
+        # that is the ResourceManager's.
+        instances=0,
+        max_restarts=0,
+        allow_failures=True,
+        files=_files(resources),
+        env=dict(environment),
+        node_label=shape.node_label,
     )
 
 

@@ -42,6 +42,7 @@ from yarrow.runtime.rpc.messages import (
     RegistrationRejection,
     RegistrationSuccess,
     SparkApplication,
+    SparkConfiguration,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
 )
@@ -196,6 +197,12 @@ class PlayedMaster(RpcEndpoint):
         self.outcomes[run].cancelled = True
         self.ended[run].set_result(self.outcomes[run])
         return Acknowledge()
+
+    async def read_spark_configuration(self, driver_id: ResourceID) -> SparkConfiguration:
+        return SparkConfiguration(configuration={})
+
+    async def delay_spark_driver(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
+        raise AssertionError("drivers do not tell of delays")
 
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
         self.disconnected.set_result(cause)

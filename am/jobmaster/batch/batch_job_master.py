@@ -74,6 +74,7 @@ from yarrow.runtime.rpc.messages import (
     RegistrationSuccess,
     RescaleRequest,
     SparkApplication,
+    SparkConfiguration,
     SparkDriverRegistration,
 )
 
@@ -115,7 +116,7 @@ class BatchJobMaster(RpcEndpoint):
         self._cancel_confirmed = asyncio.Event()
         self._collected = CollectedPositions(self.leader_id)
         self._printed = PrintedText()
-        self._commits = CommitsToMake(services.blobs)
+        self._commits = CommitsToMake(job.job_id, services.blobs, services.commit_records)
         self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._run_ended_badly)
         #: Answers questions about the job.
         self.queries = BatchAnswers(self.graph, self._driver)
@@ -130,8 +131,9 @@ class BatchJobMaster(RpcEndpoint):
         await self._encoded.prepare(self.graph.job)
         if self.graph.machine.is_terminal:
             raise EndpointStoppedError(f"{self.name} was stopped before it had started")
+        await self.run_blocking(self._commits.recover)
         self._driver.start(self._services.rpc.serve(BATCH_JOB_MASTER, self))
-        self._decide(BatchJobStarted(self._now()))
+        self._decide(BatchJobStarted(self._now(), commits=bool(self._commits.blob_key)))
 
     async def on_stop(self) -> None:
         self._timers.cancel_all()
@@ -297,6 +299,9 @@ class BatchJobMaster(RpcEndpoint):
     async def notify_not_enough_resources(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
         self._driver.lacks_resources(driver_id, explanation)
         return Acknowledge()
+
+    async def read_spark_configuration(self, driver_id: ResourceID) -> SparkConfiguration:
+        return SparkConfiguration(configuration=self.graph.job.configuration)
 
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
         self._driver.disconnected(driver_id, cause)

@@ -71,6 +71,9 @@ class _Event(msgspec.Struct, frozen=True, tag=True, tag_field="event"):
 class BatchJobStarted(_Event, frozen=True):
     """The BatchJobMaster is ready."""
 
+    #: A former master has executed the plan: its results are stored, and only have to be committed.
+    commits: bool = False
+
 
 class SparkSessionStarted(_Event, frozen=True):
     """The SparkDriver of that run can execute the plan."""
@@ -226,7 +229,8 @@ class BatchScheduler:
     def handle(self, event: BatchEvent) -> list[BatchAction]:
         """Takes in one event, and returns what follows from it. Events of former runs change nothing."""
         match event:
-            case BatchJobStarted():
+            case BatchJobStarted(_, commits):
+                self.commits = commits
                 return self._start()
             case BatchJobCancelled(_, reason):
                 return self._cancel(reason)

@@ -1,7 +1,8 @@
 """CommitsToMake: what the tasks of a bounded job have prepared, stored before any of it is committed.
 
-Owner: the BatchJobMaster's loop; `store` and `remove` block and run in its threads. A driver that commits can die: the
-next one finds everything here, and the Committer repeats it. Must not look into committables.
+Owner: the BatchJobMaster's loop; `recover`, `store` and `remove` block and run in its threads. A driver or a master can
+die while the driver commits: the next one finds everything here, and the Committer repeats it. Must not look into
+committables.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from yarrow.am.execution.blob_store import BlobStore
-from yarrow.runtime.common.ids import OperatorID
+from yarrow.am.execution.commit_records import CommitRecords
+from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.messages import BatchCommittables, StoredCommittables
 
@@ -17,8 +19,10 @@ from yarrow.runtime.rpc.messages import BatchCommittables, StoredCommittables
 class CommitsToMake:
     """The committables of the present run, then the blob that holds them."""
 
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, job_id: JobID, blobs: BlobStore, records: CommitRecords) -> None:
+        self._job_id = job_id
         self._blobs = blobs
+        self._records = records
         self._run = 0
         #: The parts of each subtask of each sink, in order of arrival.
         self._parts: dict[tuple[OperatorID, int], list[BatchCommittables]] = {}
@@ -41,8 +45,17 @@ class CommitsToMake:
         if message.sequence == len(parts):
             parts.append(message)
 
+    def recover(self) -> None:
+        """Takes what a former master of the job has stored. Raises as CommitRecords."""
+        stored = self._records.commits(self._job_id)
+        if stored:
+            self.blob_key = self._blobs.put_here(stored)
+
     def store(self, run: int) -> None:
-        """Stores what that run has left. Raises BatchRunError if parts are missing."""
+        """Stores what that run has left, for later drivers and masters.
+
+        Raises BatchRunError if parts are missing, and as CommitRecords.
+        """
         if self.blob_key:
             return
         kept = list(self._parts.values()) if run == self._run else []
@@ -52,7 +65,9 @@ class CommitsToMake:
                     f"run {run} has not sent all that its sinks prepared: nothing of it is committed"
                 )
         messages = tuple(part for parts in kept for part in parts)
-        self.blob_key = self._blobs.put_here(msgspec.msgpack.encode(StoredCommittables(messages=messages)))
+        encoded = msgspec.msgpack.encode(StoredCommittables(messages=messages))
+        self._records.put_commits(self._job_id, encoded)
+        self.blob_key = self._blobs.put_here(encoded)
 
     def remove(self) -> None:
         """Removes what was stored: the job has ended."""

@@ -99,12 +99,12 @@ class SparkDriverLink:
         """What the driver still needs; "" once its session has started, or while there is none."""
         if self._run < 0 or self.application is not None or not self._timers.is_set(_START):
             return ""
-        return self._still_needed()
+        return f"lacks {self._still_needed()}"
 
     def _still_needed(self) -> str:
         if self._gateway is not None:
             return "a SparkDriver: its session starts"
-        return f"a slot for its SparkDriver: {self._lacks}" if self._lacks else "a SparkDriver"
+        return f"room for its SparkDriver: {self._lacks}" if self._lacks else "a SparkDriver"
 
     def lacks_resources(self, driver_id: ResourceID, explanation: str) -> None:
         """Notes why the present driver has not started yet; "" = it has enough."""

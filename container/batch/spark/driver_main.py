@@ -17,7 +17,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ import msgspec
 from yarrow.container.batch.spark.java_heartbeat import JavaHeartbeat
 from yarrow.container.batch.spark.requirements import SparkRequirementError, check_requirements
 from yarrow.container.batch.spark.settings import SparkFolders
-from yarrow.container.batch.spark.spark_driver import DriverEnd, SparkDriver
+from yarrow.container.batch.spark.spark_driver import DriverEnd, SparkDriver, patiently
 from yarrow.container.launch.process_start import set_process_name
 from yarrow.container.protocol.errors import RegistrationRefusedError
 from yarrow.container.protocol.failure import failure_cause
@@ -38,6 +38,7 @@ from yarrow.runtime.config.options import batch, rpc
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
 from yarrow.runtime.rpc.bootstrap import BootstrapError, SparkDriverBootstrap, read_spark_driver_bootstrap
 from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, SPARK_DRIVER
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
@@ -63,9 +64,22 @@ def main() -> int:
     except BootstrapError as error:
         print(error, file=sys.stderr)
         return 1
+    return run_process(bootstrap, _watch_parent)
+
+
+def run_process(
+    bootstrap: SparkDriverBootstrap,
+    watch_owner: Callable[[SparkDriver], None],
+    reads_configuration: bool = False,
+) -> int:
+    """Runs the driver; the exit status of its process.
+
+    `watch_owner` begins to watch whoever has started the driver. `reads_configuration`: the bootstrap has that of
+    the cluster alone, and the BatchJobMaster tells the job's own.
+    """
     log_file = _configure_logging(bootstrap)
     try:
-        end = asyncio.run(_DriverProcess(bootstrap, log_file).run())
+        end = asyncio.run(_DriverProcess(bootstrap, log_file, watch_owner, reads_configuration).run())
     except Exception as error:
         _log.critical("the SparkDriver failed", exc_info=error)
         print(f"the SparkDriver failed: {error}", file=sys.stderr)
@@ -94,11 +108,21 @@ def _configure_logging(bootstrap: SparkDriverBootstrap) -> Path:
 class _DriverProcess:
     """The work of the process after its bootstrap."""
 
-    def __init__(self, bootstrap: SparkDriverBootstrap, log_file: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: SparkDriverBootstrap,
+        log_file: Path,
+        watch_owner: Callable[[SparkDriver], None],
+        reads_configuration: bool,
+    ) -> None:
         self._bootstrap = bootstrap
         self._log_file = log_file
+        self._watch_owner = watch_owner
+        self._reads_configuration = reads_configuration
         self._config = Settings(bootstrap.configuration, "the bootstrap of the SparkDriver")
-        self._folders = SparkFolders(Path(bootstrap.working_directory))
+        self._folders = SparkFolders(
+            Path(bootstrap.working_directory), Path(bootstrap.spark_jars) if bootstrap.spark_jars else None
+        )
         self._clock = SystemClock()
 
     async def run(self) -> DriverEnd:
@@ -108,15 +132,27 @@ class _DriverProcess:
         async with _rpc(bootstrap, self._config) as service:
             master = service.connect(bootstrap.job_master_address, BATCH_JOB_MASTER, bootstrap.job_master_id)
             timeout = self._config.get(rpc.HEARTBEAT_TIMEOUT).seconds
+            if self._reads_configuration:
+                await self._read_configuration(master, timeout)
             driver = SparkDriver(bootstrap, master, self._clock, timeout)
             await driver.start()
-            _watch_parent(driver)
+            self._watch_owner(driver)
             address = service.serve(SPARK_DRIVER, driver)
             try:
                 return await self._serve(driver, address)
             finally:
                 await driver.stop()
                 self._remove_files()
+
+    async def _read_configuration(self, master: BatchJobMasterGateway, seconds: float) -> None:
+        """Lays the job's own configuration over that of the cluster."""
+        own = self._bootstrap
+        answer = await patiently(
+            partial(master.read_spark_configuration, own.driver_id), self._clock, seconds
+        )
+        configuration = {**own.configuration, **answer.configuration}
+        self._bootstrap = msgspec.structs.replace(own, configuration=configuration)
+        self._config = Settings(configuration, "the SparkDriver's container and the job")
 
     async def _serve(self, driver: SparkDriver, address: str) -> DriverEnd:
         try:

@@ -68,7 +68,10 @@ _KEPT_VARIABLES: Final = (
     "TZ",
     "USER",
     "LD_LIBRARY_PATH",
+    "PYTHONSAFEPATH",
     "HADOOP_CONF_DIR",
+    "HADOOP_TOKEN_FILE_LOCATION",
+    "HADOOP_USER_NAME",
     "YARN_CONF_DIR",
     "KRB5_CONFIG",
     "KRB5CCNAME",
@@ -129,7 +132,9 @@ class SparkHost:
         # Made here, because Java's files can be read by everybody.
         open(self._log_file, "ab", opener=private_opener).close()
         home = Path(pyspark.__file__).parent
-        arguments = java_arguments(self._config, home / "jars", self._log_file, self._folders)
+        arguments = java_arguments(
+            self._config, self._folders.jars or home / "jars", self._log_file, self._folders
+        )
         environment = java_environment(os.environ, home, self._announcement)
         self._java = JavaProcess(self._installation.executable, arguments, environment, self._output)
 

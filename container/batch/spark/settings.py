@@ -101,6 +101,8 @@ class SparkFolders:
     """Folders of one driver, below its working directory."""
 
     working: Path
+    #: Spark's jars; None = those of PySpark.
+    jars: Path | None = None
 
     @property
     def local(self) -> Path:

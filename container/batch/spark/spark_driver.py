@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from yarrow.container.batch.spark.driver_run import DriverRun, MakeRun, RunEnd
 from yarrow.container.protocol.errors import RegistrationRefusedError
@@ -77,7 +78,7 @@ class SparkDriver(RpcEndpoint):
     # ------------------------------------------------------------------ life
 
     async def register(self, address: str, pid: int) -> None:
-        """Registers with the master. Raises RegistrationRefusedError."""
+        """Registers with the master. Raises RegistrationRefusedError, also if it is silent too long."""
         bootstrap = self._bootstrap
         registration = SparkDriverRegistration(
             driver_id=bootstrap.driver_id,
@@ -87,14 +88,9 @@ class SparkDriver(RpcEndpoint):
             pid=pid,
             task_executor=bootstrap.task_executor,
         )
-        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        while True:
-            try:
-                answer = await self.master.register_spark_driver(registration)
-                break
-            except RpcUnavailableError as error:
-                _log.info("the BatchJobMaster does not answer: %s", error)
-                await asyncio.sleep(backoff.next_seconds())
+        answer = await patiently(
+            partial(self.master.register_spark_driver, registration), self._clock, self._heartbeat_timeout
+        )
         if isinstance(answer, RegistrationRejection):
             raise RegistrationRefusedError(answer.reason)
         self._heard = self._clock.monotonic()
@@ -109,6 +105,10 @@ class SparkDriver(RpcEndpoint):
         """Asks the process to end."""
         if not self.finished.done():
             self.finished.set_result(DriverEnd(cause, orderly))
+
+    def finish_by_force(self, cause: str, grace: float) -> None:
+        """Asks the process to end, because its container has ended. Whoever calls waits for the grace."""
+        self.finish(cause, orderly=False)
 
     def java_ended(self, error: YarrowError) -> None:
         """Java has ended while it was needed."""
@@ -203,6 +203,25 @@ class SparkDriver(RpcEndpoint):
         super().on_background_failure(error)
         self._run = None
         self.finish(f"its work failed: {error}", orderly=False)
+
+
+T = TypeVar("T")
+
+
+async def patiently(call: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
+    """The answer of the BatchJobMaster, which may be busy. Raises RegistrationRefusedError after so many seconds."""
+    backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+    deadline = clock.monotonic() + seconds
+    while True:
+        try:
+            return await call()
+        except RpcUnavailableError as error:
+            _log.info("the BatchJobMaster does not answer: %s", error)
+            if clock.monotonic() > deadline:
+                raise RegistrationRefusedError(
+                    f"the BatchJobMaster has not answered for {seconds:g} s (heartbeat.timeout): {error}"
+                ) from error
+        await asyncio.sleep(backoff.next_seconds())
 
 
 async def _quietly(call: Awaitable[Acknowledge]) -> None:

@@ -13,6 +13,7 @@ from yarrow.common.values.value_types import (
     BOOLEAN,
     COUNT,
     DURATION,
+    MEMORY_SIZE,
     PORT_RANGE,
     POSITIVE,
     STRING,
@@ -92,6 +93,20 @@ CONTAINER_VCORES: Final = option(
     integer(minimum=-1, example="2"),
     "-1",
     "Cores of a TaskExecutor's container; -1: its number of slots.",
+)
+SPARK_DRIVER_MEMORY: Final = optional(
+    "yarn.spark-driver.memory",
+    MEMORY_SIZE,
+    "Memory of the container in which the SparkDriver of a bounded job runs: Java and Python processes"
+    " together.",
+    unset="`spark.driver.memory`, 384 MiB or a tenth of it, 256 MiB, and 512 MiB for each core",
+)
+SPARK_DRIVER_VCORES: Final = option(
+    "yarn.spark-driver.vcores",
+    integer(minimum=-1, example="2"),
+    "-1",
+    "Cores of a SparkDriver's container, which are the tasks that run in it at a time; -1: the slots of a"
+    " TaskExecutor.",
 )
 SHIP_FILES: Final = optional(
     "yarn.ship-files",

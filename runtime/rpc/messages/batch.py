@@ -45,6 +45,12 @@ class SparkDriverStart(Message, frozen=True, kw_only=True):
         return f"SparkDriverStart({self.driver_id} for job {self.slot.job_id} in {self.slot.slot_id})"
 
 
+class SparkConfiguration(Message, frozen=True, kw_only=True):
+    """BatchJobMaster -> SparkDriver: the job's own configuration, over that of the cluster."""
+
+    configuration: dict[str, str]
+
+
 class SparkDriverRegistration(Message, frozen=True, kw_only=True):
     """The first message of a SparkDriver, before it starts Java."""
 

@@ -89,7 +89,7 @@ def test_a_bounded_job_runs_in_its_driver_and_takes_no_slot(tmp_path: Path) -> N
             driver = await cluster.next_spark_driver()
             assert await states(cluster, job_id) == {ExecutionState.SCHEDULED}
             details = await cluster.dispatcher.request_job_details(job_id)
-            assert details.waiting_for == "a SparkDriver"
+            assert details.waiting_for == "lacks a SparkDriver"
             await driver.begin()
             await eventually(lambda: bool(driver.submissions))
             assert driver.graph == bounded_job()

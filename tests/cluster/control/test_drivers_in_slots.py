@@ -92,7 +92,7 @@ def test_a_job_waits_for_a_slot_and_says_so(tmp_path: Path) -> None:
 
             async def says_so() -> bool:
                 text = await waiting_for(cluster, job_id)
-                return text.startswith("a slot for its SparkDriver: needs 1 slots, has 0;") and (
+                return text.startswith("lacks room for its SparkDriver: needs 1 slots, has 0;") and (
                     "start more with `yarrow taskmanager`" in text
                 )
 

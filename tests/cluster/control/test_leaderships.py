@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from tests.cluster.control.control_cluster import ControlCluster, eventually
+from tests.support.fake_spark_driver import FakeSparkDriver
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am import control_plane as cluster_entrypoint
@@ -21,7 +23,7 @@ from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
-from yarrow.am.resourcemanager.spark_drivers import NO_SPARK_DRIVERS, SparkDriverLauncher
+from yarrow.am.resourcemanager.spark_drivers import SparkDriverLauncher
 from yarrow.am.yarn.modes.per_job import submit_until_taken
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import (
@@ -29,14 +31,17 @@ from yarrow.runtime.common.errors import (
     FileSystemError,
     JobAlreadyEndedError,
     JobNotFoundError,
+    YarrowError,
 )
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.ha.none import NoHighAvailability
-from yarrow.runtime.ha.records import Put
+from yarrow.runtime.ha.records import LeadershipLostError, Put
 from yarrow.runtime.ha.services import LeaderContender, epoch_of_token
 from yarrow.runtime.rpc.gateways import DispatcherGateway
+from yarrow.runtime.rpc.messages import BatchCommittables, StoredCommittables
 
 
 class ByHand(NoHighAvailability):
@@ -59,6 +64,10 @@ class ByHand(NoHighAvailability):
         self._contender.grant_leadership(epoch)
         return epoch
 
+    def replace(self) -> None:
+        """Another master leads, of which nobody hears."""
+        self._records.next_leadership()
+
     def revoke(self) -> None:
         assert self._contender is not None
         self._leads = False
@@ -69,7 +78,7 @@ class Masters(ControlCluster):
     """A cluster whose master is elected by hand."""
 
     def __init__(
-        self, directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots = NO_SPARK_DRIVERS
+        self, directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots | None = None
     ) -> None:
         self.election = ByHand(directory / "ha")
         self._launcher = spark_drivers
@@ -81,7 +90,7 @@ class Masters(ControlCluster):
             timers=self.timers,
             ids=self.ids,
             high_availability=self.election,
-            spark_drivers=self._launcher,
+            spark_drivers=self._launcher or self.spark_drivers,
         )
         return ControlPlane(self.service(), StandaloneDriver(), self.settings, services)
 
@@ -111,7 +120,7 @@ async def recorded_end_without_clean_up(cluster: Masters) -> JobGraph:
 
 @asynccontextmanager
 async def masters(
-    directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots = NO_SPARK_DRIVERS
+    directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots | None = None
 ) -> AsyncIterator[Masters]:
     cluster = Masters(directory, spark_drivers)
     await cluster.plane.start()
@@ -148,6 +157,96 @@ def test_jobs_are_suspended_and_go_on_under_the_next_leadership(tmp_path: Path) 
             records = cluster.election.records(2)
             await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
             assert [path for path in (tmp_path / "ha").rglob("*") if path.is_file()] == []
+
+    run(body())
+
+
+@asynccontextmanager
+async def bounded_job_of_a_former_leader(
+    directory: Path,
+) -> AsyncIterator[tuple[Masters, JobID, FakeSparkDriver]]:
+    """A job in BATCH mode whose SparkDriver has its plan, under the first leadership."""
+    async with masters(directory) as cluster:
+        await cluster.lead()
+        job_id = await cluster.submit(structs.replace(linear_job(Stage(1)), job_type=JobType.BATCH))
+        driver = await cluster.next_spark_driver()
+        await driver.begin()
+        await eventually(lambda: bool(driver.submissions))
+        yield cluster, job_id, driver
+
+
+def prepared(driver: FakeSparkDriver, run: int) -> BatchCommittables:
+    vertex = driver.graph.vertices[0]
+    return BatchCommittables(
+        job_id=driver.request.job_id,
+        run=run,
+        vertex_id=vertex.id,
+        operator_id=vertex.operators[0].id,
+        subtask=0,
+        attempt=0,
+        sequence=0,
+        payload=b"prepared",
+    )
+
+
+def test_a_bounded_job_begins_again_under_the_next_leadership(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with bounded_job_of_a_former_leader(tmp_path) as (cluster, job_id, first):
+            await first.master.store_committables(prepared(first, 0))
+            await cluster.follow()
+            assert cluster.spark_drivers.ended == [first.driver_id]
+            with pytest.raises(YarrowError):
+                await first.master.begin_commit(job_id, 0)
+            await cluster.lead()
+            second = await cluster.next_spark_driver(2)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            assert second.submissions[0].committables_blob_key == "", "nothing was certain to be committed"
+            await second.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+
+    run(body())
+
+
+def test_the_next_leadership_commits_what_the_former_one_has_stored(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with bounded_job_of_a_former_leader(tmp_path) as (cluster, job_id, first):
+            sent = prepared(first, 0)
+            await first.master.store_committables(sent)
+            await first.master.begin_commit(job_id, 0)
+            await cluster.follow()
+            # The next leader may be another process, with other local files.
+            shutil.rmtree(cluster.settings.blob_directory)
+            await cluster.lead()
+            second = await cluster.next_spark_driver(2)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            # Too late: parts of the output may be visible.
+            await cluster.dispatcher.cancel_job(job_id)
+            key = second.submissions[0].committables_blob_key
+            part = await second.master.read_blob(key, 0, 1 << 20)
+            assert msgspec.msgpack.decode(part.data, type=StoredCommittables).messages == (sent,)
+            await second.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            records = cluster.election.records(2)
+            await eventually(lambda: not any(map(records.children, ("jobs", "results"))))
+            assert [path for path in (tmp_path / "ha").rglob("*") if path.is_file()] == []
+
+    run(body())
+
+
+def test_a_leader_that_was_replaced_lets_nothing_be_committed(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with bounded_job_of_a_former_leader(tmp_path) as (cluster, job_id, driver):
+            await driver.master.store_committables(prepared(driver, 0))
+            # Another master leads, and this one has not heard of it.
+            cluster.election.replace()
+            with pytest.raises(LeadershipLostError):
+                await driver.master.begin_commit(job_id, 0)
+            store = JobGraphStore(
+                cluster.election.records(2), cluster.election.storage_directory, cluster.ids
+            )
+            assert store.commits(job_id) == b""
 
     run(body())
 

@@ -91,8 +91,8 @@ class LocalContainers(ContainersOfYarn):
         self._secrets = secrets
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def request_container(self, environment: Mapping[str, str]) -> str:
-        handle = super().request_container(environment)
+    def request_container(self, service: str, environment: Mapping[str, str]) -> str:
+        handle = super().request_container(service, environment)
         folder = self._folder / handle
         (folder / "logs").mkdir(parents=True)
         (folder / DESCRIPTION_FILE).write_bytes(msgspec.json.encode(self._description))

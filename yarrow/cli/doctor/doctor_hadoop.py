@@ -226,7 +226,7 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
     )
     yield from _names(running)
     nothing = ContainerContent((), {}, "python3")
-    submission = build_submission(config, "doctor", nothing, nothing)
+    submission = build_submission(config, "doctor", nothing, nothing, nothing)
     queues = web.leaf_queues()
     check_resources(submission, queues)
     largest = max(node.used_mb + node.available_mb for node in running)

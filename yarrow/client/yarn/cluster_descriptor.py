@@ -24,8 +24,13 @@ from yarrow.client.yarn.abandoned_cluster_data import is_kept_by_application_id,
 from yarrow.client.yarn.abandoned_files import remove_abandoned
 from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.client.yarn.attached_application import AttachedApplication
-from yarrow.client.yarn.deployment import AwaitedApplication, check_labels, check_resources
-from yarrow.client.yarn.environment.environment import PreparedEnvironment, demands, prepare
+from yarrow.client.yarn.deployment import (
+    AwaitedApplication,
+    check_labels,
+    check_resources,
+    check_spark_driver,
+)
+from yarrow.client.yarn.environment.environment import PreparedEnvironment, demands, prepare, spark_jars
 from yarrow.client.yarn.staging import StagedFiles, check_places, stage
 from yarrow.client.yarn.submission import (
     ContainerContent,
@@ -37,13 +42,14 @@ from yarrow.client.yarn.submission import (
 from yarrow.client.yarn.yarn_client import YarnClient
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
-from yarrow.runtime.config.options import yarn
+from yarrow.runtime.config.options import execution, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import ClientFolder
 from yarrow.runtime.fs.client_folder import remove_abandoned as remove_abandoned_folders
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.application import (
@@ -66,6 +72,7 @@ from yarrow.runtime.yarn.layout import (
     DRIVER_FOLDER,
     JOB_GRAPH_FILE,
     MASTER_SECRETS_FILE,
+    SPARK_DRIVER_SECRETS_FILE,
     SUBMISSION_FOLDER,
     TASK_EXECUTOR_SECRETS_FILE,
 )
@@ -107,6 +114,13 @@ class _Plan:
     attached: bool
     program: ProgramDescription | None = None
     packed_job: bytes = b""
+    #: The packed job runs in BATCH mode.
+    is_bounded: bool = False
+
+    @property
+    def may_be_bounded(self) -> bool:
+        """Whether a SparkDriver may be asked for."""
+        return self.is_bounded or self.mode is not DeploymentMode.PER_JOB
 
 
 class YarnClusterDescriptor:
@@ -146,6 +160,7 @@ class YarnClusterDescriptor:
                 name=self._config.get(yarn.APPLICATION_NAME) or graph.name,
                 attached=attached,
                 packed_job=pack_job(graph, files),
+                is_bounded=graph.job_type is JobType.BATCH,
             )
         )
 
@@ -219,9 +234,10 @@ class YarnClusterDescriptor:
             folder = Path(owned.path)
             staged = stage(self._config, folder, plan.program)
             environment = prepare(self._config, self._say)
+            jars = spark_jars(self._config, self._say) if plan.may_be_bounded else ()
             times.mark("environment")
             attempts = self._attempts(client.most_attempts())
-            submission = self._submission(plan, secrets, environment, staged, folder, attempts)
+            submission = self._submission(plan, secrets, environment, jars, staged, folder, attempts)
             times.mark("files")
             application_id = self._submit(client, submission)
             times.mark("submitted")
@@ -253,8 +269,11 @@ class YarnClusterDescriptor:
     def _check_with_yarn(self, client: YarnClient, plan: _Plan) -> None:
         """Refuses requests that YARN would never grant, before an environment is packed and uploaded."""
         nothing = ContainerContent((), {}, "")
-        planned = build_submission(self._config, plan.name, nothing, nothing)
-        check_resources(planned, client.leaf_queues())
+        planned = build_submission(self._config, plan.name, nothing, nothing, nothing)
+        queues = client.leaf_queues()
+        check_resources(planned, queues)
+        if plan.is_bounded or self._config.get(execution.RUNTIME_MODE) is execution.RuntimeMode.BATCH:
+            check_spark_driver(planned, queues)
         if planned.node_label or planned.task_executor.node_label:
             check_labels(planned, client.node_labels())
 
@@ -292,6 +311,7 @@ class YarnClusterDescriptor:
         plan: _Plan,
         secrets: ApplicationSecrets,
         environment: PreparedEnvironment,
+        jars: Sequence[Resource],
         staged: StagedFiles,
         folder: Path,
         attempts: int,
@@ -307,12 +327,13 @@ class YarnClusterDescriptor:
             attached=plan.attached,
             max_attempts=attempts,
             interpreter=environment.interpreter,
-            environment=tuple(archive.source for archive in environment.archives),
+            environment=tuple(archive.source for archive in (*environment.archives, *jars)),
             applications_folder=self._applications_folder(attempts),
         )
         write_private(folder / DESCRIPTION_FILE, msgspec.json.encode(description))
         write_secrets(folder / MASTER_SECRETS_FILE, secrets.for_master(sensitive))
         write_secrets(folder / TASK_EXECUTOR_SECRETS_FILE, secrets.for_task_executor(sensitive))
+        write_secrets(folder / SPARK_DRIVER_SECRETS_FILE, secrets.for_spark_driver(sensitive))
         both = [_resource(folder, DESCRIPTION_FILE), *environment.archives, *staged.both]
         write_overlay(folder / OVERLAY_JAR, master_properties(self._config))
         write_private(folder / LOG_SETTINGS_FILE, LOG_SETTINGS.encode())
@@ -322,11 +343,13 @@ class YarnClusterDescriptor:
             write_private(folder / JOB_GRAPH_FILE, plan.packed_job)
             master.append(_resource(folder, JOB_GRAPH_FILE))
         task_executor = [*both, _resource(folder, TASK_EXECUTOR_SECRETS_FILE)]
+        spark_driver = [*both, *jars, _resource(folder, SPARK_DRIVER_SECRETS_FILE)]
         return build_submission(
             self._config,
             plan.name,
             ContainerContent(master, environment.variables, environment.interpreter),
             ContainerContent(task_executor, environment.variables, environment.interpreter),
+            ContainerContent(spark_driver, environment.variables, environment.interpreter),
             str(folder / LOG_SETTINGS_FILE),
         )
 

@@ -63,6 +63,19 @@ def check_resources(submission: ApplicationSubmission, queues: Sequence[LeafQueu
     )
 
 
+def check_spark_driver(submission: ApplicationSubmission, queues: Sequence[LeafQueue]) -> None:
+    """Raises YarnError for a SparkDriver's container above the queue's maximum; call it for bounded jobs alone."""
+    queue = next((one for one in queues if submission.queue in (one.name, one.path)), None)
+    if queue is not None:
+        _check_size(
+            submission.spark_driver,
+            queue,
+            "a SparkDriver",
+            "yarn.spark-driver.memory",
+            "yarn.spark-driver.vcores",
+        )
+
+
 def check_labels(submission: ApplicationSubmission, labels: Collection[str] | None) -> None:
     """Raises YarnError for a node label that YARN does not have; `labels` None = unknown.
 

@@ -49,6 +49,7 @@ _RESERVED: Final = frozenset(
         layout.DESCRIPTION_FILE,
         layout.MASTER_SECRETS_FILE,
         layout.TASK_EXECUTOR_SECRETS_FILE,
+        layout.SPARK_DRIVER_SECRETS_FILE,
         layout.JOB_GRAPH_FILE,
         layout.WEB_PAGES_FILE,
         layout.ENVIRONMENT_FOLDER,
@@ -56,6 +57,8 @@ _RESERVED: Final = frozenset(
         layout.USER_FOLDER,
         EDITABLE_FOLDER,
         EDITABLE_FOLDER + ARCHIVE_SUFFIX,
+        layout.SPARK_JARS_FOLDER,
+        layout.SPARK_JARS_FOLDER + ARCHIVE_SUFFIX,
         START_FILE,
         "tmp",
     }

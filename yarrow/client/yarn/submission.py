@@ -23,9 +23,11 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import MemoryBudgetError
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, Resource
 from yarrow.runtime.yarn.skein_driver import FAST_START
+from yarrow.runtime.yarn.spark_driver_shape import spark_driver_shape
 
 MASTER_MODULE: Final = "yarrow.am.yarn.application_master"
 TASK_EXECUTOR_MODULE: Final = "yarrow.container.process.yarn_task_executor"
+SPARK_DRIVER_MODULE: Final = "yarrow.container.process.yarn_spark_driver"
 DEFAULT_QUEUE: Final = "default"
 _SKEIN_TYPE: Final = "skein"
 _MASTER_VARIABLES: Final = "containerized.master.env."
@@ -56,6 +58,7 @@ def build_submission(
     name: str,
     master: ContainerContent,
     task_executor: ContainerContent,
+    spark_driver: ContainerContent,
     master_log_settings: str = "",
 ) -> ApplicationSubmission:
     """The whole submission. Raises InvalidOptionValue or MemoryBudgetError for impossible sizes."""
@@ -81,6 +84,11 @@ def build_submission(
         task_executor_script=script(task_executor.interpreter, TASK_EXECUTOR_MODULE),
         task_executor_resources=task_executor.resources,
         task_executor_environment={**task_executor.variables, **config.below(_TASK_EXECUTOR_VARIABLES)},
+        spark_driver=spark_driver_shape(config),
+        spark_driver_script=script(spark_driver.interpreter, SPARK_DRIVER_MODULE),
+        spark_driver_resources=spark_driver.resources,
+        # It runs the functions that TaskExecutors run otherwise.
+        spark_driver_environment={**spark_driver.variables, **config.below(_TASK_EXECUTOR_VARIABLES)},
         file_systems=file_systems or (),
         view_users=view_users,
         view_groups=view_groups,

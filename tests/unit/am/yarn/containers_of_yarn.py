@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from yarrow.runtime.yarn.gateways import ContainerStatus, FinalStatus, YarnError
+from yarrow.runtime.yarn.layout import TASK_EXECUTOR_SERVICE
 
 
 class ContainersOfYarn:
@@ -14,6 +15,8 @@ class ContainersOfYarn:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._states: dict[str, ContainerStatus] = {}
+        #: Services and variables of requested containers, in order.
+        self.services: list[str] = []
         self.environments: list[Mapping[str, str]] = []
         self.released: list[str] = []
         self.published: dict[str, str] = {}
@@ -26,16 +29,17 @@ class ContainersOfYarn:
 
     # The gateway.
 
-    def request_container(self, environment: Mapping[str, str]) -> str:
+    def request_container(self, service: str, environment: Mapping[str, str]) -> str:
         if self.refusal:
             raise YarnError(self.refusal)
         with self._lock:
+            self.services.append(service)
             self.environments.append(environment)
-        return self.appear()
+        return self.appear(service)
 
-    def containers(self) -> Sequence[ContainerStatus]:
+    def containers(self, service: str) -> Sequence[ContainerStatus]:
         with self._lock:
-            return tuple(self._states.values())
+            return tuple(one for one in self._states.values() if one.handle.startswith(f"{service}_"))
 
     def release_container(self, handle: str) -> None:
         with self._lock:
@@ -60,10 +64,10 @@ class ContainersOfYarn:
 
     # The test.
 
-    def appear(self) -> str:
+    def appear(self, service: str = TASK_EXECUTOR_SERVICE) -> str:
         """A container that is asked for, by whomever."""
         with self._lock:
-            handle = f"taskexecutor_{len(self._states)}"
+            handle = f"{service}_{len(self._states)}"
             self._states[handle] = ContainerStatus(handle, "REQUESTED", "", "", "")
         return handle
 

@@ -11,12 +11,8 @@ import pytest
 from tests.unit.am.yarn.containers_of_yarn import ContainersOfYarn
 from yarrow.am.resourcemanager.driver import TaskExecutorStartError
 from yarrow.am.yarn.requested_containers import RequestedContainers, shortened
-from yarrow.am.yarn.yarn_driver import (
-    ExplainWaiting,
-    ReadOutput,
-    YarnDriver,
-    YarnDriverSettings,
-)
+from yarrow.am.yarn.service_containers import ExplainWaiting, ReadOutput, YarnDriverSettings
+from yarrow.am.yarn.yarn_driver import YarnDriver
 from yarrow.runtime.common.clock import ManualClock, SystemClock
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.leader import LeaderInformation
@@ -240,7 +236,7 @@ def test_containers_that_were_given_back_are_not_said_to_be_granted(caplog: pyte
 
 
 def test_the_words_by_which_skein_shortens_it_are_known_too() -> None:
-    containers = RequestedContainers(768)
+    containers = RequestedContainers(768, "")
     containers.requested(ResourceID("a"), "0", 0.0)
     used = ContainerStatus("0", "FAILED", "c", "n", "879.7 MB of 768 MB physical memory used")
     (ended,) = containers.take([used])
@@ -341,7 +337,7 @@ def test_why_containers_do_not_come_is_told_and_taken_back() -> None:
 
 def test_only_containers_without_an_answer_are_waited_for() -> None:
     clock = ManualClock()
-    containers = RequestedContainers(640)
+    containers = RequestedContainers(640, "")
     containers.requested(ResourceID("a"), "0", clock.monotonic())
     clock.advance(2)
     containers.requested(ResourceID("b"), "1", clock.monotonic())

@@ -27,7 +27,7 @@ from yarrow.runtime.yarn.resource_manager_web import LeafQueue
 def submission(**settings: str) -> ApplicationSubmission:
     config = Settings({key.replace("__", ".").replace("_", "-"): value for key, value in settings.items()})
     content = ContainerContent((), {"PYTHONSAFEPATH": "1"}, "environment/bin/python3")
-    return build_submission(config, "a name", content, content)
+    return build_submission(config, "a name", content, content, content)
 
 
 def queue(name: str = "default", state: str = "RUNNING", memory_mb: int = 4096, vcores: int = 4) -> LeafQueue:

@@ -36,7 +36,7 @@ from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.yarn.gateways import Resource, YarnError
-from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER
+from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER, SPARK_JARS_FOLDER
 from yarrow.runtime.yarn.staging_root import absolute_hdfs_path, staging_root
 
 #: Values of `yarn.environment`: pack the active environment; nodes have the client's interpreter.
@@ -93,6 +93,27 @@ def prepare(config: Settings, say: Say) -> PreparedEnvironment:
         return PreparedEnvironment((start, given), INTERPRETER, dict(_VARIABLES))
     archive = Resource(ENVIRONMENT_FOLDER, address, is_archive=True, shared=True)
     return PreparedEnvironment((archive,), f"{ENVIRONMENT_FOLDER}/{START_SCRIPTS[0]}", dict(_VARIABLES))
+
+
+def spark_jars(config: Settings, say: Say) -> tuple[Resource, ...]:
+    """The archive of Spark's jars on HDFS, for containers of SparkDrivers; uploaded once, until PySpark changes.
+
+    Empty if the environment has its own, or if there is no PySpark: then a SparkDriver says so. Raises as `prepare`.
+    """
+    if config.get(yarn.ENVIRONMENT).strip().lower() != AUTO:
+        return ()
+    jars = environment_files(EnvironmentPart.SPARK_JARS)
+    if not jars:
+        return ()
+    store, memory, key = store_of(config), EnvironmentMemory.of_user(), fingerprint(jars)
+    address = _known(store, memory, key)
+    if address is None:
+        size = sum(file.size for file in jars)
+        say(
+            f"Uploading Spark's jars ({_megabytes(size)} MB) for jobs in BATCH mode: once, until they change."
+        )
+        address = _add(store, memory, key, jars, None, say)
+    return (_kept(SPARK_JARS_FOLDER + ARCHIVE_SUFFIX, address),)
 
 
 def demands(config: Settings) -> str:

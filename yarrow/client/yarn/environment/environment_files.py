@@ -31,7 +31,8 @@ class EnvironmentPart(Enum):
     PACKAGES = "packages"
     #: Editable installs in the form of their wheels: small, changes with every edit.
     EDITABLE = "editable"
-    #: The jars of PySpark: large, the same for every environment, needed by batch stages only.
+    #: The jars of PySpark: large, the same for every environment, needed by SparkDrivers only. Spark wants them at
+    #: the root of their archive.
     SPARK_JARS = "spark-jars"
 
 
@@ -106,7 +107,7 @@ def environment_files(part: EnvironmentPart) -> list[EnvironmentFile]:
                 found += _editable(folder)
         case EnvironmentPart.SPARK_JARS:
             for folder in folders:
-                found += _below(os.path.join(folder, _JARS), "jars")
+                found += _below(os.path.join(folder, _JARS), "")
     first: dict[str, EnvironmentFile] = {}
     for file in found:
         # As on a search path: the first one is imported.
@@ -266,7 +267,11 @@ def _below(folder: str, target: str, unused: Sequence[str] = ()) -> Iterator[Env
                     found = entry.stat()
                     executable = bool(found.st_mode & 0o100)
                     yield EnvironmentFile(
-                        f"{target}/{relative}", entry.path, found.st_size, found.st_mtime_ns, executable
+                        f"{target}/{relative}" if target else relative,
+                        entry.path,
+                        found.st_size,
+                        found.st_mtime_ns,
+                        executable,
                     )
 
     if os.path.isdir(folder):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER
+from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER, SPARK_JARS_FOLDER
 
 #: Name of the script in a container, and how it is called.
 START_FILE: Final = "yarrow-python"
@@ -49,7 +49,7 @@ unpack() {{
     ln -sfn "$place" "$here/$1"
 }}
 
-for name in {ENVIRONMENT_FOLDER} {EDITABLE_FOLDER}; do
+for name in {ENVIRONMENT_FOLDER} {EDITABLE_FOLDER} {SPARK_JARS_FOLDER}; do
     if [ -e "$here/$name{ARCHIVE_SUFFIX}" ] && ! unpack "$name"; then
         echo "The Python environment $here/$name{ARCHIVE_SUFFIX} cannot be unpacked on $(hostname):" \\
             "is the disk of yarn.nodemanager.local-dirs full?" >&2

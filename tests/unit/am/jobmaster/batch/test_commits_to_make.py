@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from yarrow.am.execution.blob_store import BlobStore
+from yarrow.am.execution.commit_records import CommitRecordsInMemory
 from yarrow.am.jobmaster.batch.commits_to_make import CommitsToMake
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.rpc.batch_gateways import BatchRunError
@@ -37,7 +38,7 @@ def stored(folder: Path, commits: CommitsToMake) -> list[str]:
 
 
 def test_parts_are_stored_in_their_order(tmp_path: Path) -> None:
-    commits = CommitsToMake(BlobStore(tmp_path))
+    commits = CommitsToMake(JobID("1"), BlobStore(tmp_path), CommitRecordsInMemory())
     for message in (
         part("a", 0, continued=True),
         part("b", 1, continued=True),
@@ -53,7 +54,7 @@ def test_parts_are_stored_in_their_order(tmp_path: Path) -> None:
 
 
 def test_a_subtask_that_begins_anew_replaces_its_parts(tmp_path: Path) -> None:
-    commits = CommitsToMake(BlobStore(tmp_path))
+    commits = CommitsToMake(JobID("1"), BlobStore(tmp_path), CommitRecordsInMemory())
     for message in (
         part("a", 0, continued=True),
         part("x", 0, continued=True),
@@ -67,7 +68,7 @@ def test_a_subtask_that_begins_anew_replaces_its_parts(tmp_path: Path) -> None:
 
 
 def test_missing_parts_are_never_stored(tmp_path: Path) -> None:
-    commits = CommitsToMake(BlobStore(tmp_path))
+    commits = CommitsToMake(JobID("1"), BlobStore(tmp_path), CommitRecordsInMemory())
     commits.add(part("a", 0, continued=True))
     with pytest.raises(BatchRunError, match="nothing of it is committed"):
         commits.store(0)

@@ -83,7 +83,8 @@ def test_packages_hold_interpreter_and_standard_library_and_not_what_nobody_impo
 def test_jars_of_spark_are_a_part_of_their_own() -> None:
     jars = environment_files(EnvironmentPart.SPARK_JARS)
     assert jars
-    assert all(file.target.startswith("jars/") for file in jars)
+    assert all(file.target.endswith(".jar") and not file.target.startswith("/") for file in jars)
+    assert any(file.target.startswith("spark-core_") for file in jars), "they lie at the root"
 
 
 def test_what_setuptools_is_needed_for_keeps_it(tmp_path: Path) -> None:
