@@ -104,6 +104,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     writes_for_sink: ClassVar[bool] = False
     #: A running aggregate: `last_only` makes it emit the last value of each key alone.
     is_rolling: ClassVar[bool] = False
+    #: A running aggregate whose `function` is a user's reduce.
+    folds_by_function: ClassVar[bool] = False
     #: False: an operator of parallelism 1 keeps it when the whole job is rescaled.
     rescalable: ClassVar[bool] = True
     #: The operator is not the engine's own: the spec is a ShippedOperator.
@@ -131,6 +133,16 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     def keeps_schema(self) -> bool:
         """True if emitted batches have the schema of the received ones."""
         return False
+
+    @property
+    def keeps_rows(self) -> bool:
+        """True if each emitted row is a received one, perhaps converted between rows and columns."""
+        return self.is_conversion
+
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of each input of a process function, None for one without keys; () for other operators."""
+        return ()
 
     @property
     def collects_for(self) -> str | None:
@@ -196,6 +208,10 @@ class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_func
     function: bytes
     key_selector: bytes | None = None
 
+    @property
+    def keeps_rows(self) -> bool:
+        return self.shape is RowShape.FILTER
+
 
 class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):
     """Keeps the fields at `indexes` of a tuple or Row, as a tuple."""
@@ -225,6 +241,7 @@ class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     """Running keyed reduce: emits the new value of the key for each record."""
 
     is_rolling = True
+    folds_by_function = True
 
     function: bytes
     key_selector: bytes
@@ -301,6 +318,10 @@ class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_
 
     @property
     def keeps_schema(self) -> bool:
+        return self.shape is BatchShape.FILTER_BATCHES
+
+    @property
+    def keeps_rows(self) -> bool:
         return self.shape is BatchShape.FILTER_BATCHES
 
 

@@ -137,11 +137,14 @@ def verify(given: Given) -> None:
 
     Exit status 0: equal. 1: they differ. 2: they could not be compared.
     """
-    from yarrow.cli.verification.verify_command import verify as compare
+    from yarrow.cli.run_command import planned_job
+    from yarrow.cli.verification.both_modes import check_target
+    from yarrow.cli.verification.both_modes import verify as compare
 
     config = settings_of(given, None, None)
-    program = program_of(given, given["arguments"])
-    if not compare(program, config, first_job_only=given["first_job"]):
+    check_target(config)
+    planned = planned_job(program_of(given, given["arguments"]), config)
+    if not compare(planned, config, first_job_only=given["first_job"]):
         raise typer.Exit(1)
 
 

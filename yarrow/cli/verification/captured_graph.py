@@ -18,10 +18,7 @@ from yarrow.cli.verification.captured_rows import CapturedRows, KeyOfRows
 from yarrow.runtime.config.options import checkpointing, execution, restart_strategy
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import (
-    BatchFunctionOperator,
     OperatorSpec,
-    RowFunctionOperator,
-    RowShape,
     SinkWriterOperator,
     StreamKind,
 )
@@ -104,16 +101,7 @@ def _key_of(graph: JobGraph, place: Place) -> KeyOfRows:
         if columns is None:
             return KeyOfRows(selector=spec.key_selector)
         return KeyOfRows(columns=1 if isinstance(columns, str) else len(columns))
-    return _key_of(graph, source) if _keeps_rows(spec) else KeyOfRows()
-
-
-def _keeps_rows(spec: OperatorSpec) -> bool:
-    match spec:
-        case RowFunctionOperator():
-            return spec.shape is RowShape.FILTER
-        case BatchFunctionOperator():
-            return spec.keeps_schema
-    return spec.is_conversion
+    return _key_of(graph, source) if spec.keeps_rows else KeyOfRows()
 
 
 def captured(

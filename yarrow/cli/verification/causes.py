@@ -21,12 +21,6 @@ from yarrow.container.metrics.metric_registry import metric_scope
 from yarrow.container.operators.event_time import LATE_RECORDS
 from yarrow.container.state.timers import IGNORED_TIMERS
 from yarrow.runtime.graph.job_graph import JobGraph, OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import (
-    BroadcastProcessOperator,
-    CoProcessOperator,
-    ProcessOperator,
-    ReduceOperator,
-)
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails
 
 #: Methods by which a function asks for processing time.
@@ -63,11 +57,7 @@ class RunFacts:
 
 def reduces_of(graph: JobGraph, sink: Place) -> list[Place]:
     """The reduce functions of users whose results reach a sink."""
-    return [
-        place
-        for place in upstream_of(graph, sink)
-        if isinstance(operator_at(graph, place).spec, ReduceOperator)
-    ]
+    return [place for place in upstream_of(graph, sink) if operator_at(graph, place).spec.folds_by_function]
 
 
 def with_checks(graph: JobGraph, places: Sequence[Place]) -> JobGraph:
@@ -142,7 +132,8 @@ def _of_operator(
 
 
 def _unknown(graph: JobGraph, upstream: Sequence[Place]) -> str:
-    keyed = [name for place in upstream if (name := _keyed_function(operator_at(graph, place)))]
+    operators = [operator_at(graph, place) for place in upstream]
+    keyed = [each.name for each in operators if each.spec.is_rolling or any(each.spec.selector_of_each_input)]
     if not keyed:
         return "No cause is known. Look for functions that read a clock, random numbers or state outside."
     return (
@@ -151,17 +142,9 @@ def _unknown(graph: JobGraph, upstream: Sequence[Place]) -> str:
     )
 
 
-def _keyed_function(operator: OperatorDescriptor) -> str:
-    spec = operator.spec
-    match spec:
-        case ProcessOperator() | CoProcessOperator() | BroadcastProcessOperator():
-            return operator.name if any(spec.selector_of_each_input) else ""
-    return operator.name if spec.is_rolling else ""
-
-
 def _names_in(operator: OperatorDescriptor) -> set[str]:
     """Names of attributes and globals in the code of the operator's function."""
-    blob = getattr(operator.spec, "function", None)
+    blob = msgspec.structs.asdict(operator.spec).get("function")
     if not isinstance(blob, bytes):
         return set()
     function = load_function(blob, operator.name)

@@ -21,7 +21,7 @@ class SinkReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class ModesReport:
     """The result for a job."""
 
     job_name: str
@@ -35,7 +35,7 @@ class Report:
         return all(sink.comparison.is_equal for sink in self.sinks)
 
 
-def text_of(report: Report) -> str:
+def text_of(report: ModesReport) -> str:
     """The report for people."""
     lines = [f"Job '{report.job_name}', in STREAMING and in BATCH (Spark {report.spark_application}):"]
     for sink in report.sinks:

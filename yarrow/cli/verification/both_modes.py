@@ -1,6 +1,6 @@
-"""verify: runs a bounded program in both modes, here, and compares what reaches its sinks.
+"""Runs the job of a bounded program in both modes, here, and compares what reaches its sinks.
 
-Owner: the main thread. The program's main() runs once, up to its first job. Its sinks never run: what reaches them is
+Owner: the main thread. The program's main() has run, up to its first job. Its sinks never run: what reaches them is
 kept in a temporary folder, which is removed at the end.
 """
 
@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from yarrow.cli.program import Program
-from yarrow.cli.run_command import planned_job
 from yarrow.cli.verification.captured_graph import (
     CapturedSink,
     Place,
@@ -26,7 +24,7 @@ from yarrow.cli.verification.captured_rows import entries_in
 from yarrow.cli.verification.causes import RunFacts, causes_of, examples_in, reduces_of, with_checks
 from yarrow.cli.verification.comparison import SinkComparison, compare
 from yarrow.cli.verification.later_jobs import later_job
-from yarrow.cli.verification.report import Report, SinkReport, text_of
+from yarrow.cli.verification.report import ModesReport, SinkReport, text_of
 from yarrow.client.errors import CommandError
 from yarrow.client.targets import LOCAL
 from yarrow.common.job_execution_result import JobExecutionResult
@@ -46,19 +44,22 @@ class VerifiedRunError(CommandError):
     """The job has failed in one of the modes, so there is nothing to compare."""
 
 
-def verify(program: Program, config: Settings, *, first_job_only: bool = False) -> bool:
-    """Prints the comparison of the program's job in both modes; True if they are equal.
-
-    `first_job_only`: what the program executes behind its first job does not matter. Raises CommandError for a program
-    that cannot be compared, and VerifiedRunError with mode and cause if the job fails.
-    """
+def check_target(config: Settings) -> None:
+    """Raises CommandError if the program would run elsewhere."""
     target = config.get(execution.TARGET)
     if target not in (None, LOCAL):
         raise CommandError(
             f"verify runs both modes here, and {execution.TARGET.key} is {target}: set it to {LOCAL} with"
             f" -D{execution.TARGET.key}={LOCAL}."
         )
-    planned = planned_job(program, config)
+
+
+def verify(planned: ProgramAborted, config: Settings, *, first_job_only: bool = False) -> bool:
+    """Prints the comparison of a program's job in both modes; True if they are equal.
+
+    `first_job_only`: what the program executes behind its first job does not matter. Raises CommandError for a program
+    that cannot be compared, and VerifiedRunError with mode and cause if the job fails.
+    """
     if not first_job_only:
         _refuse_later_jobs(planned)
     batch_rules.check(planned.job_graph)
@@ -101,7 +102,7 @@ class _Verification:
                 " sink_to or execute_and_collect."
             )
 
-    def report(self) -> Report:
+    def report(self) -> ModesReport:
         """Runs the job in both modes, and once more where a difference may come from a user's reduce."""
         streaming = self._run(JobType.STREAMING)
         batch = self._run(JobType.BATCH)
@@ -117,7 +118,7 @@ class _Verification:
                     self._graph, sink.place, found.first, streaming.facts, batch.facts, examples
                 )
             reports.append(SinkReport(sink.name, found, causes))
-        return Report(self._graph.name, batch.facts.spark_application, reports)
+        return ModesReport(self._graph.name, batch.facts.spark_application, reports)
 
     def _compared(self, at: int, sink: CapturedSink) -> SinkComparison:
         streaming, batch = (
