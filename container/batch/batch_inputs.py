@@ -7,8 +7,10 @@ know what becomes of it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, cast
 
@@ -19,10 +21,12 @@ from yarrow.container.batch.chunk import Chunk
 from yarrow.container.batch.chunk_channel import decode_batch
 from yarrow.container.batch.chunk_order import ChunkOrder
 from yarrow.container.batch.key_order import PIECE_ROWS, KeyedEdge, KeyOrder
+from yarrow.container.batch.partial_rows import PartialRows, PartialRowsCodec, partial_codec
 from yarrow.container.batch.single_key_state import SingleKeyStateBackend
 from yarrow.container.batch.split_assignment import split_events
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.operators.rows.keyed_aggregation import PARTIAL_INPUT
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
 from yarrow.datastream.connectors.base import NothingAvailable
@@ -36,9 +40,15 @@ from yarrow.runtime.graph.operator_spec import StreamKind
 #: Least rows for which a source is asked at once; see SourceReader.poll.
 _LEAST_POLL: Final = 256
 
+#: The key of a folded value.
+_first: Final = itemgetter(0)
+
 
 class BatchInputs:
     """Runs the input of one task through its chain."""
+
+    #: Most bytes of rows in memory, whatever the settings say.
+    sort_bytes = sys.maxsize
 
     def __init__(
         self,
@@ -53,10 +63,13 @@ class BatchInputs:
         self._chain = chain
         self._outputs = outputs
         self._directory = directory
-        self._budget = settings.get(execution.SORT_MEMORY).bytes
+        self._budget = min(settings.get(execution.SORT_MEMORY).bytes, self.sort_bytes)
         self._poll_rows = max(_LEAST_POLL, settings.get(execution.BATCH_MAX_ROWS))
         self._edges = {edge.index: edge for edge in graph.inputs_of(stage.vertex_id)}
         self._codecs = {index: checking_codec_of(graph, edge) for index, edge in self._edges.items()}
+        for exchange in stage.inputs:
+            if exchange.combining is not None:
+                self._codecs[exchange.edge] = partial_codec(graph, self._edges[exchange.edge])
         self._keyed = {exchange.edge for exchange in stage.inputs if exchange.kind is ExchangeKind.KEYED}
         self.order = ChunkOrder(stage, self._budget, directory)
         #: Rows that the chain has taken.
@@ -136,7 +149,7 @@ class BatchInputs:
 
     def _run_batch(self, chunk: Chunk) -> Iterator[None]:
         batch = self._decoded(chunk)
-        number = self._edges[chunk.edge].target_input
+        number = PARTIAL_INPUT if isinstance(batch, PartialRows) else self._edges[chunk.edge].target_input
         self.records_in += len(batch)
         if isinstance(batch, RowBatch):
             self._chain.counts.records_in += len(batch)
@@ -180,7 +193,7 @@ class BatchInputs:
             for chunk in chunks:
                 batch = self._decoded(chunk)
                 assert isinstance(batch, RowBatch), "the head takes rows"
-                group.add(chunk.edge, batch)
+                group.add(_partial_edge(chunk.edge) if isinstance(batch, PartialRows) else chunk.edge, batch)
             waiting = 0
             for pieces in group.by_key():
                 for piece in pieces:
@@ -213,6 +226,11 @@ class BatchInputs:
                 for index in self._keyed
                 if self._edges[index].stream_kind is StreamKind.ROW
             }
+            self._known_key_edges |= {
+                _partial_edge(index): KeyedEdge(PARTIAL_INPUT, _first, edge.codec, edge.operator, PartialRows)
+                for index, edge in self._known_key_edges.items()
+                if isinstance(edge.codec, PartialRowsCodec)
+            }
         return self._known_key_edges
 
     _known_key_edges: dict[int, KeyedEdge] | None = None
@@ -223,3 +241,8 @@ class BatchInputs:
         assert selector is not None, "a keyed edge of rows has a key selector"
         key = method_of(load_function(selector, name), "get_key", name)
         return KeyedEdge(edge.target_input, key, self._codecs[index], name)
+
+
+def _partial_edge(edge: int) -> int:
+    """The number under which the folded values of an edge are sorted among its rows."""
+    return -1 - edge

@@ -13,7 +13,9 @@ from typing import AnyStr, Final
 
 from yarrow.container.batch.chunk import COLLECTED, COMMITTABLES, PRINTED
 from yarrow.container.batch.chunk_channel import ChunkChannel, Outbox
+from yarrow.container.batch.combining import combining_partition
 from yarrow.container.batch.commits import encode_committables
+from yarrow.container.batch.partial_rows import partial_codec
 from yarrow.container.batch.split_assignment import SplitAssignmentError
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.network.partition import Partition
@@ -73,11 +75,17 @@ class BatchOutputs:
         ]
 
     def _partition(self, edge: JobEdge, exchange: BatchExchange) -> Partition:
-        codec = checking_codec_of(self._graph, edge)
+        combines = exchange.combining is not None
+        codec = (partial_codec if combines else checking_codec_of)(self._graph, edge)
         limit = self._settings.get(taskmanager.MAX_FRAME_SIZE).bytes
         targets = self._targets(edge, exchange)
         channels = [ChunkChannel(self.outbox, edge.index, target, codec, limit) for target in targets]
-        partition = partition_over(self._graph, edge, channels, self._bounds(len(targets)))
+        bounds = self._bounds(len(targets))
+        partition: Partition
+        if combines:
+            partition = combining_partition(self._graph, edge, channels, bounds, self._settings)
+        else:
+            partition = partition_over(self._graph, edge, channels, bounds)
         # Another attempt deals the same rows out to the same consumers.
         partition.seed = edge.index * 65_536 + self._subtask
         return partition

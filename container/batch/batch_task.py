@@ -150,7 +150,7 @@ class BatchTask:
             ),
             records_in=self._inputs.records_in,
             bytes_in=self._inputs.order.bytes,
-            records_out=sum(partition.records_taken for partition in partitions),
+            records_out=sum(partition.records_taken - partition.records_saved for partition in partitions),
             bytes_out=self._outputs.outbox.bytes_out,
             metrics={name: value for name, value in values.items() if not name.endswith("PerSecond")},
         )

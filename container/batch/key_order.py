@@ -50,6 +50,8 @@ class KeyedEdge(NamedTuple):
     codec: ElementCodec
     #: The operator to name if `key` fails.
     operator: str
+    #: The class of the batches of the edge.
+    batch: type[RowBatch] = RowBatch
 
 
 class _Entry(NamedTuple):
@@ -64,6 +66,7 @@ class _Entry(NamedTuple):
 
 
 _by_order: Callable[[_Entry], Any] = itemgetter(0, 1, 2)
+_by_time: Callable[[_Entry], Any] = itemgetter(0, 1)
 
 
 class KeyOrder:
@@ -78,7 +81,9 @@ class KeyOrder:
         by_time_alone: bool = False,
         timed: bool = True,
     ) -> None:
-        """`by_time_alone`: rows of several keys may mix, as if all were of one key. `timed`: rows may have timestamps.
+        """`timed`: rows may have timestamps.
+
+        `by_time_alone`: rows of several keys and inputs may mix, as if all were of one key and input.
 
         `budget`: estimated bytes of rows in memory; more go to files in `directory`.
         """
@@ -90,7 +95,7 @@ class KeyOrder:
         self._plain = next(iter(edges)) if len(edges) == 1 and not timed and not by_time_alone else None
         #: By canonical key: rows of the plain edge, or places of rows in `_arrived`.
         self._rows: dict[Any, list[Any]] = {}
-        self._arrived = _ArrivedRows(edges)
+        self._arrived = _ArrivedRows(edges, by_time_alone=by_time_alone)
         self._runs: SpilledRuns[bytes] = SpilledRuns(directory, bytes, bytes)
 
     @property
@@ -139,7 +144,8 @@ class KeyOrder:
             self._runs.add(self._blocks())
             self._forget()
             runs = [self._entries(blocks) for blocks in self._runs.readers()]
-            for _, entries in groupby(heapq.merge(*runs, key=_by_order), key=_first):
+            order = _by_time if self._by_time_alone else _by_order
+            for _, entries in groupby(heapq.merge(*runs, key=order), key=_first):
                 yield _pieces((entry.timestamp, entry.input, entry.edge, entry.row) for entry in entries)
             return
         for _, key in self._ordered_keys():
@@ -167,7 +173,7 @@ class KeyOrder:
             found = self._rows[key]
             if self._plain is not None:
                 for piece in self._pieces_of(found):
-                    yield self._block(encoded, self._plain, RowBatch(piece.rows))
+                    yield self._block(encoded, self._plain, self._edges[self._plain].batch(piece.rows))
                 continue
             for edge, batch in self._arrived.batches(self._arrived.in_order(found)):
                 yield self._block(encoded, edge, batch)
@@ -200,9 +206,11 @@ class _ArrivedRows:
     Columns of rows, times and edges, so that sorting and picking rows of a key calls no function a row.
     """
 
-    def __init__(self, edges: Mapping[int, KeyedEdge]) -> None:
-        self._inputs_by_edge = {number: edge.input for number, edge in edges.items()}
-        self._only = next(iter(edges)) if len(edges) == 1 else None
+    def __init__(self, edges: Mapping[int, KeyedEdge], *, by_time_alone: bool) -> None:
+        self._keyed_edges = edges
+        self._by_time_alone = by_time_alone
+        #: The only edge of which rows are there; None = there are several, or no row.
+        self._only: int | None = None
         self._rows: list[Any] = []
         self._stamps: list[int | None] = []
         #: The same for sorting: a row without a time comes before the others.
@@ -221,14 +229,22 @@ class _ArrivedRows:
         else:
             self._stamps += stamps
             self._times += [MIN_TIMESTAMP if stamp is None else stamp for stamp in stamps]
+        if not start:
+            self._only = edge
+        elif self._only is not None and edge != self._only:
+            self._note_edge(self._only, start)
+            self._only = None
         if self._only is None:
-            self._edges += [edge] * many
-            self._inputs += [self._inputs_by_edge[edge]] * many
+            self._note_edge(edge, many)
         return range(start, start + many)
+
+    def _note_edge(self, edge: int, many: int) -> None:
+        self._edges += [edge] * many
+        self._inputs += [self._keyed_edges[edge].input] * many
 
     def in_order(self, places: list[int]) -> list[int]:
         """Sorts places, which come in their own order, by time, then by input; equal ones stay."""
-        if self._only is None:
+        if self._only is None and not self._by_time_alone:
             places.sort(key=self._inputs.__getitem__)
         places.sort(key=self._times.__getitem__)
         return places
@@ -236,7 +252,7 @@ class _ArrivedRows:
     def pieces(self, places: list[int]) -> Iterator[Piece]:
         """The rows at these places as pieces of one input each."""
         if self._only is not None:
-            return self._pieces_of(self._inputs_by_edge[self._only], places)
+            return self._pieces_of(self._keyed_edges[self._only].input, places)
         parts = groupby(places, key=self._inputs.__getitem__)
         return chain.from_iterable(self._pieces_of(number, list(part)) for number, part in parts)
 
@@ -252,7 +268,7 @@ class _ArrivedRows:
             edges = groupby(places, key=self._edges.__getitem__)
         for edge, part in edges:
             for rows, stamps in self._parts(list(part)):
-                yield edge, RowBatch(rows, stamps)
+                yield edge, self._keyed_edges[edge].batch(rows, stamps)
 
     def _parts(self, places: list[int]) -> Iterator[tuple[list[Any], list[int | None]]]:
         row_at, stamp_at = self._rows.__getitem__, self._stamps.__getitem__

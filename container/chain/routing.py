@@ -127,8 +127,24 @@ def generate_partition(
     max_parallelism: int,
     name: str,
 ) -> None:
-    """Code that fixes `value` and appends it (and its timestamp) to the buffer of its channel."""
+    """Code that fixes `value` and gives it (and its timestamp) to the partition."""
     fixed = generate_fixed(code, value, declared, object_reuse)
+
+    def route(row: str) -> None:
+        _generate_append(code, partition, row, timestamp, max_parallelism, name)
+
+    partition.generate_row(code, fixed, timestamp, route)
+
+
+def _generate_append(
+    code: CodeWriter,
+    partition: ResultPartition,
+    value: str,
+    timestamp: str | None,
+    max_parallelism: int,
+    name: str,
+) -> None:
+    """Code that appends `value` (and its timestamp) to the buffer of its channel."""
     with_time = timestamp is not None
     targets: list[Any] = [
         (rows.append, stamps.append) if with_time else rows.append
@@ -138,10 +154,10 @@ def generate_partition(
     if with_time:
         row_append, stamp_append = code.fresh("a"), code.fresh("s")
         code.line(f"{row_append}, {stamp_append} = {target}")
-        code.line(f"{row_append}({fixed})")
+        code.line(f"{row_append}({value})")
         code.line(f"{stamp_append}({timestamp})")
     else:
-        code.line(f"{target}({fixed})")
+        code.line(f"{target}({value})")
 
 
 def _generate_target(

@@ -51,6 +51,11 @@ class Partition(ABC):
         """Rows that this output has received so far; a broadcast row counts once."""
 
     @property
+    def records_saved(self) -> int:
+        """Rows among `records_taken` that did not have to be sent, because others stand for them."""
+        return 0
+
+    @property
     @abstractmethod
     def has_buffered(self) -> bool:
         """True if rows wait for the batch size or the timeout."""

@@ -6,9 +6,10 @@ class turns them into batches. Must not choose channels: the generated code does
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.partition import Partition
@@ -51,6 +52,12 @@ class ResultPartition(Partition):
         """Begins with timestamps: rows that wait get None."""
         for rows, stamps in zip(self.buffers, self.timestamps, strict=True):
             stamps += [None] * (len(rows) - len(stamps))
+
+    def generate_row(
+        self, code: CodeWriter, value: str, timestamp: str | None, route: Callable[[str], None]
+    ) -> None:
+        """Writes the code that takes a row; `route` writes that which appends a variable to the right buffer."""
+        route(value)
 
     def flush_full(self) -> None:
         limit = self._batch_rows

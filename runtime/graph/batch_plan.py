@@ -30,6 +30,28 @@ class ExchangeKind(StrEnum):
     GLOBAL = "GLOBAL"
 
 
+class Combining(StrEnum):
+    """Which rows a KEYED exchange folds by key before they are sent."""
+
+    #: All rows; those whose order in event time shows in results stay as they are.
+    ALL = "ALL"
+    #: Rows without a timestamp; others are sent as they are.
+    UNTIMED = "UNTIMED"
+
+
+class InputOrder(StrEnum):
+    """In which order a stage takes its rows."""
+
+    #: Splits one after the other, or the chunks of one producer: nothing is sorted.
+    AS_READ = "AS_READ"
+    #: By producer and position; of two inputs one after the other, broadcast ones first.
+    BY_PLACE = "BY_PLACE"
+    #: The keys of a key group together: by time, as far as rows have one, then by place.
+    BY_TIME = "BY_TIME"
+    #: Key by key; the rows of a key by time, then input, then place.
+    BY_KEY = "BY_KEY"
+
+
 class BatchExchange(msgspec.Struct, frozen=True, kw_only=True):
     """One edge of the JobGraph in a plan."""
 
@@ -40,6 +62,10 @@ class BatchExchange(msgspec.Struct, frozen=True, kw_only=True):
     #: The input of the target's head: 0, or 1 for the second one.
     target_input: int
     kind: ExchangeKind
+    #: Which rows the producers fold; None = none.
+    combining: Combining | None = None
+    #: Why rows are folded or not, for people; "" where there is no question.
+    combining_note: str = ""
 
 
 class SqlAggregation(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +93,7 @@ class BatchStage(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[BatchExchange, ...]
     #: The tasks read splits of a source instead of chunks.
     is_source: bool = False
+    order: InputOrder = InputOrder.BY_PLACE
     #: What Spark SQL does in place of the stage's source and the aggregates behind it.
     sql: SqlAggregation | None = None
     #: Why files of columns are read in Python all the same; "" for all other stages.

@@ -247,6 +247,10 @@ class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     key_selector: bytes
     #: A stream, too, emits the last value of each key alone, when the input ends.
     last_only: bool = False
+    #: The program says that the function gives the same for its arguments in any order.
+    commutes: bool = False
+    #: The function opens itself, and may ask for state.
+    is_rich: bool = False
 
 
 class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"):

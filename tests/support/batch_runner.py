@@ -28,6 +28,7 @@ from yarrow.container.batch.split_assignment import assign
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.runtime.common.clock import Clock, ManualClock
 from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph import batch_planner
 from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
@@ -103,7 +104,7 @@ def run_batch(
             )
     run = BatchRun(graph)
     layers = Settings(graph.configuration, "the job").overlay(settings or {}, "the test")
-    plan = batch_planner.plan(graph)
+    plan = batch_planner.plan(graph, combine=layers.get(execution.BATCH_COMBINE))
     for stage in plan.stages:
         splits = assign(graph, stage.vertex_id, stage.parallelism)
         for subtask in range(stage.parallelism):

@@ -76,11 +76,22 @@ class KeyedStream(DataStream):
         partition = builder.partition(builder.as_rows(stream.transformation), spec)
         return cls(environment, partition, pickled, declared(key_type))
 
-    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction[Any]) -> DataStream:
-        """Return the stream of each key's value so far, after each record: `func(value so far, record)`."""
+    def reduce(
+        self, func: Callable[[Any, Any], Any] | ReduceFunction[Any], *, commutes: bool = False
+    ) -> DataStream:
+        """Return the stream of each key's value so far, after each record: `func(value so far, record)`.
+
+        `commutes` says that `func(a, b)` equals `func(b, a)`. Batch mode then folds records before it sends them,
+        also where they bear a time. A stream takes no notice of it.
+        """
         require_function(func, ReduceFunction, "reduce")
         name = "Keyed Reduce"
-        spec = ReduceOperator(function=self._builder.pickle(func, name), key_selector=self.key_selector)
+        spec = ReduceOperator(
+            function=self._builder.pickle(func, name),
+            key_selector=self.key_selector,
+            commutes=commutes,
+            is_rich=is_rich(func) or (not isinstance(func, ReduceFunction) and hasattr(func, "open")),
+        )
         return self._one_input(name, spec, self.transformation.output_type, declares_blocking(func))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:

@@ -43,6 +43,7 @@ from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
 from yarrow.runtime.graph.batch_planner import plan as plan_of
@@ -171,7 +172,7 @@ class BatchRun:
         files = JobFiles(services.master, self._folder / "files", services.part_bytes, _in_thread)
         encoded = submission.job_graph or await files.read(submission.job_graph_blob_key)
         self._graph = graph = await asyncio.to_thread(decode_job_graph, encoded)
-        self._plan = decode_batch_plan(submission.plan) if submission.plan else plan_of(graph)
+        self._plan = decode_batch_plan(submission.plan) if submission.plan else self._planned(graph)
         paths = await files.fetch(file.blob_key for file in graph.user_code.files)
         if submission.committables_blob_key:
             self._stored = await files.read(submission.committables_blob_key)
@@ -195,6 +196,10 @@ class BatchRun:
             task_folder=str(tasks),
             result_key=services.result_key,
         )
+
+    def _planned(self, graph: JobGraph) -> BatchPlan:
+        settings = self._settings.overlay(graph.configuration, "the job")
+        return plan_of(graph, combine=settings.get(execution.BATCH_COMBINE))
 
     def _assign(self, paths: dict[str, str]) -> dict[Any, list[list[bytes]]]:
         """The splits of all sources; their enumerators run here."""

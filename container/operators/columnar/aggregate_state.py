@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -53,6 +54,25 @@ class AggregateState(ABC):
     @abstractmethod
     def values(self, slots: Slots) -> pa.Array:
         """The results of `slots` (int64, shape (slots,)) as a column of that length."""
+
+    # Partial results: columns from which another state goes on. They are null for a slot without a value.
+
+    def partials(self, slots: Slots) -> list[pa.Array]:
+        """The partial results of `slots` (int64, shape (slots,)) as columns of that length."""
+        return [self.values(slots)]
+
+    def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
+        """Takes partial results of another state: `slots` (int64) and each column have shape (rows,)."""
+        self.update(slots, columns[0], size)
+
+    @property
+    def partial_columns(self) -> int:
+        """The number of columns of `partials`."""
+        return 1
+
+    def has_room_for(self, column: pa.Array | None) -> bool:
+        """False if taking these values might fail because a result becomes too large."""
+        return True
 
     # Snapshots. The state of a slot is plain data: None if no value came.
 

@@ -10,7 +10,9 @@ as in SQL: an aggregate of nulls alone is null. Must not know channels or other 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +39,8 @@ from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOper
 
 #: Name of the state of columnar aggregates in snapshots.
 STATE_NAME = "_aggregation"
+#: Key of a schema's metadata: the types of the columns behind partial results.
+_ORIGINAL = b"yarrow.partial"
 #: Keys that become Python objects at once while a snapshot is written.
 _PIECE = 10_000
 
@@ -94,6 +98,13 @@ class VectorizedAggregation(ColumnarOperator):
         #: Restored canonical keys and their values, until the first batch tells the types of the columns.
         self._restored: tuple[list[Any], list[Any]] = ([], [])
 
+    @classmethod
+    def of_partials(cls, name: str, spec: ArrowAggregateOperator) -> Self:
+        """An aggregation without a task whose results are partial ones: `take_partials` instead of `end_keys`."""
+        made = cls(name, spec)
+        made._once = True
+        return made
+
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         bounded = context.environment.bounded
@@ -115,7 +126,8 @@ class VectorizedAggregation(ColumnarOperator):
                 " holds updates or deletions. Aggregate before the operator that emits updates or deletions"
             )
         records = batch.batch
-        self._check(records)
+        original = original_schema(records.schema)
+        self._check(records.schema if original is None else original)
         keys = [records.column(name) for name in self._key.names]
         try:
             slots = self._index.slots_of(keys)
@@ -125,12 +137,13 @@ class VectorizedAggregation(ColumnarOperator):
         touched = slots[rows]
         size = self._index.size
         results = [rows_of_column(key, pa.array(rows)) for key in keys]
+        partials = iter(records.columns[len(keys) :])
         for aggregate, state in zip(self._aggregates, self._states, strict=True):
-            column = None if aggregate.column is None else records.column(aggregate.column)
-            if column is not None and pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
             try:
-                state.update(slots, column, size)
+                if original is None:
+                    state.update(slots, self._column(records, aggregate), size)
+                else:
+                    state.merge(slots, list(islice(partials, state.partial_columns)), size)
             except SumOverflowError as error:
                 at = int(np.flatnonzero(slots == error.slot)[0])
                 raise AggregationError(
@@ -144,6 +157,48 @@ class VectorizedAggregation(ColumnarOperator):
             self._held.add(touched_rows)
             return ()
         return (self._result(touched_rows),)
+
+    def _column(self, records: pa.RecordBatch, aggregate: ColumnAggregate) -> pa.Array | None:
+        if aggregate.column is None:
+            return None
+        column = records.column(aggregate.column)
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+    def has_room_for(self, batch: ArrowBatch) -> bool:
+        """Whether `process_batch` takes a batch for certain.
+
+        Raises AggregationError where the columns are not those that the aggregation needs.
+        """
+        records = batch.batch
+        if (batch.kinds is not None and any(batch.kinds)) or original_schema(records.schema) is not None:
+            return False
+        self._check(records.schema)
+        return all(
+            state.has_room_for(self._column(records, aggregate))
+            for aggregate, state in zip(self._aggregates, self._states, strict=True)
+        )
+
+    def take_partials(self) -> ArrowBatch | None:
+        """Partial results of the keys that have come, which another aggregation takes; None if there is none.
+
+        The columns are those of the key, then those of each state. Metadata of the schema hold the types of the
+        columns that were read.
+        """
+        rows = self._held.take()
+        if rows is None:
+            return None
+        columns = [*rows.keys]
+        for state in self._states:
+            columns += state.partials(rows.slots)
+        fields = [self._schema.field(index) for index in range(len(rows.keys))]
+        fields += [
+            pa.field(f"partial {number}", column.type)
+            for number, column in enumerate(columns[len(rows.keys) :])
+        ]
+        read = pa.schema([pa.field(name, kind) for name, kind in self._types.items()])
+        schema = pa.schema(fields, {_ORIGINAL: read.serialize().to_pybytes()})
+        self._states.clear()
+        return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=schema), rows.timestamps)
 
     def _result(self, rows: KeptRows) -> ArrowBatch:
         """The present aggregates of these keys."""
@@ -176,8 +231,7 @@ class VectorizedAggregation(ColumnarOperator):
         self._last_row[slots] = order
         return np.flatnonzero(self._last_row.take(slots) == order)
 
-    def _check(self, records: pa.RecordBatch) -> None:
-        schema = records.schema
+    def _check(self, schema: pa.Schema) -> None:
         for name in self._columns:
             indexes = schema.get_all_field_indices(name)
             if len(indexes) != 1:
@@ -275,6 +329,17 @@ class VectorizedAggregation(ColumnarOperator):
                     " Keep the type of the column as it was when the state was written"
                 ) from None
         self._restored = ([], [])
+
+
+def original_schema(schema: pa.Schema) -> pa.Schema | None:
+    """The columns behind a batch of partial results; None for any other batch."""
+    found = (schema.metadata or {}).get(_ORIGINAL)
+    return None if found is None else _read_schema(found)
+
+
+@lru_cache(maxsize=64)
+def _read_schema(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))
 
 
 def _state_name(aggregate: ColumnAggregate) -> str:

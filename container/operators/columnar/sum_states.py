@@ -6,6 +6,7 @@ Must not know keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,10 @@ class CountState(AggregateState):
 
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self.counts.take(slots))
+
+    def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
+        self.counts = grown(self.counts, size)
+        np.add.at(self.counts, slots, columns[0].to_numpy())
 
     def _detach(self, size: int) -> None:
         self.counts = grown(self.counts, size)[:size].copy()
@@ -114,6 +119,15 @@ class IntegerSumState(_SumState):
             self._bound += largest
             np.add.at(self.sums, slots, values.astype(self.sums.dtype, copy=False))
 
+    def has_room_for(self, column: pa.Array | None) -> bool:
+        assert column is not None
+        if column.null_count:
+            column = column.drop_null()
+        if not len(column):
+            return True
+        values = integers_of(column)
+        return self._bound + len(values) * max(int(values.max()), -int(values.min())) <= self._most
+
     def _update_checked(self, slots: Slots, values: npt.NDArray[Any]) -> None:
         values = values.astype(self.sums.dtype, copy=False)
         touched, places = np.unique(slots, return_inverse=True)
@@ -173,6 +187,20 @@ class MeanState(AggregateState):
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
         self._total.update(slots, column, size)
         self._count.update(slots, column, size)
+
+    def partials(self, slots: Slots) -> list[pa.Array]:
+        return [self._total.values(slots), self._count.values(slots)]
+
+    def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
+        self._total.merge(slots, columns[:1], size)
+        self._count.merge(slots, columns[1:], size)
+
+    @property
+    def partial_columns(self) -> int:
+        return 2
+
+    def has_room_for(self, column: pa.Array | None) -> bool:
+        return self._total.has_room_for(column)
 
     def values(self, slots: Slots) -> pa.Array:
         counts = self._count.counts.take(slots)

@@ -29,6 +29,8 @@ from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator,
 
 #: Name of the state table of reduce and aggregates in snapshots.
 STATE_NAME = "_aggregation"
+#: The input of a FoldingOperator for (key, value): values that a producer has folded from rows of bounded input.
+PARTIAL_INPUT = 1
 
 
 def state_type(declared: TypeInformation | None) -> TypeInformation:
@@ -72,8 +74,24 @@ class FoldingOperator(KeyReadingOperator):
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
-        combine = self.bind_combination(code)
         key = generate_key(code, self._selector, value, self._table if is_head else None)
+        self._generate_fold(code, key, value, timestamp, emit)
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        if index != PARTIAL_INPUT:
+            super().generate_input(code, index, value, timestamp, emit)
+            return
+        key, partial = code.fresh("k"), code.fresh("v")
+        code.line(f"{key}, {partial} = {value}")
+        with code.owned_by(0, partial):
+            self._generate_fold(code, key, partial, timestamp, emit)
+
+    def _generate_fold(
+        self, code: CodeWriter, key: str, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        combine = self.bind_combination(code)
         if self.uses_current_key:
             code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
         result = generate_keyed_update(

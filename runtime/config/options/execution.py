@@ -128,6 +128,13 @@ SORT_MEMORY: Final = option(
     "128 mb",
     "Bytes of rows that a task in batch mode holds in memory to order its input; more are sorted on disk.",
 )
+BATCH_COMBINE: Final = option(
+    "execution.batch.combine",
+    BOOLEAN,
+    "true",
+    "Whether a task in batch mode folds the rows of each key before it sends them to a rolling aggregate. It does so"
+    " where the results cannot show it.",
+)
 EXCHANGE_MODE: Final = option(
     "execution.exchange-mode",
     enum_of(ExchangeMode),

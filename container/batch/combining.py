@@ -1,0 +1,60 @@
+"""Combining: makes the outputs of a task that fold rows before the shuffle, from the operator behind the exchange.
+
+Owner: the task thread. Whether an exchange is combined is the plan's decision. Must not fold anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from yarrow.container.batch.combining_partition import CombiningPartition
+from yarrow.container.batch.row_folds import Folding
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.network.output_channel import OutputChannel
+from yarrow.container.task.checkpointing.channel_origins import edge_type
+from yarrow.container.task.task_environment import BatchBounds
+from yarrow.runtime.config.options import execution, pipeline
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
+from yarrow.runtime.graph.operator_spec import AggregateOperator, ReduceOperator, StreamKind
+
+if TYPE_CHECKING:
+    from yarrow.container.batch.combining_columns import CombiningColumns
+
+#: The part of the memory for sorting that the tables of one task take.
+_PART: Final = 4
+
+
+def combining_partition(
+    graph: JobGraph, edge: JobEdge, channels: Sequence[OutputChannel], bounds: BatchBounds, settings: Settings
+) -> CombiningPartition | CombiningColumns:
+    """The output for an edge that the plan combines, over the channels of all key groups."""
+    budget = settings.get(execution.SORT_MEMORY).bytes // _PART // len(graph.outputs_of(edge.source))
+    if edge.stream_kind is StreamKind.COLUMNAR:
+        from yarrow.container.batch.combining_columns import CombiningColumns
+
+        return CombiningColumns(graph, edge, channels, bounds, budget)
+    folding = _folding(graph, edge, object_reuse=settings.get(pipeline.OBJECT_REUSE))
+    return CombiningPartition(edge, channels, bounds, folding, budget)
+
+
+def _folding(graph: JobGraph, edge: JobEdge, *, object_reuse: bool) -> Folding:
+    head = graph.vertex(edge.target).head
+    spec = head.spec
+    assert isinstance(spec, ReduceOperator | AggregateOperator), "the plan combines these"
+    selector = edge.partitioner.key_selector
+    assert selector is not None, "a keyed edge of rows has a key selector"
+    reduce, aggregate = (spec, None) if isinstance(spec, ReduceOperator) else (None, spec)
+    return Folding(
+        operator=head.name,
+        key=method_of(load_function(selector, head.name), "get_key", head.name),
+        reduce=None
+        if reduce is None
+        else method_of(load_function(reduce.function, head.name), "reduce", head.name),
+        commutes=reduce is not None and reduce.commutes,
+        kind=None if aggregate is None else aggregate.kind,
+        position=None if aggregate is None else aggregate.position,
+        row_type=edge_type(edge),
+        object_reuse=object_reuse,
+    )

@@ -1,0 +1,185 @@
+"""CombiningPartition: an output of a task that folds the rows of each key before they leave.
+
+Owner: the task thread. The generated loop folds; full tables and the end of the input send what is folded. A table
+holds a bounded number of keys. Where folding makes no fewer rows, rows leave as they come for a while. Must not know
+aggregates: `row_folds` does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from yarrow.container.batch.partial_rows import PartialRows
+from yarrow.container.batch.row_folds import Folded, Folding, RowFold, fold_for
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.network.element_codec import estimated_bytes
+from yarrow.container.network.output_channel import OutputChannel
+from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.task.task_environment import BatchBounds
+from yarrow.runtime.data.key_groups import group_of_raw_key
+from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.graph.job_graph import JobEdge
+
+#: Most and least keys of a table.
+MOST_KEYS: Final = 1 << 17
+LEAST_KEYS: Final = 256
+#: Keys of a table until the size of rows is known: as many as rows that a loop puts into buffers without a limit.
+FIRST_KEYS: Final = 2048
+#: Estimated bytes of an entry besides its rows.
+_ENTRY_BYTES: Final = 200
+#: Rows that are folded until the size of the table's values is no longer bounded by that of its rows: in budgets.
+_GROWTH: Final = 4
+#: Folding pays if it leaves at most this part of the rows.
+_WORTH: Final = 0.5
+#: Rows of a batch whose size is looked at.
+_SAMPLED: Final = 16
+#: Rows that leave as they come before folding is tried again, for each row of the try.
+_DIRECT: Final = 16
+
+
+class CombiningPartition(ResultPartition):
+    """The rows for a keyed vertex that begins with a rolling aggregate; its channels are those of the key groups."""
+
+    def __init__(
+        self,
+        edge: JobEdge,
+        channels: Sequence[OutputChannel],
+        bounds: BatchBounds,
+        folding: Folding,
+        budget: int,
+    ) -> None:
+        """`budget`: estimated bytes of the table; values that grow may take four times as much."""
+        super().__init__(edge, channels, bounds.rows, bounds.bytes)
+        self._most = len(channels)
+        self._folding = folding
+        self._budget = budget
+        self._is_timed = False
+        self._fold: RowFold | None = None
+        #: Most keys of the table, and estimated bytes of a row; known from the first row on.
+        self._most_keys = FIRST_KEYS
+        self._row_bytes = 0
+        #: Rows that generated code has given to the fold; and how many there were when the table was last empty.
+        self._offered = [0]
+        self._offered_before = 0
+        #: Rows that the fold has passed on, and rows that stood for folded ones.
+        self._passed = 0
+        self._partials = 0
+        #: `_offered`, and rows that left instead, when it was last judged whether folding pays.
+        self._judged = (0, 0)
+        #: While rows leave as they come: `records_taken` at which folding is tried again.
+        self._direct_until: int | None = None
+
+    @property
+    def records_taken(self) -> int:
+        return super().records_taken + self._offered[0] - self._passed
+
+    @property
+    def records_saved(self) -> int:
+        """Rows that did not have to be sent."""
+        return self._offered[0] - self._passed - self._partials
+
+    # ------------------------------------------------------------------ generated code
+
+    def generate_row(
+        self, code: CodeWriter, value: str, timestamp: str | None, route: Callable[[str], None]
+    ) -> None:
+        is_timed = timestamp is not None
+        if self._fold is None or is_timed is not self._is_timed:
+            # Rows without a time come first.
+            self._send_folded()
+            self._is_timed = is_timed
+            self._fold = fold_for(self._folding, self, timed=is_timed)
+        if self._fold is None:
+            route(value)
+            return
+        is_direct = code.fresh("d")
+        code.at_start(f"{is_direct} = {code.bind('is_direct', self.is_direct)}()")
+        with code.block(f"if {is_direct}:"):
+            route(value)
+        with code.block("else:"):
+            code.count_into(self._offered)
+            self._fold.generate(code, value, timestamp)
+
+    def is_direct(self) -> bool:
+        """Whether the next rows leave as they come."""
+        if self._direct_until is not None and self.records_taken >= self._direct_until:
+            self._direct_until = None
+        return self._direct_until is not None
+
+    # ------------------------------------------------------------------ FoldingHost
+
+    def find_room(self, key: Any) -> Any:
+        key = canonicalize(key)
+        assert self._fold is not None, "generated code calls this"
+        entries = self._fold.entries
+        if len(entries) >= self._most_keys and key not in entries:
+            self._send_folded()
+        return key
+
+    def pass_on(self, key: Any, row: Any, timestamp: int | None) -> None:
+        key = canonicalize(key)
+        if self._fold is not None and key in self._fold.entries:
+            self._send_folded()
+        group = group_of_raw_key(key, self._most)
+        self.buffers[group].append(row)
+        if self._is_timed:
+            self.timestamps[group].append(timestamp)
+        self._passed += 1
+
+    # ------------------------------------------------------------------ sending
+
+    def flush_full(self) -> None:
+        super().flush_full()
+        if self._fold is None:
+            return
+        offered, left = self._offered[0], self._passed + self._partials
+        if self._fold.entries:
+            self._measure(self._fold)
+            if (offered - self._offered_before) * self._row_bytes > _GROWTH * self._budget:
+                self._send_folded()
+        offered_since, left_since = offered - self._judged[0], left - self._judged[1]
+        if left_since >= self._most_keys:
+            self._judged = offered, left
+            if left_since + len(self._fold.entries) > _WORTH * offered_since:
+                self._send_folded()
+                self._direct_until = self.records_taken + _DIRECT * offered_since
+
+    def _measure(self, fold: RowFold) -> None:
+        """Sets the bounds of the table by the rows in it."""
+        found = max(1, estimated_bytes([fold.sample]))
+        self._row_bytes = (3 * self._row_bytes + found) // 4 if self._row_bytes else found
+        self._most_keys = max(LEAST_KEYS, min(MOST_KEYS, self._budget // (self._row_bytes + _ENTRY_BYTES)))
+
+    def flush_all(self) -> None:
+        super().flush_all()
+        self._send_folded()
+
+    def _send_folded(self) -> None:
+        """Sends what is folded, behind the rows that were passed on before."""
+        fold = self._fold
+        if fold is None or not fold.entries:
+            return
+        super().flush_all()
+        groups: dict[int, list[Folded]] = defaultdict(list)
+        most = self._most
+        for folded in fold.drain():
+            groups[group_of_raw_key(folded[0], most)].append(folded)
+        for group in sorted(groups):
+            for piece in self._pieces(groups[group]):
+                stamps = [stamp for _, _, stamp in piece] if self._is_timed else None
+                self._partials += len(piece)
+                self.batches_out += 1
+                self.channels[group].send_batch(PartialRows([(key, row) for key, row, _ in piece], stamps))
+        self._offered_before = self._offered[0]
+
+    def _pieces(self, folded: list[Folded]) -> Iterator[list[Folded]]:
+        """Parts that fit a batch: values may be much larger than the rows in them."""
+        start = 0
+        while start < len(folded):
+            step = 1 + (len(folded) - start) // _SAMPLED
+            row_bytes = max(estimated_bytes([row]) for _, row, _ in folded[start::step])
+            end = start + max(1, min(self._max_rows, self._max_bytes // max(1, row_bytes)))
+            yield folded[start:end]
+            start = end

@@ -1,0 +1,250 @@
+"""Rows that are folded before the shuffle: results are the same to the last detail, and fewer rows are sent."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.batch_runner import BatchRun, collecting_graph, run_batch, shuffled
+from tests.unit.runtime.graph.programs import environment
+from yarrow.common import Row, Types, WatermarkStrategy
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.watermark_strategy import TimestampAssigner
+from yarrow.container.batch import combining_partition
+from yarrow.container.protocol.failure import OperatorFailure
+from yarrow.datastream import DataStream, KeyedStream, ProcessFunction, ReduceFunction, RuntimeContext
+from yarrow.datastream.state import ValueStateDescriptor
+
+#: Rows are (key, value, name, time).
+Aggregate = Callable[[KeyedStream], DataStream]
+LONG_ROWS = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+
+class Times(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[3])
+
+
+class WithTime(ProcessFunction[Any, Any]):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield value, ctx.timestamp()
+
+
+def run(
+    rows: list[Any],
+    aggregate: Aggregate,
+    *,
+    combine: bool,
+    producers: int = 1,
+    timed: bool = False,
+    most_keys: int = 1000,
+    type_info: TypeInformation | None = None,
+) -> BatchRun:
+    env = environment(producers)
+    env.set_max_parallelism(4)
+    stream = env.from_collection(rows).rebalance().map(lambda row: row, output_type=type_info)
+    if timed:
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Times())
+        stream = stream.assign_timestamps_and_watermarks(strategy)
+    aggregated = aggregate(stream.key_by(lambda row: row[0])).process(WithTime())
+    options = {"execution.batch.combine": str(combine).lower(), "execution.batch.max-rows": "3"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("MOST_KEYS", "LEAST_KEYS", "FIRST_KEYS"):
+            patch.setattr(combining_partition, name, most_keys)
+        return run_batch(collecting_graph(env, aggregated), options, deal=shuffled(len(rows)))
+
+
+def shown(found: BatchRun) -> list[str]:
+    """Rows as they look: 1, 1.0 and True differ."""
+    return sorted(map(repr, found.rows()))
+
+
+def sent(found: BatchRun) -> int:
+    """Rows that have come to the aggregate."""
+    return sum(
+        result.records_in
+        for (vertex_id, _), result in found.results.items()
+        if "Keyed" in found.graph.vertex(vertex_id).name
+    )
+
+
+def joined(one: Any, other: Any) -> Any:
+    """Not in any order."""
+    return one[0], one[1], one[2] + other[2], max(one[3], other[3])
+
+
+def total(one: Any, other: Any) -> Any:
+    """In any order."""
+    return one[0], one[1] + other[1], min(one[2], other[2]), max(one[3], other[3])
+
+
+EXACT = st.one_of(st.integers(-3, 3), st.booleans(), st.fractions(-2, 2, max_denominator=3))
+COMPARABLE = st.one_of(
+    st.integers(-2, 2), st.booleans(), st.sampled_from([0.0, -0.0, 1.0, math.nan, math.inf, Fraction(1, 2)])
+)
+AGGREGATES: dict[str, tuple[st.SearchStrategy[Any], Aggregate]] = {
+    "sum": (EXACT, lambda keyed: keyed.sum(1)),
+    "min": (COMPARABLE, lambda keyed: keyed.min(1)),
+    "max": (COMPARABLE, lambda keyed: keyed.max(1)),
+    "min_by": (COMPARABLE, lambda keyed: keyed.min_by(1)),
+    "max_by": (COMPARABLE, lambda keyed: keyed.max_by(1)),
+    "sum of texts": (st.sampled_from(["a", "b", "c"]), lambda keyed: keyed.sum(1)),
+    "sum of lists": (st.lists(st.integers(0, 3), max_size=2), lambda keyed: keyed.sum(1)),
+    "max of tuples": (st.tuples(COMPARABLE, COMPARABLE), lambda keyed: keyed.max(1)),
+    "reduce": (EXACT, lambda keyed: keyed.reduce(joined)),
+    "reduce in any order": (EXACT, lambda keyed: keyed.reduce(total, commutes=True)),
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_results_do_not_show_what_was_folded(name: str, data: st.DataObject) -> None:
+    values, aggregate = AGGREGATES[name]
+    keys = st.sampled_from([1, True, 1.0, 2, "a", math.nan, None, dt.date(2020, 1, 1)])
+    row = st.tuples(keys, values, st.sampled_from("xyz"), st.integers(0, 4))
+    rows = data.draw(st.lists(st.one_of(row, row.map(list)), max_size=30))
+    setting: dict[str, Any] = {
+        "producers": data.draw(st.integers(1, 3)),
+        "timed": data.draw(st.booleans()),
+        "most_keys": data.draw(st.sampled_from([1, 2, 1000])),
+    }
+    expected = run(rows, aggregate, combine=False, **setting)
+    found = run(rows, aggregate, combine=True, **setting)
+    assert shown(found) == shown(expected)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("name", ["sum", "min", "max_by", "reduce in any order"])
+def test_few_rows_are_sent_for_few_keys(name: str, timed: bool) -> None:
+    rows = [(n % 3, n % 7, "x", n * 5 % 11) for n in range(300)]
+    found = run(rows, AGGREGATES[name][1], combine=True, producers=2, timed=timed)
+    assert sent(found) <= 3 * 2 * (3 if timed else 1)
+    assert sent(run(rows, AGGREGATES[name][1], combine=False, producers=2, timed=timed)) == 300
+
+
+def test_the_order_of_times_shows_in_a_reduce_that_does_not_commute() -> None:
+    rows = [(1, n, str(n), 50 - n) for n in range(50)]
+    assert sent(run(rows, AGGREGATES["reduce"][1], combine=True, timed=True)) == 50
+    assert sent(run(rows, AGGREGATES["reduce"][1], combine=True)) == 1
+
+
+def test_the_key_of_a_folded_value_is_that_of_its_rows() -> None:
+    env = environment(2)
+    numbers = env.from_collection(range(100)).rebalance().map(lambda n: n)
+    summed = numbers.key_by(lambda n: n % 3).reduce(lambda a, b: a + b)
+    found = run_batch(collecting_graph(env, summed)).rows()
+    assert sorted(found) == sorted(sum(range(key, 100, 3)) for key in range(3))
+
+
+def test_rows_as_keys() -> None:
+    env = environment(2)
+    rows = (
+        env.from_collection([Row(key=Row(a=n % 3), n=1) for n in range(30)]).rebalance().map(lambda row: row)
+    )
+    summed = rows.key_by(lambda row: row.key).sum("n")
+    found = run_batch(collecting_graph(env, summed)).rows()
+    assert sorted((row.key.a, row.n) for row in found) == [(0, 10), (1, 10), (2, 10)]
+
+
+def test_a_sum_may_exceed_the_type_of_its_rows() -> None:
+    """Only what leaves the aggregate has to fit."""
+    env = environment(2)
+    pairs = env.from_collection([("a", 2**31 - 1)] * 6, Types.TUPLE([Types.STRING(), Types.INT()]))
+    summed = pairs.rebalance().map(lambda pair: pair, output_type=Types.TUPLE([Types.STRING(), Types.INT()]))
+    texts = summed.key_by(lambda pair: pair[0]).sum(1).map(str)
+    assert run_batch(collecting_graph(env, texts)).rows() == [str(("a", 6 * (2**31 - 1)))]
+
+
+def test_a_failing_function_names_its_operator_and_the_record() -> None:
+    def broken(one: Any, other: Any) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(OperatorFailure) as caught:
+        run([(1, 5, "x", 0), (1, 6, "x", 0)], lambda keyed: keyed.reduce(broken).name("Broken"), combine=True)
+    assert caught.value.operator_name == "Broken"
+    assert "6" in caught.value.record
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_field_that_cannot_be_added_is_the_aggregates_failure() -> None:
+    with pytest.raises(OperatorFailure) as caught:
+        run([(1, 5, "x", 0), (1, "6", "x", 0)], lambda keyed: keyed.sum(1), combine=True)
+    assert caught.value.operator_name == "Keyed Aggregation"
+
+
+class Counts(ReduceFunction[Any]):
+    """Keeps state of its own: it has to see each record of the key, in one place."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.calls = runtime_context.get_state(ValueStateDescriptor[int]("calls", Types.INT()))
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        self.calls.update((self.calls.value() or 0) + 1)
+        return value1[0], self.calls.value(), value1[2], value1[3]
+
+
+def test_a_function_with_state_takes_each_record() -> None:
+    found = run([(n % 2, 0, "x", 0) for n in range(20)], lambda keyed: keyed.reduce(Counts()), combine=True)
+    assert sent(found) == 20
+    assert [row[1] for row, _ in found.rows()] == [9, 9]
+
+
+def test_a_function_that_changes_its_arguments_changes_no_other_rows() -> None:
+    def absorb(one: Any, other: Any) -> Any:
+        one[1] += other[1]
+        other[1] = -1000
+        return one
+
+    env = environment(1)
+    rows = env.from_collection([["a", n] for n in range(10)]).rebalance().map(lambda row: row)
+    reduced = rows.key_by(lambda row: row[0]).reduce(absorb)
+    run_of_both = run_batch(collecting_graph(env, reduced, rows.map(lambda row: row)))
+    assert run_of_both.collected["result0"] == [["a", 45]]
+    assert run_of_both.collected["result1"] == [["a", n] for n in range(10)]
+
+
+def test_rows_leave_as_they_come_where_keys_do_not_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MOST_KEYS", "LEAST_KEYS", "FIRST_KEYS"):
+        monkeypatch.setattr(combining_partition, name, 100)
+    env = environment(1)
+    env.set_max_parallelism(4)
+    folded: list[Any] = []
+    drained = combining_partition.CombiningPartition._send_folded
+
+    def counted(partition: combining_partition.CombiningPartition) -> None:
+        before = partition._partials
+        drained(partition)
+        folded.append(partition._partials - before)
+
+    monkeypatch.setattr(combining_partition.CombiningPartition, "_send_folded", counted)
+    pairs = env.from_collection([(n, 1) for n in range(20_000)], LONG_ROWS_OF_NUMBERS)
+    summed = pairs.key_by(lambda pair: pair[0]).sum(1)
+    found = run_batch(collecting_graph(env, summed))
+    assert sorted(found.rows()) == [(n, 1) for n in range(20_000)]
+    assert sum(folded) < 10_000
+
+
+LONG_ROWS_OF_NUMBERS = Types.TUPLE([Types.LONG(), Types.LONG()])
+
+
+def test_a_table_holds_a_bounded_number_of_keys() -> None:
+    rows = [(n % 5, 1, "x", 0) for n in range(100)]
+    found = run(rows, AGGREGATES["sum"][1], combine=True, most_keys=2)
+    assert 5 < sent(found) <= 100
+    assert shown(found) == shown(run(rows, AGGREGATES["sum"][1], combine=False))
+
+
+def test_decimals_are_folded() -> None:
+    rows = [("a", Decimal(n) / 7, "x", 0) for n in range(10)]
+    found = run(rows, AGGREGATES["max"][1], combine=True)
+    assert sent(found) == 1
+    assert found.rows()[0][0][1] == Decimal(9) / 7
