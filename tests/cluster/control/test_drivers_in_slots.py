@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
-from tests.cluster.control.test_batch_jobs import BROKEN, RESTARTING, bounded_job
+from tests.cluster.control.test_batch_jobs import BROKEN, RESTARTING, bounded_job, prepared
 from tests.cluster.control.test_leaderships import masters
 from tests.support.fake_spark_driver import FakeSparkDriver
 from tests.support.job_graphs import Stage, linear_job
@@ -18,7 +19,7 @@ from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.errors import qualified_name
-from yarrow.runtime.rpc.messages import RegistrationRejection
+from yarrow.runtime.rpc.messages import RegistrationRejection, StoredCommittables
 
 
 def drivers(cluster: ControlCluster) -> list[FakeSparkDriver]:
@@ -294,5 +295,36 @@ def test_a_new_master_ends_the_former_ones_driver_before_it_starts_its_own(tmp_p
             second = await next_driver(cluster, first)
             assert second.request.job_master_id != first.request.job_master_id
             await finish(cluster, job_id, second)
+
+    run(body())
+
+
+def test_a_new_master_commits_what_the_former_one_has_stored(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path, DriversInSlots()) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            job_id = await cluster.submit(bounded_job())
+            first = await next_driver(cluster)
+            await first.begin()
+            await eventually(lambda: bool(first.submissions))
+            await first.master.store_committables(prepared(first, 0))
+            await first.master.begin_commit(job_id, 0)
+            await cluster.follow()
+            await cluster.lead()
+            second = await next_driver(cluster, first)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            key = second.submissions[-1].committables_blob_key
+            blob = await second.master.read_blob(key, 0, 10_000)
+            kept = msgspec.msgpack.decode(blob.data, type=StoredCommittables)
+            assert kept.messages == (prepared(first, 0),)
+            # Nobody cancels it any more.
+            await cluster.dispatcher.cancel_job(job_id)
+            await second.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            records = cluster.election.records(2)
+            await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
+            assert [path for path in (tmp_path / "ha").rglob("*") if path.is_file()] == []
 
     run(body())
