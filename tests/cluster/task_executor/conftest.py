@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from yarrow.container.launch.in_process_workers import InProcessLauncher
 from yarrow.container.launch.process_start import LaunchSettings
 from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLauncher
+from yarrow.container.supervisor.hosted_spark_drivers import StartProcess, start_no_process
 from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
@@ -218,7 +220,11 @@ class KeptOutput:
 
 @asynccontextmanager
 async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object) -> AsyncIterator[Cluster]:
-    """A started cluster; `changes` replace fields of the TaskExecutorSettings."""
+    """A started cluster; `changes` replace fields of the TaskExecutorSettings.
+
+    `start_spark_driver` plays processes of SparkDrivers.
+    """
+    start_spark_driver = cast(StartProcess, changes.pop("start_spark_driver", start_no_process))
     configuration = changes.pop("configuration", {})
     assert isinstance(configuration, dict)
     bootstrap = make_bootstrap(folder, configuration={"taskmanager.cpu.cores": "2", **configuration})
@@ -242,7 +248,11 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
     executor = WatchedTaskExecutor(
         settings,
         TaskExecutorServices(
-            rpc=service, resource_manager=leader, launcher=make_launcher(mode, raw_output, entry), files=files
+            rpc=service,
+            resource_manager=leader,
+            launcher=make_launcher(mode, raw_output, entry),
+            files=files,
+            start_spark_driver=start_spark_driver,
         ),
     )
     try:
