@@ -1,0 +1,180 @@
+"""Bounded jobs on a standalone cluster: in a slot beside a stream, and under a killed TaskExecutor or master."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import psutil
+import pytest
+
+from tests.cluster.embedded.test_command_line import free_port
+from tests.spark.test_driver_process import left_of, until
+from tests.support.spark_driver import LIMIT
+
+pytestmark = pytest.mark.spark
+
+_STREAM = """
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+env.from_sequence(1, 10**15).filter(lambda value: False).print()
+env.execute("stream")
+"""
+_SUMS = """
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+rows = env.from_sequence(1, 999).map(lambda value: (value % 3, value))
+sums = rows.key_by(lambda row: row[0]).reduce(lambda one, other: (one[0], one[1] + other[1]))
+print(sorted(sums.execute_and_collect("sums")))
+"""
+#: Its tasks tell that they run, and then wait for ever.
+_WAITING = """
+import sys, threading
+from pathlib import Path
+from yarrow.datastream import StreamExecutionEnvironment
+marker = sys.argv[1]
+def wait(value):
+    Path(marker).touch()
+    threading.Event().wait()
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+env.from_sequence(1, 4).rebalance().map(wait).print()
+env.execute("waiting")
+"""
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """A cluster of two TaskExecutors with two slots each."""
+
+    folder: Path
+    rest: int
+
+    def __call__(self, *arguments: str) -> str:
+        """What `yarrow` prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "yarrow.cli.main", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env={**os.environ, "YARROW_CONF_DIR": str(self.folder / "conf")},
+            timeout=LIMIT,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def submit(self, *arguments: str) -> str:
+        """Runs a program detached; the id of its job."""
+        [job_id] = re.findall(r"submitted with JobID ([0-9a-f]{32})", self("run", "-d", *arguments))
+        return str(job_id)
+
+    def get(self, path: str) -> Any:
+        """The body of a REST answer."""
+        with urlopen(f"http://localhost:{self.rest}{path}", timeout=LIMIT) as answer:
+            body = answer.read()
+        return json.loads(body) if answer.headers["Content-Type"].startswith("application/json") else body
+
+    def free(self) -> int:
+        return int(self.get("/overview")["slots-available"])
+
+    def job_manager(self) -> psutil.Process:
+        """The process of the master."""
+        [daemons] = self.folder.glob("pids/*/daemons.json")
+        [pid] = [one["pid"] for one in json.loads(daemons.read_text()) if one["role"] == "standalonesession"]
+        return psutil.Process(pid)
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Those of this cluster that bear the name."""
+        return [process for process in psutil.process_iter() if self._has(process, name)]
+
+    def _has(self, process: psutil.Process, name: str) -> bool:
+        try:
+            conf = process.environ().get("YARROW_CONF_DIR")
+            return bool(conf == str(self.folder / "conf") and process.name() == name)
+        except psutil.Error:
+            return False
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    folder = tmp_path_factory.mktemp("standalone")
+    cluster = Standalone(folder, free_port())
+    (folder / "conf").mkdir()
+    (folder / "conf" / "config.yaml").write_text(
+        f"env.pid.dir: {folder / 'pids'}\n"
+        f"jobmanager.rpc.port: {free_port()}\n"
+        f"rest.port: {cluster.rest}\n"
+        "jobmanager.bind-host: localhost\n"
+        "taskmanager.bind-host: localhost\n"
+        "taskmanager.numberOfTaskSlots: 2\n"
+        "heartbeat.interval: 1 s\n"
+        "heartbeat.timeout: 15 s\n"
+    )
+    (folder / "conf" / "workers").write_text("localhost\nlocalhost\n")
+    for name, text in (("stream.py", _STREAM), ("sums.py", _SUMS), ("waiting.py", _WAITING)):
+        (folder / name).write_text(text)
+    cluster("start-cluster")
+    try:
+        yield cluster
+    finally:
+        cluster("stop-cluster")
+
+
+def test_a_bounded_job_runs_in_a_slot_beside_a_stream(standalone: Standalone) -> None:
+    stream = standalone.submit("stream.py")
+    until(lambda: standalone.free() == 3)
+    assert "[(0, 166833), (1, 166167), (2, 166500)]" in standalone(
+        "run", "-m", f"localhost:{standalone.rest}", "-Dexecution.runtime-mode=BATCH", "sums.py"
+    )
+    assert f": {stream} : stream (RUNNING)" in standalone("list", "-r")
+    until(lambda: standalone.free() == 3)
+    [job] = [job for job in standalone.get("/jobs/overview")["jobs"] if job["name"] == "sums"]
+    details = standalone.get(f"/jobs/{job['jid']}")
+    assert (details["state"], details["spark-master"]) == ("FINISHED", "local[2]")
+    assert details["spark-application"].startswith("local-")
+    logs = standalone.get(f"/taskmanagers/{details['spark-driver-taskmanager']}/logs")["logs"]
+    [name] = [log["name"] for log in logs if log["name"].endswith(f"{details['spark-driver']}.log")]
+    text = standalone.get(f"/taskmanagers/{details['spark-driver-taskmanager']}/logs/{name}")
+    assert b"run 0 of job" in text
+    standalone("cancel", stream)
+    until(lambda: standalone.free() == 4)
+
+
+def test_nothing_outlives_a_killed_task_executor_or_master(standalone: Standalone) -> None:
+    marker = standalone.folder / "marker"
+    job_id = standalone.submit(
+        "-Dexecution.runtime-mode=BATCH",
+        "-Drestart-strategy.type=fixed-delay",
+        "-Drestart-strategy.fixed-delay.attempts=3",
+        "-Drestart-strategy.fixed-delay.delay=100 ms",
+        "waiting.py",
+        str(marker),
+    )
+    until(marker.exists)
+    first = standalone.get(f"/jobs/{job_id}")
+    host = first["spark-driver-taskmanager"]
+    [driver] = standalone.processes("yarrow-sparkdrv")
+    processes = [driver, *driver.children(recursive=True)]
+    assert {"java", "yarrow-batchd", "yarrow-batch"} <= {process.name() for process in processes}
+    # The TaskExecutor that hosts the driver.
+    driver.parent().kill()
+    assert left_of(processes) == []
+    # The other TaskExecutor hosts the next driver.
+    until(lambda: standalone.get(f"/jobs/{job_id}")["spark-driver-taskmanager"] not in ("", host))
+    [driver] = standalone.processes("yarrow-sparkdrv")
+    failures = standalone.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+    assert first["spark-driver"] in failures[0]["stacktrace"]
+    until(lambda: "java" in {child.name() for child in driver.children(recursive=True)})
+    processes = [driver, *driver.children(recursive=True)]
+    standalone.job_manager().kill()
+    assert left_of(processes) == []
