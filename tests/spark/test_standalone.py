@@ -35,6 +35,7 @@ env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
 rows = env.from_sequence(1, 999).map(lambda value: (value % 3, value))
 sums = rows.key_by(lambda row: row[0]).reduce(lambda one, other: (one[0], one[1] + other[1]))
+sums.map(lambda row: f"sum {row[0]} is {row[1]}").print()
 print(sorted(sums.execute_and_collect("sums")))
 """
 #: Its tasks tell that they run, and then wait for ever.
@@ -138,6 +139,8 @@ def test_a_bounded_job_runs_in_a_slot_beside_a_stream(standalone: Standalone) ->
     )
     assert f": {stream} : stream (RUNNING)" in standalone("list", "-r")
     until(lambda: standalone.free() == 3)
+    printed = standalone.get("/jobmanager/stdout").decode().splitlines()
+    assert sorted(printed) == ["sum 0 is 166833", "sum 1 is 166167", "sum 2 is 166500"]
     [job] = [job for job in standalone.get("/jobs/overview")["jobs"] if job["name"] == "sums"]
     details = standalone.get(f"/jobs/{job['jid']}")
     assert (details["state"], details["spark-master"]) == ("FINISHED", "local[2]")

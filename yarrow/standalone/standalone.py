@@ -47,6 +47,7 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, enc
 from yarrow.runtime.security.keystores import internal_identity, rest_identity
 from yarrow.standalone.cluster_directory import ClusterDirectory, ClusterSecrets
 from yarrow.standalone.leader_announcements import Leader, LeaderAnnouncements
+from yarrow.standalone.printed_output import PrintedOutput
 
 if TYPE_CHECKING:
     from yarrow.am.control_plane import ControlPlane
@@ -190,6 +191,7 @@ async def _started_plane(
                 high_availability=services,
                 log_directory=log_directory,
                 on_leadership=on_leadership,
+                print_output=PrintedOutput(log_directory).write,
                 spark_drivers=DriversInSlots(_identity(config, secrets.spark_driver)),
             ),
         )

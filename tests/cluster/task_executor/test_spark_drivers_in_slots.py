@@ -43,11 +43,9 @@ def message(
     return replace(start, slot=slot)
 
 
-async def started(cluster: Cluster, **named: int) -> None:
-    await cluster.gateway.start_spark_driver(message(**named))
-    await eventually(
-        lambda: cluster.state_of(named.get("index", 0)) is TaskExecutorSlotState.ACTIVE, "the driver runs"
-    )
+async def started(cluster: Cluster) -> None:
+    await cluster.gateway.start_spark_driver(message())
+    await eventually(lambda: cluster.state_of(0) is TaskExecutorSlotState.ACTIVE, "the driver runs")
 
 
 def test_only_the_present_resource_manager_starts_drivers_here(tmp_path: Path) -> None:
