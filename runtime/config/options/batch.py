@@ -16,7 +16,7 @@ SPARK_MASTER: Final = optional(
     "spark.master",
     STRING,
     "Where Spark runs the tasks of a job in batch mode, as `local[4]`.",
-    unset="`local[n]`, n: the slots of the job's cluster on this host",
+    unset="`local[n]`, n: the parallelism of the widest vertex, or the slots of the standalone TaskExecutor",
 )
 SPARK_DRIVER_MEMORY: Final = option(
     "spark.driver.memory",
