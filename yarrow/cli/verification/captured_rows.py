@@ -33,11 +33,14 @@ _PREPARED = ".prepared"
 
 
 class Entry(NamedTuple):
-    """One row; entries of a sink are ordered by their fields."""
+    """One row; entries of a sink are ordered by their fields.
 
-    key_text: str
+    Digests come first, because equal keys may have other texts: a set shows its elements in any order.
+    """
+
     key: bytes
     row: bytes
+    key_text: str
     row_text: str
 
 
@@ -105,10 +108,10 @@ class _EntryWriter(SinkWriter[Any]):
         for row in rows:
             found, shown = digest(row), text(row)
             if key_of is None:
-                self._entries.append(Entry(shown, found, found, shown))
+                self._entries.append(Entry(found, found, shown, shown))
             else:
                 key = key_of(row)
-                self._entries.append(Entry(text(key), digest(key), found, shown))
+                self._entries.append(Entry(digest(key), found, text(key), shown))
         if len(self._entries) >= RUN_ENTRIES:
             self._write_run()
 

@@ -65,15 +65,19 @@ def compare(streaming: Iterable[Entry], batch: Iterable[Entry], *, rows_are_keys
     result = SinkComparison()
     counts = [0, 0]
     sided = heapq.merge(_of_side(streaming, 0), _of_side(batch, 1))
-    for (key_text, _), entries in groupby(sided, key=lambda pair: pair[0][:2]):
-        difference = _difference(KeyDifference(key_text, rows_are_keys), entries)
+    for _, entries in groupby(sided, key=lambda pair: pair[0].key):
+        difference = _difference(entries, rows_are_keys)
         counts[0] += difference.rows[0]
         counts[1] += difference.rows[1]
-        if any(difference.missing):
-            result.differing_keys += 1
-            result.first = result.first or difference
-            if rows_are_keys and result.first is not difference:
-                _join(result.first, difference)
+        if not any(difference.missing):
+            continue
+        result.differing_keys += 1
+        if result.first is None:
+            result.first = difference
+        elif rows_are_keys:
+            _join(result.first, difference)
+        elif difference.key_text < result.first.key_text:
+            result.first = difference
     result.rows = (counts[0], counts[1])
     return result
 
@@ -82,7 +86,9 @@ def _of_side(entries: Iterable[Entry], side: int) -> Iterator[tuple[Entry, int]]
     return ((entry, side) for entry in entries)
 
 
-def _difference(found: KeyDifference, entries: Iterable[tuple[Entry, int]]) -> KeyDifference:
+def _difference(entries: Iterable[tuple[Entry, int]], rows_are_keys: bool) -> KeyDifference:
+    """The rows of one key in both modes."""
+    found = KeyDifference("", rows_are_keys)
     rows, missing = [0, 0], [0, 0]
     shown = (found.only_streaming, found.only_batch)
     for _, equal in groupby(entries, key=lambda pair: pair[0].row):
@@ -91,6 +97,7 @@ def _difference(found: KeyDifference, entries: Iterable[tuple[Entry, int]]) -> K
         for entry, side in equal:
             times[side] += 1
             row_text = entry.row_text
+            found.key_text = entry.key_text
         for side, other in ((0, 1), (1, 0)):
             rows[side] += times[side]
             more = max(0, times[side] - times[other])
@@ -101,9 +108,10 @@ def _difference(found: KeyDifference, entries: Iterable[tuple[Entry, int]]) -> K
 
 
 def _join(first: KeyDifference, other: KeyDifference) -> None:
-    """Shows some more rows beside the first: without keys, the rows of both modes that belong together are unknown."""
+    """Keeps the first rows of all: without keys, the rows of both modes that belong together are unknown."""
     for mine, others in ((first.only_streaming, other.only_streaming), (first.only_batch, other.only_batch)):
-        mine.extend(others[: SHOWN_ROWS - len(mine)])
+        mine[:] = sorted([*mine, *others])[:SHOWN_ROWS]
+    first.key_text = min(first.key_text, other.key_text)
     first.missing = (first.missing[0] + other.missing[0], first.missing[1] + other.missing[1])
 
 

@@ -115,6 +115,14 @@ def test_only_rounding_is_told_from_other_differences(tmp_path: Path) -> None:
         assert found.first is not None and not found.first.is_rounding
 
 
+def test_equal_rows_may_have_other_texts(tmp_path: Path) -> None:
+    one, other = frozenset([0, 8]), frozenset([8, 0])
+    assert repr(one) != repr(other)
+    for name, key in (("keys", BY_FIRST), ("rows", KeyOfRows())):
+        (tmp_path / name).mkdir()
+        assert compared(tmp_path / name, [(one, 1)], [(other, 1)], key).is_equal
+
+
 def test_columns_are_rows_of_their_values_and_lead_with_the_key(tmp_path: Path) -> None:
     batch = pa.record_batch({"k": ["a", "b"], "n": [1, None]})
     context: Any = Context(0)

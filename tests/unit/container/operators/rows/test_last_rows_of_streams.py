@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from yarrow.common import Types
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, Watermark
@@ -52,6 +54,30 @@ def test_each_key_is_emitted_once_with_the_time_of_its_last_record() -> None:
         # The only watermark comes behind the rows, so none of them is late.
         marks = [each.timestamp for each in run.controls() if isinstance(each, Watermark)]
         assert marks == [MAX_TIMESTAMP]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=15),
+    name=st.sampled_from(["sum", "min", "max", "min_by", "max_by", "reduce"]),
+)
+def test_they_are_the_last_rows_that_the_stream_emits(rows: list[Any], name: str) -> None:
+    def fragment(stream: Any) -> Any:
+        keyed = stream.key_by(lambda row: row[0])
+        if name == "reduce":
+            return keyed.reduce(lambda one, other: (one[0], (one[1] * 31 + other[1]) % 1009))
+        return getattr(keyed, name)(1)
+
+    def emitted(state: HarnessState) -> list[Any]:
+        with OperatorHarness(fragment, types=[PAIR], state=state) as run:
+            run.push(*rows)
+            run.watermark(MAX_TIMESTAMP)
+            run.end()
+            return list(run.output)
+
+    every = emitted(HarnessState())
+    assert len(every) == len(rows)
+    assert sorted(emitted(HarnessState(restore=last_only))) == sorted({row[0]: row for row in every}.values())
 
 
 def test_built_in_aggregates_do_the_same() -> None:
