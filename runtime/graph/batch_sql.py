@@ -21,6 +21,7 @@ from yarrow.runtime.graph.operator_spec import (
     AggregatedColumnsOperator,
     AggregateKind,
     ColumnAggregate,
+    ColumnScan,
     KeyedAggregates,
     OperatorSpec,
     PartitionerKind,
@@ -38,6 +39,9 @@ _KINDS: Final = (
     AggregateKind.COUNT,
     AggregateKind.MEAN,
 )
+
+#: Bytes of files from which on Spark SQL gains from all of Java's compilers.
+_MUCH: Final = 64 << 20
 
 
 def decisions(graph: JobGraph) -> Mapping[JobVertexID, SqlAggregation | str]:
@@ -60,9 +64,36 @@ def decisions(graph: JobGraph) -> Mapping[JobVertexID, SqlAggregation | str]:
     return found
 
 
+def driver_configuration(graph: JobGraph) -> dict[str, str]:
+    """The job's configuration for a SparkDriver, with what Java has to know before the driver plans the job."""
+    much = _bytes_for_sql(graph) >= _MUCH
+    return {**({batch.SPARK_FULL_COMPILER.key: "true"} if much else {}), **graph.configuration}
+
+
+def _bytes_for_sql(graph: JobGraph) -> int:
+    """Bytes of the files that Spark SQL may read, as far as this can be told without a look at their columns."""
+    if not Settings(graph.configuration, "the job").get(batch.SPARK_SQL):
+        return 0
+    return sum(
+        scan.size
+        for vertex in graph.vertices
+        if (scan := vertex.head.spec.column_scan) is not None
+        and not isinstance(_aggregates_behind(graph, vertex, scan), str)
+    )
+
+
 def _decision(graph: JobGraph, vertex: JobVertex) -> SqlAggregation | str:
     scan = vertex.head.spec.column_scan
     assert scan is not None, "the source reads files of columns"
+    aggregates = _aggregates_behind(graph, vertex, scan)
+    if isinstance(aggregates, str):
+        return aggregates
+    why = why_inexact(_schema(scan.schema), aggregates)
+    return why or SqlAggregation(scan=scan, aggregates=aggregates)
+
+
+def _aggregates_behind(graph: JobGraph, vertex: JobVertex, scan: ColumnScan) -> KeyedAggregates | str:
+    """The built-in aggregates that alone read the files' rows, or why there are none."""
     if scan.file_format != "parquet":
         return f"{scan.file_format.upper()} files are parsed by the engine's own rules"
     if len(vertex.operators) > 1:
@@ -77,8 +108,7 @@ def _decision(graph: JobGraph, vertex: JobVertex) -> SqlAggregation | str:
         return f"'{target.head.name}' takes the rows, which is no built-in aggregate of columns"
     if len(graph.inputs_of(target.id)) != 1:
         return f"'{target.head.name}' has rows of other stages too"
-    why = why_inexact(_schema(scan.schema), aggregates)
-    return why or SqlAggregation(scan=scan, aggregates=aggregates)
+    return aggregates
 
 
 def _schema(encoded: bytes) -> pa.Schema:

@@ -89,6 +89,8 @@ class ColumnScan(msgspec.Struct, frozen=True):
     file_format: str
     #: The Arrow schema of the source's batches (IPC bytes).
     schema: bytes
+    #: Bytes of the files when the graph was built.
+    size: int = 0
 
 
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):

@@ -210,7 +210,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             encoded = schema_bytes(schema)
             settings |= {"output_kind": StreamKind.COLUMNAR, "output_schema": encoded}
             if source.scanned_format is not None:
-                scan = ColumnScan(source.scanned_format, encoded)
+                scan = ColumnScan(source.scanned_format, encoded, source.scanned_bytes())
         else:
             settings["output_type"] = output_type or declared(source.produced_type())
         spec = SourceOperator(

@@ -23,6 +23,7 @@ from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobMasterID, ResourceID
+from yarrow.runtime.graph.batch_sql import driver_configuration
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.batch_gateways import SparkDriverGateway
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -142,7 +143,7 @@ class SparkDriverLink:
             job_id=self._job.job_id,
             job_master_id=self._job_master_id,
             job_master_address=self._address,
-            configuration=self._job.configuration,
+            configuration=driver_configuration(self._job),
             slots=max(vertex.parallelism for vertex in self._job.vertices),
         )
 

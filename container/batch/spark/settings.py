@@ -186,8 +186,8 @@ def java_arguments(config: Settings, jars: Path, log_file: Path, folders: SparkF
         f"-Xmx{memory.bytes >> 20}m",
         "-XX:+IgnoreUnrecognizedVMOptions",
         # Most of a job's time is Python's: a better compiler and more threads to collect garbage cost more than they
-        # save. Programs can choose others by spark.driver.extraJavaOptions.
-        "-XX:TieredStopAtLevel=1",
+        # save, unless Spark SQL reads much. Programs can choose others by spark.driver.extraJavaOptions.
+        *([] if config.get(batch.SPARK_FULL_COMPILER) else ["-XX:TieredStopAtLevel=1"]),
         *collector,
         "-XX:-UsePerfData",
         "-XX:+ExitOnOutOfMemoryError",

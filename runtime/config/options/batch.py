@@ -44,3 +44,10 @@ SPARK_SQL: Final = option(
     "Whether Spark SQL reads Parquet files and computes built-in aggregates of their columns in batch mode, where its"
     " results are exactly those of the operators. The plan shows where.",
 )
+SPARK_FULL_COMPILER: Final = optional(
+    "execution.batch.spark.full-compiler",
+    BOOLEAN,
+    "Whether Java compiles hot code with its second compiler too: slower for Python functions, faster for much data in"
+    " Spark SQL.",
+    unset="`true` where Spark SQL reads files of 64 MiB or more, else `false`",
+)

@@ -265,6 +265,10 @@ class Source(ABC, Generic[T, SplitT]):
         """
         return None
 
+    def scanned_bytes(self) -> int:
+        """Bytes of the files of `scanned_format`, as far as they are known on the client."""
+        return 0
+
     def validate(self) -> None:
         """Called on the client while the graph is built; raises for a known mistake, such as a missing file."""
         return None

@@ -185,6 +185,10 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         is_plain = type(self) is FileSource and self._discovery_seconds is None
         return self._format.scanned_as if is_plain else None
 
+    def scanned_bytes(self) -> int:
+        """Bytes of the present files."""
+        return sum(file.size for path in self._paths for file in find_files(path))
+
     @property
     def discovery_seconds(self) -> float | None:
         """Seconds between two looks for new files; None = one look."""

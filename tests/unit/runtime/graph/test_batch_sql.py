@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +18,7 @@ from yarrow.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.graph.batch_plan import decode_batch_plan, encode_batch_plan
 from yarrow.runtime.graph.batch_planner import plan
-from yarrow.runtime.graph.batch_sql import sql_stages, with_sql, without_sql
+from yarrow.runtime.graph.batch_sql import driver_configuration, sql_stages, with_sql, without_sql
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
 from yarrow.table.types import DataTypes
 
@@ -182,3 +183,30 @@ def test_the_tasks_get_a_graph_with_other_heads(folder: str) -> None:
     back = without_sql(made, {stage.vertex_id: "they are gone"})
     assert sql_stages(back) == () and back.stage(stage.vertex_id).no_sql == "they are gone"
     assert with_sql(graph, back) is graph
+
+
+def sized(graph: JobGraph, size: int) -> JobGraph:
+    """The graph as if its files had that size."""
+    source, *others = graph.vertices
+    scan = source.head.spec.column_scan
+    assert scan is not None and scan.size > 0
+    spec = msgspec.structs.replace(source.head.spec, scan=msgspec.structs.replace(scan, size=size))
+    head = msgspec.structs.replace(source.head, spec=spec)
+    changed = msgspec.structs.replace(source, operators=(head, *source.operators[1:]))
+    return msgspec.structs.replace(graph, vertices=(changed, *others))
+
+
+def test_java_compiles_fully_where_spark_sql_reads_much(folder: str) -> None:
+    full = "execution.batch.spark.full-compiler"
+    env = environment(2)
+    graph = printed(env, files(env, folder).key_by("key").sum("whole"))
+    assert full not in driver_configuration(graph)
+    assert driver_configuration(sized(graph, 64 << 20)) == {full: "true", **graph.configuration}
+    env = environment(2, {full: "false"})
+    graph = printed(env, files(env, folder).key_by("key").sum("whole"))
+    assert driver_configuration(sized(graph, 1 << 40))[full] == "false"
+    env = environment(2)
+    graph = printed(
+        env, files(env, folder).map_batches(lambda batch: batch, SCHEMA).key_by("key").sum("whole")
+    )
+    assert full not in driver_configuration(sized(graph, 1 << 40))

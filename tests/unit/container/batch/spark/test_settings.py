@@ -61,3 +61,12 @@ def test_a_program_has_the_last_word_on_the_jvm() -> None:
     assert "-XX:+UseSerialGC" not in found
     assert "-XX:+UseSerialGC" in java_arguments(settings(), Path("/jars"), Path("/logs/a.log"), FOLDERS)
     assert "-Xmx2048m" in found
+
+
+def test_the_second_compiler_of_java_is_for_much_data_in_sql() -> None:
+    def arguments(**values: str) -> list[str]:
+        config = Settings(values, "the test")
+        return java_arguments(config, Path("/jars"), Path("/logs/a.log"), FOLDERS)
+
+    assert "-XX:TieredStopAtLevel=1" in arguments()
+    assert "-XX:TieredStopAtLevel=1" not in arguments(**{"execution.batch.spark.full-compiler": "true"})
