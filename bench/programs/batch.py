@@ -139,11 +139,15 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, default=2)
     arguments.add_argument("--memory", action="store_true", help="report the peak memory of a Python worker")
     arguments.add_argument("--check", action="store_true", help="collect the results of one run")
+    arguments.add_argument(
+        "--option", action="append", default=[], help="KEY=VALUE for the driver; repeatable"
+    )
     given = arguments.parse_args()
+    options = dict(option.split("=", 1) for option in given.option)
     graph = graph_of(given.job, given.records, given.keys, collecting=given.check)
     with (
         tempfile.TemporaryDirectory(prefix="bench-batch-") as folder,
-        spark_driver(Path(folder)) as driver,
+        spark_driver(Path(folder), configuration=options) as driver,
     ):
         driver.application()
         if given.check:

@@ -109,7 +109,10 @@ def columns_of(chunks: Sequence[Chunk]) -> list[pa.Array]:
 
 
 def numbers_column(values: Sequence[int] | npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Whole numbers of that type as a column without nulls."""
+    """Whole numbers of that type as a column without nulls.
+
+    `values`: a list, or an array of any int dtype and shape (rows,).
+    """
     data = numpy.asarray(values, kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
 

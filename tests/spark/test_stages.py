@@ -90,6 +90,11 @@ def test_a_stage_that_several_read_runs_once(driver: DriverUnderTest) -> None:
     assert sorted(subtasks) == sorted(wanted)
 
 
+def test_java_uses_the_archive_of_its_classes_or_writes_it(driver: DriverUnderTest) -> None:
+    options = [option.partition("=")[0] for option in driver.java().cmdline()]
+    assert {"-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit"} & {*options}
+
+
 def process_of_task(value: int) -> tuple[int, bool]:
     """The process, and whether it has imported pandas."""
     return os.getpid(), "pandas" in sys.modules

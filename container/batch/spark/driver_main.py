@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
     from yarrow.container.batch.spark.session import SparkHost
 
-#: Seconds between the parent's end and the forced end of this process.
-_ORPHAN_LIMIT: Final = 5.0
+#: Seconds between the parent's end and the forced end of this process; Java may be writing its classes meanwhile.
+_ORPHAN_LIMIT: Final = 9.0
 _log = logging.getLogger(__name__)
 
 
@@ -170,7 +170,7 @@ class _DriverProcess:
             host.start_java()
             return await self._serve_with(driver, address, host, heartbeat)
         finally:
-            await asyncio.to_thread(host.close)
+            await asyncio.to_thread(host.close, keep_classes=driver.has_finished_run)
             heartbeat.stop()
 
     def _heartbeat_of(self, host: SparkHost) -> JavaHeartbeat:

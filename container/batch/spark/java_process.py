@@ -94,17 +94,19 @@ class JavaProcess:
         except psutil.Error:
             return []
 
-    def end(self) -> None:
-        """Ends it with all its Python processes, by force if need be; may be repeated."""
+    def end(self, grace: float = _GRACE) -> bool:
+        """Ends it with all its Python processes, by force if need be; may be repeated.
+
+        `grace`: seconds that Java has to end by itself. False = it did not.
+        """
         below = self._tree()[1:]
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
+        ends_by_itself = self.ends_within(grace)
+        if not ends_by_itself:
             self._process.kill()
             self._process.wait()
         left = psutil.wait_procs(below, _GRACE)[1]
@@ -112,6 +114,7 @@ class JavaProcess:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(left, _GRACE)
+        return ends_by_itself and self._process.returncode != -signal.SIGKILL
 
 
 def main(arguments: list[str]) -> NoReturn:

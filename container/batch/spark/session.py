@@ -21,6 +21,7 @@ from py4j.java_gateway import java_import
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from yarrow.container.batch.spark.class_archive import WRITING_SECONDS, ClassArchive
 from yarrow.container.batch.spark.java_process import JavaProcess
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
@@ -30,6 +31,7 @@ from yarrow.container.batch.spark.settings import (
     log4j_properties,
     spark_settings,
 )
+from yarrow.runtime.common.cache_folder import cache_folder
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.options import batch
@@ -103,6 +105,7 @@ class SparkHost:
         self._gateway: Any = None
         self._session: SparkSession | None = None
         self._closing = threading.Event()
+        self._archive: ClassArchive | None = None
         #: Descriptor of the folder of sockets, if its path is too long for the system.
         self._sockets: int | None = None
 
@@ -132,9 +135,17 @@ class SparkHost:
         # Made here, because Java's files can be read by everybody.
         open(self._log_file, "ab", opener=private_opener).close()
         home = Path(pyspark.__file__).parent
-        arguments = java_arguments(
-            self._config, self._folders.jars or home / "jars", self._log_file, self._folders
-        )
+        jars = self._folders.jars or home / "jars"
+        arguments = java_arguments(self._config, jars, self._log_file, self._folders)
+        if self._folders.jars is None:
+            # Jars of a container have another path each time: Java would not take their archive a second time.
+            self._archive = ClassArchive(
+                cache_folder() / "spark-classes",
+                self._installation.executable,
+                jars,
+                self._folders.temporary,
+            )
+            arguments = [*self._archive.arguments(), *arguments]
         environment = java_environment(os.environ, home, self._announcement)
         self._java = JavaProcess(self._installation.executable, arguments, environment, self._output)
 
@@ -212,8 +223,11 @@ class SparkHost:
         said = " | ".join(line.strip() for line in lines if line.strip() and "\tat " not in line)
         return said[-1000:] or f"it printed nothing; see {self._log_file}"
 
-    def close(self) -> None:
-        """Ends Spark, Java and the Python processes below it; may be repeated."""
+    def close(self, *, keep_classes: bool = False) -> None:
+        """Ends Spark, Java and the Python processes below it; may be repeated.
+
+        `keep_classes`: the classes that Java has loaded may be worth to be kept, since a job has run.
+        """
         self._closing.set()
         if self._java is None:
             return
@@ -221,7 +235,16 @@ class SparkHost:
             with contextlib.suppress(Exception):  # Java may end meanwhile, and all of it ends below.
                 self._session.stop()
         self._session = None
-        self._java.end()
+        archive, self._archive = self._archive, None
+        if archive is None or not archive.is_awaited:
+            self._java.end()
+        elif keep_classes:
+            archive.begin()
+            if self._java.end(WRITING_SECONDS):
+                archive.keep()
+        else:
+            # Without the work of a job most classes are missing.
+            self._java.end(0.0)
         if self._gateway is not None:
             with contextlib.suppress(Exception):
                 self._gateway.shutdown()

@@ -73,6 +73,8 @@ class SparkDriver(RpcEndpoint):
         self._idle.set()
         self._make_run: MakeRun | None = None
         self._disconnected = False
+        #: Some run has come to its end.
+        self.has_finished_run = False
         self.finished: asyncio.Future[DriverEnd] = asyncio.get_running_loop().create_future()
 
     # ------------------------------------------------------------------ life
@@ -181,6 +183,7 @@ class SparkDriver(RpcEndpoint):
     async def _execute(self, run: DriverRun) -> None:
         submission = run.submission
         end, cause = await run.execute()
+        self.has_finished_run = self.has_finished_run or end is RunEnd.FINISHED
         _log.info("run %d of job %s: %s", submission.run, submission.job_id, end.value)
         # Before the master hears of it: it may submit the next one at once.
         self._run = None

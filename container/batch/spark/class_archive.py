@@ -1,0 +1,110 @@
+"""ClassArchive: the classes of Spark as Java has read and checked them, kept in a file for the user's next drivers.
+
+Owner: the thread that starts or ends Java. Java writes the file at the end of the first driver that has finished a
+job, and maps it into memory in later ones (class data sharing). It compares the file with its own version and all
+jars, and does without it if something differs. A driver that cannot read or write it starts as fast as without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Final
+
+_log = logging.getLogger(__name__)
+#: Files that are kept: one for each Java and each set of jars that was used last. Each has some 160 MB.
+_KEPT_FILES: Final = 2
+#: Drivers that try to write it: a machine that is too slow shall not pay at the end of each.
+_MOST_TRIES: Final = 3
+#: Java names each class that it leaves out.
+_QUIET: Final = ("-Xlog:cds=error", "-Xlog:cds+dynamic=error")
+#: Seconds that Java may take to write it, after which it is killed.
+WRITING_SECONDS: Final = 20.0
+
+
+class ClassArchive:
+    """The archive for one Java and one folder of jars."""
+
+    def __init__(self, folder: Path, java: Path, jars: Path, temporary: Path) -> None:
+        """`folder` keeps archives; it is made for this user alone. `temporary` takes a new one while it is written."""
+        self._folder = folder
+        self._file = folder / f"{_fingerprint(java, jars)}.jsa"
+        #: Has one byte for each try to write the archive.
+        self._tries = self._file.with_suffix(".tries")
+        self._new = temporary / "classes.jsa"
+        usable = _is_private(folder)
+        self._is_there = usable and self._file.exists()
+        #: Whether Java writes one at its end.
+        self.is_awaited = usable and not self._is_there and _size_of(self._tries) < _MOST_TRIES
+
+    def arguments(self) -> list[str]:
+        """Java's arguments: to use the archive, or to write it."""
+        if self._is_there:
+            with contextlib.suppress(OSError):
+                os.utime(self._file)
+            return [f"-XX:SharedArchiveFile={self._file}", *_QUIET]
+        return [f"-XX:ArchiveClassesAtExit={self._new}", *_QUIET] if self.is_awaited else []
+
+    def begin(self) -> None:
+        """Notes that Java begins to write it."""
+        with contextlib.suppress(OSError), self._tries.open("ab") as tries:
+            tries.write(b".")
+
+    def keep(self) -> None:
+        """Keeps the archive that Java has written to its end, and removes those that were used longest ago."""
+        if not self._new.exists():
+            return
+        try:
+            part = self._file.with_suffix(f".{os.getpid()}")
+            shutil.copyfile(self._new, part)
+            os.replace(part, self._file)
+            self._tries.unlink(missing_ok=True)
+            for old in sorted(self._folder.glob("*.jsa"), key=_used_at)[:-_KEPT_FILES]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            _log.info("the archive of Java's classes could not be kept in %s: %s", self._folder, error)
+
+
+def _fingerprint(java: Path, jars: Path) -> str:
+    """Names what the archive is made of: another Java or other jars have another archive."""
+    found = hashlib.sha256()
+    real = java.resolve()
+    for path in (real, real.parent.parent / "release", *sorted(jars.glob("*.jar"))):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            found.update(f"{path}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
+    return found.hexdigest()[:32]
+
+
+def _is_private(folder: Path) -> bool:
+    """Makes the folder; False if somebody else could write to it: Java runs what lies there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        _log.info("no archive of Java's classes: %s", error)
+        return False
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
+
+
+def _size_of(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _used_at(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
