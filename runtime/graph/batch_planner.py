@@ -1,6 +1,8 @@
 """The planner of batch jobs: a JobGraph becomes stages and exchanges. Pure.
 
-Owner: any thread. Must not refuse programs: `batch_rules.check` comes first.
+Owner: any thread. The producers of a keyed exchange fold rows by key before they send them, but only where the results
+of the rolling aggregate behind it cannot show that. Must not look into user code, nor refuse programs:
+`batch_rules.check` comes first.
 """
 
 from __future__ import annotations
@@ -8,18 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph import batch_sql
 from yarrow.runtime.graph.batch_plan import (
     BatchExchange,
     BatchPlan,
     BatchStage,
+    Combining,
     ExchangeKind,
     InputOrder,
     SqlAggregation,
 )
-from yarrow.runtime.graph.combining import combining_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
-from yarrow.runtime.graph.operator_spec import PartitionerKind
+from yarrow.runtime.graph.operator_spec import (
+    AggregateKind,
+    AggregateOperator,
+    ArrowAggregateOperator,
+    PartitionerKind,
+    ReduceOperator,
+)
 
 _KINDS: Final[Mapping[PartitionerKind, ExchangeKind]] = {
     PartitionerKind.FORWARD: ExchangeKind.FORWARD,
@@ -31,13 +41,19 @@ _KINDS: Final[Mapping[PartitionerKind, ExchangeKind]] = {
     PartitionerKind.GLOBAL: ExchangeKind.GLOBAL,
     PartitionerKind.KEY_GROUP: ExchangeKind.KEYED,
 }
+#: Aggregates of rows that can be folded; the others are no aggregates of rows.
+_FOLDED: Final = frozenset(
+    (AggregateKind.SUM, AggregateKind.MIN, AggregateKind.MAX, AggregateKind.MIN_BY, AggregateKind.MAX_BY)
+)
 
 
-def plan(graph: JobGraph, *, combine: bool = True) -> BatchPlan:
+def plan(graph: JobGraph, *, combine: bool | None = None) -> BatchPlan:
     """The stages of a bounded job, upstream first.
 
-    `combine`: rows may be folded before they are sent (`execution.batch.combine`).
+    `combine`: rows may be folded before they are sent; None = what the job's configuration says of it.
     """
+    if combine is None:
+        combine = Settings(graph.configuration, "the job").get(execution.BATCH_COMBINE)
     decisions = batch_sql.decisions(graph)
     exchanges = [
         _exchange(graph, edge, combine=combine, by_sql=isinstance(decisions.get(edge.source), SqlAggregation))
@@ -79,7 +95,7 @@ def _exchange(graph: JobGraph, edge: JobEdge, *, combine: bool, by_sql: bool) ->
         # Both pointwise partitioners connect subtask i with subtask i where the stages are equally wide.
         kind = ExchangeKind.FORWARD if producers == consumers else ExchangeKind.REBALANCE
     combining, note = (
-        (None, "Spark SQL has aggregated the rows") if by_sql else combining_of(graph, edge, combine=combine)
+        (None, "Spark SQL has aggregated the rows") if by_sql else _combining(graph, edge, combine=combine)
     )
     return BatchExchange(
         edge=edge.index,
@@ -89,4 +105,37 @@ def _exchange(graph: JobGraph, edge: JobEdge, *, combine: bool, by_sql: bool) ->
         kind=kind,
         combining=combining,
         combining_note=note,
+    )
+
+
+def _combining(graph: JobGraph, edge: JobEdge, *, combine: bool) -> tuple[Combining | None, str]:
+    """Which rows of an edge are folded, and why; the reason is "" where the edge is not keyed.
+
+    `combine`: the option that allows it.
+    """
+    if edge.partitioner.kind is not PartitionerKind.KEY_GROUP:
+        return None, ""
+    head = graph.vertex(edge.target).head
+    spec = head.spec
+    if not isinstance(spec, ReduceOperator | AggregateOperator | ArrowAggregateOperator):
+        return None, f"'{head.name}' is no rolling aggregate: it takes each row"
+    if not combine:
+        return None, f"{execution.BATCH_COMBINE.key} is false"
+    if isinstance(spec, ReduceOperator):
+        return _of_reduce(spec)
+    if isinstance(spec, ArrowAggregateOperator):
+        return Combining.ALL, ", ".join(dict.fromkeys(each.kind.value for each in spec.aggregates))
+    if spec.kind not in _FOLDED:
+        return None, f"{spec.kind.value} is no aggregate of rows"
+    return Combining.ALL, spec.kind.value
+
+
+def _of_reduce(spec: ReduceOperator) -> tuple[Combining | None, str]:
+    if spec.is_rich:
+        return None, "the function of reduce has an open(): it may keep state or count its calls"
+    if spec.commutes:
+        return Combining.ALL, "reduce, whose function commutes"
+    return (
+        Combining.UNTIMED,
+        "reduce: rows with a time come in its order; reduce(function, commutes=True) says that no order shows",
     )

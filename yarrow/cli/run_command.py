@@ -33,9 +33,11 @@ from yarrow.runtime.graph.executor import (
     use_for_this_process,
 )
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobType
 
 _PLAN_HEAD = "----------------------- Execution Plan -----------------------"
 _PLAN_END = "--------------------------------------------------------------"
+_STAGES_HEAD = "------------------------- Batch Plan -------------------------"
 
 
 class ReportingExecutor:
@@ -135,7 +137,21 @@ def info(program: Program, config: Settings, code: bool = False) -> None:
     print(json.dumps(execution_plan_of_job(graph)))
     print(_PLAN_END)
     print()
+    if graph.job_type is JobType.BATCH:
+        print_stages(graph, config)
     print("No description provided.")
+
+
+def print_stages(graph: JobGraph, config: Settings) -> None:
+    """Prints what batch mode makes of a bounded job: its stages, exchanges, and what each of them does."""
+    from yarrow.runtime.graph.batch_plan_text import lines_of
+    from yarrow.runtime.graph.batch_planner import plan
+
+    settings = config.overlay(graph.configuration, "the job")
+    print(_STAGES_HEAD)
+    print("\n".join(lines_of(plan(graph, combine=settings.get(execution.BATCH_COMBINE)))))
+    print(_PLAN_END)
+    print()
 
 
 def planned_graph(program: Program, config: Settings) -> JobGraph:

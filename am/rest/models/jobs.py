@@ -85,7 +85,10 @@ class JobsOverview(RestModel):
 
 
 class PlanInput(RestModel):
-    """An edge into a vertex; `stream_kind` is Yarrow's: rows or columns."""
+    """An edge into a vertex.
+
+    Yarrow's own: `stream_kind` says rows or columns, `combining` what batch mode folds before the shuffle, and why.
+    """
 
     num: int
     id: str
@@ -94,6 +97,7 @@ class PlanInput(RestModel):
     local_strategy: str | None = None
     caching: str | None = None
     stream_kind: str | None = None
+    combining: str | None = None
 
 
 class PlanNode(RestModel):
