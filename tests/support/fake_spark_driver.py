@@ -58,6 +58,8 @@ class FakeSparkDriver(RpcEndpoint):
         )
         self.submissions: list[BatchSubmission] = []
         self.answers_heartbeats = True
+        #: Its master has told it to end.
+        self.is_released = False
         #: Runs that it was asked to cancel.
         self.cancelled: list[int] = []
 
@@ -127,6 +129,7 @@ class FakeSparkDriver(RpcEndpoint):
         return SparkDriverHeartbeat(driver_id=self.driver_id, run=self.run if self.submissions else -1)
 
     async def release(self, cause: str) -> Acknowledge:
+        self.is_released = True
         return Acknowledge()
 
 

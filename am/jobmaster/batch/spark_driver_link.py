@@ -236,6 +236,9 @@ class SparkDriverLink:
         self._timers.cancel(_START)
         if self._driver_id is not None:
             self._beats.unmonitor(self._driver_id)
+        if self._gateway is not None:
+            # It may live though its TaskExecutor is lost. Nobody waits for the answer.
+            self._owner.spawn(_tell_to_end(self._gateway), "release SparkDriver")
         self._gateway = None
 
     def _timed_out(self, run: int, seconds: float) -> None:
@@ -265,3 +268,10 @@ class SparkDriverLink:
             _log.debug("SparkDriver %s does not answer: %s", driver_id, error)
         else:
             self._beats.heard(driver_id)
+
+
+async def _tell_to_end(gateway: SparkDriverGateway) -> None:
+    try:
+        await gateway.release("its job does not need it any more")
+    except YarrowError as error:
+        _log.debug("a SparkDriver did not answer its release: %s", error)
