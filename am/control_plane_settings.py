@@ -22,6 +22,7 @@ from yarrow.runtime.config.options import (
     checkpointing,
     high_availability,
     jobmanager,
+    python,
     resourcemanager,
     rest,
     rpc,
@@ -32,7 +33,9 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.ha.settings import is_highly_available, storage_directory
+from yarrow.runtime.interpreters.job_interpreter import interpreter_of
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.registration import RegistrationSettings
 
@@ -111,10 +114,22 @@ def _check_job(config: Settings, graph: JobGraph, check_places: Callable[[Settin
     try:
         job_master_settings(config, graph)
         check_places(_merged(config, graph))
+        _check_interpreter(graph)
     except JobSubmissionError:
         raise
     except YarrowError as error:
         raise JobSubmissionError(f"job {graph.name!r} cannot run on this cluster: {error}") from error
+
+
+def _check_interpreter(graph: JobGraph) -> None:
+    """Raises JobSubmissionError for a bounded job that brings an interpreter, which its SparkDriver would not use."""
+    own = interpreter_of(graph) if graph.job_type is JobType.BATCH else None
+    if own is not None:
+        raise JobSubmissionError(
+            f"job {graph.name!r} brings an interpreter, {own.executable} in the job's archive {own.archive!r}, which"
+            f" BATCH mode does not use. Install its packages in the interpreter of the cluster and leave"
+            f" {python.EXECUTABLE.key} out, or run the job in STREAMING mode"
+        )
 
 
 def _merged(config: Settings, graph: JobGraph) -> Settings:

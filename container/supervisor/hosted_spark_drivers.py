@@ -20,7 +20,9 @@ from yarrow.container.supervisor.output_files import safe_name
 from yarrow.container.supervisor.slot_table import SlotTable
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.services import epoch_of_token
+from yarrow.runtime.interpreters.interpreter import worker_interpreter
 from yarrow.runtime.rpc.bootstrap import PemIdentity, ProcessBootstrap, SparkDriverBootstrap
 from yarrow.runtime.rpc.messages import SparkDriverStart
 from yarrow.runtime.rpc.spark_driver_process import GRACE, SparkDriverProcess
@@ -47,7 +49,7 @@ class DriverProcess(Protocol):
         ...
 
 
-#: Starts the process of a driver. Raises OSError.
+#: Starts the process of a driver. An error is told as its end.
 StartProcess = Callable[[SparkDriverStart], Coroutine[Any, Any, DriverProcess]]
 #: Called with slot, allocation and cause when a driver has left its slot.
 OnDriverGone = Callable[[int, AllocationID, str], None]
@@ -197,14 +199,17 @@ class SparkDriverProcesses:
         self._log_stem = log_stem
 
     async def start(self, start: SparkDriverStart) -> DriverProcess:
-        """Starts the driver. Raises OSError."""
+        """Starts the driver in the interpreter of the workers. Raises OSError, and InvalidOptionValue for that one."""
         own = self._own
+        config = Settings(own.configuration, "the bootstrap of the TaskExecutor")
+        interpreter = await asyncio.to_thread(worker_interpreter, config)
         log_name = f"{self._log_stem}-{safe_name(start.driver_id)}"
         return await SparkDriverProcess.start(
             lambda folder: self._bootstrap(start, log_name, folder),
             folder_prefix=_FOLDER_PREFIX,
             folder_parent=own.working_directory,
             error_file=Path(own.log_directory) / f"{log_name}.err",
+            interpreter=interpreter,
         )
 
     def _bootstrap(self, start: SparkDriverStart, log_name: str, folder: str) -> SparkDriverBootstrap:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -32,11 +33,16 @@ class ChildProcess:
 
     @classmethod
     async def start(
-        cls, command: tuple[str, ...], error_file: Path, output: int | None = None
+        cls,
+        command: tuple[str, ...],
+        error_file: Path,
+        output: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> ChildProcess:
         """Starts a process that waits for its bootstrap.
 
-        Its standard output goes to the descriptor `output`, else to the error file. Raises OSError.
+        Its standard output goes to the descriptor `output`, else to the error file. `environment`: its variables;
+        None = those of this process. Raises OSError.
         """
         await asyncio.to_thread(os.makedirs, error_file.parent, exist_ok=True)
         # A local file, opened once a process.
@@ -47,6 +53,7 @@ class ChildProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=standard_output,
                 stderr=errors,
+                env=environment,
                 start_new_session=True,
             )
         return cls(process, error_file)

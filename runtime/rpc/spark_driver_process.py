@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from yarrow.runtime.common.child_process import ChildProcess
+from yarrow.runtime.interpreters.environment import environment_for
 from yarrow.runtime.rpc.bootstrap import SparkDriverBootstrap, encode_bootstrap
 
-_COMMAND: Final = (sys.executable, "-m", "yarrow.container.batch.spark.driver_main")
+#: Arguments of the interpreter.
+_COMMAND: Final = ("-m", "yarrow.container.batch.spark.driver_main")
 #: Seconds in which Spark may end in order before all of the session is killed.
 GRACE: Final = 10.0
 
@@ -38,14 +40,17 @@ class SparkDriverProcess:
         folder_prefix: str,
         folder_parent: str,
         error_file: Path,
+        interpreter: str = sys.executable,
     ) -> SparkDriverProcess:
         """Starts a driver that has its bootstrap already.
 
-        `bootstrap` gets the driver's own new folder. Raises OSError.
+        `bootstrap` gets the driver's own new folder. User code runs in the `interpreter`. Raises OSError.
         """
         folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=folder_prefix, dir=folder_parent)
         try:
-            child = await ChildProcess.start(_COMMAND, error_file)
+            child = await ChildProcess.start(
+                (interpreter, *_COMMAND), error_file, environment=environment_for(interpreter, os.environ)
+            )
         except BaseException:
             await asyncio.to_thread(os.rmdir, folder)
             raise

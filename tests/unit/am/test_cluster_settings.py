@@ -10,6 +10,8 @@ from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
+from yarrow.runtime.graph.states import JobType
 
 HIGHLY_AVAILABLE = {
     "high-availability.type": "zookeeper",
@@ -59,3 +61,16 @@ def test_what_is_to_be_retained_needs_a_folder_of_its_own() -> None:
         checkpoints_of(HIGHLY_AVAILABLE, INTERVAL | retained)
     checkpoints_of(HIGHLY_AVAILABLE, retained | {"execution.checkpointing.dir": "hdfs://name:8020/own"})
     checkpoints_of({}, INTERVAL | retained)
+
+
+def test_a_bounded_job_with_an_interpreter_of_its_own_is_refused_by_name() -> None:
+    check = control_plane_settings(Settings({}), "/nowhere", 1, can_request=False).dispatcher.check_job
+    archive = ShippedFile(name="env.zip", kind="archive", blob_key="a" * 64, target="env")
+    stream = msgspec.structs.replace(
+        linear_job(Stage(1)),
+        configuration={"python.executable": "env/bin/python"},
+        user_code=UserCode(files=(archive,)),
+    )
+    check(stream)
+    with pytest.raises(JobSubmissionError, match=r"env/bin/python in the job's archive 'env\.zip'"):
+        check(msgspec.structs.replace(stream, job_type=JobType.BATCH))

@@ -22,6 +22,7 @@ from yarrow.container.supervisor.slot_table import SlotTable, TaskExecutorSlotSt
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobID, JobMasterID, ResourceID, ResourceManagerID
+from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc import spark_driver_process
 from yarrow.runtime.rpc.bootstrap import PemIdentity, ProcessBootstrap
@@ -267,8 +268,7 @@ while os.read(0, 100):
 def test_a_process_gets_its_secrets_by_its_pipe_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = (spark_driver_process._COMMAND[0], "-c", _TELLS_ITS_BOOTSTRAP)
-    monkeypatch.setattr(spark_driver_process, "_COMMAND", command)
+    monkeypatch.setattr(spark_driver_process, "_COMMAND", ("-c", _TELLS_ITS_BOOTSTRAP))
     log, work = tmp_path / "log", tmp_path / "work"
     work.mkdir()
     own = ProcessBootstrap(
@@ -314,3 +314,23 @@ def test_a_process_gets_its_secrets_by_its_pipe_alone(
         "told",
         "taskexecutor-host_1-sparkdriver-.._.._up.err",
     }
+
+
+def test_a_driver_needs_an_interpreter_that_workers_could_use(tmp_path: Path) -> None:
+    own = ProcessBootstrap(
+        application_id="app",
+        host="127.0.0.1",
+        bind_host="127.0.0.1",
+        identity=PemIdentity(),
+        data_secret=b"",
+        configuration={"python.executable": "/no/such/python"},
+        log_directory=str(tmp_path),
+        working_directory=str(tmp_path),
+    )
+
+    async def body() -> None:
+        with pytest.raises(InvalidOptionValue, match="there is no such program"):
+            await SparkDriverProcesses(own, HERE, 1, "taskexecutor").start(start_of())
+
+    run(body())
+    assert list(tmp_path.iterdir()) == []
