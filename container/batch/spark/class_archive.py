@@ -1,7 +1,7 @@
 """ClassArchive: the classes of Spark as Java has read and checked them, kept in a file for the user's next drivers.
 
 Owner: the thread that starts or ends Java. Java writes the file at the end of the first driver that has finished a
-job, and maps it into memory in later ones (class data sharing). It compares the file with its own version and all
+job. In later ones Java maps it into memory (class data sharing). It compares the file with its own version and all
 jars, and does without it if something differs. A driver that cannot read or write it starts as fast as without.
 """
 
