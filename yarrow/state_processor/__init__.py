@@ -1,17 +1,23 @@
 """State as a table: reads, transforms and writes savepoints without a cluster. (Names of Flink's Java API.)"""
 
-from yarrow.state_processor.errors import StateProcessorError
-from yarrow.state_processor.functions import (
-    BroadcastStateBootstrapFunction,
-    KeyedStateBootstrapFunction,
-    KeyedStateReaderFunction,
-    StateBootstrapFunction,
-)
-from yarrow.state_processor.operator_identifier import OperatorIdentifier
-from yarrow.state_processor.savepoint_environment import SavepointEnvironment
-from yarrow.state_processor.savepoint_reader import OperatorInfo, SavepointReader, StateInfo
-from yarrow.state_processor.savepoint_writer import SavepointWriter
-from yarrow.state_processor.transformations import OperatorTransformation, StateBootstrapTransformation
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from yarrow.state_processor.errors import StateProcessorError
+    from yarrow.state_processor.functions import (
+        BroadcastStateBootstrapFunction,
+        KeyedStateBootstrapFunction,
+        KeyedStateReaderFunction,
+        StateBootstrapFunction,
+    )
+    from yarrow.state_processor.operator_identifier import OperatorIdentifier
+    from yarrow.state_processor.savepoint_environment import SavepointEnvironment
+    from yarrow.state_processor.savepoint_reader import OperatorInfo, SavepointReader, StateInfo
+    from yarrow.state_processor.savepoint_writer import SavepointWriter
+    from yarrow.state_processor.transformations import OperatorTransformation, StateBootstrapTransformation
 
 __all__ = [
     "BroadcastStateBootstrapFunction",
@@ -28,3 +34,30 @@ __all__ = [
     "StateInfo",
     "StateProcessorError",
 ]
+
+#: The module of each name: what a program does not use, it does not load. So do tasks of Spark, which start often.
+_MODULES: Final = {
+    "StateProcessorError": "errors",
+    "BroadcastStateBootstrapFunction": "functions",
+    "KeyedStateBootstrapFunction": "functions",
+    "KeyedStateReaderFunction": "functions",
+    "StateBootstrapFunction": "functions",
+    "OperatorIdentifier": "operator_identifier",
+    "SavepointEnvironment": "savepoint_environment",
+    "OperatorInfo": "savepoint_reader",
+    "SavepointReader": "savepoint_reader",
+    "StateInfo": "savepoint_reader",
+    "SavepointWriter": "savepoint_writer",
+    "OperatorTransformation": "transformations",
+    "StateBootstrapTransformation": "transformations",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the module of a public name when it is first asked for."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = found
+    return found

@@ -60,12 +60,17 @@ class KeyedColumns:
         if pa.types.is_struct(column.type):
             # Structs are tuples or Rows, by the names of their fields.
             return key_groups_of(self.keys(column), most)
+        if _is_plain(column.type) and not pa.types.is_integer(column.type):
+            # Faster than by distinct values: keys are expected to come once.
+            return key_groups_of(column.to_pylist(), most)
         return (key_hashes(column) % np.uint64(most)).astype(np.uint16)
 
     def keys(self, column: pa.Array | pa.ChunkedArray) -> list[Any]:
         """The canonical keys."""
-        keys = keys_of(column, self.what)
-        return keys if set(map(type, keys)) <= {int, str} else [canonicalize(key) for key in keys]
+        if _is_plain(column.type):
+            plain: list[Any] = column.to_pylist()
+            return plain
+        return [canonicalize(key) for key in keys_of(column, self.what)]
 
     def contents(self, table: pa.Table) -> list[Any]:
         """What the state holds for each row; None: nothing."""
@@ -84,3 +89,8 @@ class KeyedColumns:
             return batch
         columns = [batch.column(field.name).cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether cells are canonical keys as they are."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -22,7 +22,7 @@ from yarrow.runtime.snapshot.key_columns import objects_of, split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.state_processor.errors import StateProcessorError
-from yarrow.state_processor.keyed_tables import KEY
+from yarrow.state_processor.keyed_tables import KEY, VALUE
 from yarrow.state_processor.keyed_writing import KeyedContents, write_runs
 from yarrow.state_processor.savepoint_folder import ForeignFiles
 from yarrow.state_processor.spark.bucketing import REFUSED
@@ -90,8 +90,8 @@ class PartitionWriting:
         columns = self.columns
         keys = columns.keys(table.column(KEY))
         contents = columns.contents(table)
-        distinct = len(set(keys)) == len(keys)
-        if distinct and not columns.target.ttl and None not in _nones(contents):
+        no_nulls = not table.column(VALUE).null_count
+        if no_nulls and not columns.target.ttl and len(set(keys)) == len(keys):
             yield from _grouped(keys, contents, table.column(GROUP))
             return
         gathered = KeyedContents(columns.target, columns.operator)
@@ -117,11 +117,6 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[_Slice]:
 def _chain(first: _Slice, others: Iterator[_Slice]) -> Iterator[_Slice]:
     yield first
     yield from others
-
-
-def _nones(contents: list[Any]) -> set[None]:
-    """{None} where some content is None. Contents need not be hashable."""
-    return {None} if any(content is None for content in contents) else set()
 
 
 def _grouped(keys: list[Any], contents: list[Any], groups: pa.ChunkedArray) -> Iterator[Run]:
