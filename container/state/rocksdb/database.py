@@ -35,7 +35,7 @@ _STALL_SECONDS: Final = 0.001
 _MOST_SKIPPED: Final = 10_000
 _DEFAULT: Final = "default"
 #: RocksDB limits no name of a column family, but reserves one.
-_STATE_PREFIX: Final = "state:"
+STATE_PREFIX: Final = "state:"
 
 Entry = tuple[bytes, bytes]
 
@@ -48,7 +48,7 @@ class ColumnFamily:
         #: Name of the state.
         self.name = name
         self.handle = handle
-        self.batch_handle = database.rdict.get_column_family_handle(_STATE_PREFIX + name)
+        self.batch_handle = database.rdict.get_column_family_handle(STATE_PREFIX + name)
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key."""
@@ -146,8 +146,8 @@ class Database:
         except Exception as error:
             raise self.failure(None, "open the database", error) from error
         for name in names:
-            if name.startswith(_STATE_PREFIX):
-                self._add(name.removeprefix(_STATE_PREFIX), self.rdict.get_column_family(name))
+            if name.startswith(STATE_PREFIX):
+                self._add(name.removeprefix(STATE_PREFIX), self.rdict.get_column_family(name))
 
     def failure(self, state: str | None, action: str, error: BaseException) -> RocksDBError:
         """The error for a call that RocksDB refused."""
@@ -166,7 +166,7 @@ class Database:
         if found is None:
             self.wait_released()
             try:
-                made = self.rdict.create_column_family(_STATE_PREFIX + name, self._options)
+                made = self.rdict.create_column_family(STATE_PREFIX + name, self._options)
             except Exception as error:
                 raise self.failure(name, "make a column family", error) from error
             found = self._add(name, made)
@@ -330,9 +330,9 @@ def open_read_only(path: str, options: Options) -> tuple[Rdict, dict[str, Rdict]
         path, options, dict.fromkeys(names, options), AccessType.read_only(error_if_log_file_exist=False)
     )
     states = {
-        name.removeprefix(_STATE_PREFIX): rdict.get_column_family(name)
+        name.removeprefix(STATE_PREFIX): rdict.get_column_family(name)
         for name in names
-        if name.startswith(_STATE_PREFIX)
+        if name.startswith(STATE_PREFIX)
     }
     return rdict, states
 

@@ -106,7 +106,7 @@ class ListStore(ChangeStore):
             if changes.replaced:
                 removed += [database_key for database_key, _ in self.family.scan_prefix(prefix)]
             for data in changes.added:
-                puts.append((prefix + _NUMBER.pack(number), data))
+                puts.append((numbered(prefix, number), data))
                 number += 1
         # The counter goes first: used numbers are not used again, even if the write fails half way.
         self._next = number
@@ -128,6 +128,11 @@ class ListStore(ChangeStore):
 def number_of(data: bytes | None) -> int:
     """The stored counter; 0 if there is none."""
     return 0 if data is None else int(_NUMBER.unpack(data)[0])
+
+
+def numbered(prefix: bytes, number: int) -> bytes:
+    """The database key of an element, of the prefix of its key."""
+    return prefix + _NUMBER.pack(number)
 
 
 def counter_entry(number: int) -> tuple[bytes, bytes]:

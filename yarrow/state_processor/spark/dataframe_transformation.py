@@ -78,11 +78,13 @@ class KeyedDataFrame:
         access_time: str | None = None,
         *,
         partitions: int | None = None,
+        native: bool = False,
     ) -> StateBootstrapTransformation:
         """Make one state by its descriptor, from a column. The columns are those of read_keyed_state.
 
         `partitions`: tasks that write, each a file; without it as many as Spark runs at a time. Restores are fastest
-        where a job has as many subtasks. Raises StateProcessorError for columns that are missing or do not fit.
+        where a job has as many subtasks. `native`: as a database, which only jobs on RocksDB restore, at once where
+        its subtask has no other state. Raises StateProcessorError for columns that are missing or do not fit.
         """
         target = KeyedTarget.of(descriptor)
         names = {KEY: self.key, VALUE: value}
@@ -97,7 +99,7 @@ class KeyedDataFrame:
         if partitions is not None and partitions < 1:
             raise StateProcessorError(f"{what}: expected at least one partition, not {partitions}")
         key_type = declared(self.key_type) or type_of_values(kinds[KEY])
-        return _KeyedColumnState(selected, schema, target, key_type, partitions)
+        return _KeyedColumnState(selected, schema, target, key_type, partitions, native)
 
 
 def _selected(dataframe: DataFrame, names: dict[str, str], what: str) -> DataFrame:
@@ -120,6 +122,7 @@ class _KeyedColumnState(StateBootstrapTransformation):
     target: KeyedTarget
     key_type: TypeInformation | None
     partitions: int | None
+    native: bool
 
     def write(self, operator: NewOperator) -> OperatorSubtaskState:
         partitions = self.partitions or tasks_at_a_time(self.dataframe.sparkSession)
@@ -129,6 +132,7 @@ class _KeyedColumnState(StateBootstrapTransformation):
             key_type=self.key_type,
             schema=self.schema,
             buckets=KeyBuckets.of(operator.max_parallelism, partitions),
+            native=self.native,
             configuration=dict(operator.configuration),
         )
         writing = PartitionWriting(columns, operator.foreign_files())

@@ -37,6 +37,8 @@ class KeyedColumns:
     #: As the tasks see the rows.
     schema: pa.Schema
     buckets: KeyBuckets
+    #: RocksDB's own form instead of the canonical one.
+    native: bool = False
     #: Of the process that writes.
     configuration: Mapping[str, str] = field(default_factory=dict)
 

@@ -17,7 +17,7 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
-from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot
+from yarrow.runtime.snapshot.handles import KeyedStateHandle
 from yarrow.runtime.snapshot.key_columns import objects_of, split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run
 from yarrow.runtime.snapshot.key_types import KeyEvidence
@@ -63,11 +63,17 @@ class PartitionWriting:
         except YarrowError as error:
             yield _result(first[0], None, str(error))
 
-    def _written(self, partition: int, arriving: Iterator[_Slice]) -> KeyGroupsSnapshot:
+    def _written(self, partition: int, arriving: Iterator[_Slice]) -> KeyedStateHandle:
         columns = self.columns
         form, evidence = columns.target.form(columns.operator), KeyEvidence(columns.key_type)
         key_groups = columns.buckets.key_groups(partition)
         with self.place.open() as output:
+            if columns.native:
+                # Imported here alone: tasks that write the canonical form need no RocksDB.
+                from yarrow.state_processor.spark.native_writing import write_database
+
+                runs = evidence.of_runs(self._runs(arriving))
+                return write_database(columns, form, runs, key_groups, output.file, evidence)
             return write_runs(form, self._runs(arriving), key_groups, output.file, evidence)
 
     def _runs(self, arriving: Iterator[_Slice]) -> Iterator[Run]:
@@ -142,14 +148,14 @@ def _result(partition: int, handle: bytes | None, refusal: str | None) -> pa.Rec
     )
 
 
-def handles_of_results(results: Iterable[tuple[int, bytes | None, str | None]]) -> list[KeyGroupsSnapshot]:
+def handles_of_results(results: Iterable[tuple[int, bytes | None, str | None]]) -> list[KeyedStateHandle]:
     """The handles of all partitions, in order. Raises StateProcessorError for rows that were refused."""
     ordered = sorted(results, key=lambda result: result[0])
     for _, _, refusal in ordered:
         if refusal is not None:
             raise StateProcessorError(refusal)
     return [
-        msgspec.msgpack.decode(handle, type=KeyGroupsSnapshot)
+        msgspec.msgpack.decode(handle, type=KeyedStateHandle)
         for _, handle, _ in ordered
         if handle is not None
     ]

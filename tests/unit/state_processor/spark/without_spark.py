@@ -46,6 +46,7 @@ class WithoutSpark(StateBootstrapTransformation):
     partitions: int = 2
     key_type: TypeInformation | None = None
     batch_rows: int = 7
+    native: bool = False
     #: Called for each partition with its writing and slices: other attempts at it.
     attempts: list[Callable[[PartitionWriting, list[pa.RecordBatch]], None]] = field(default_factory=list)
 
@@ -57,6 +58,7 @@ class WithoutSpark(StateBootstrapTransformation):
             key_type=self.key_type or type_of_values(schema.field(KEY).type),
             schema=schema,
             buckets=KeyBuckets.of(operator.max_parallelism, self.partitions),
+            native=self.native,
         )
         writing = PartitionWriting(columns, operator.foreign_files())
         results: Results = []
