@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
+from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph import batch_sql
@@ -47,14 +48,17 @@ _FOLDED: Final = frozenset(
 )
 
 
-def plan(graph: JobGraph, *, combine: bool | None = None) -> BatchPlan:
+def plan(
+    graph: JobGraph, *, combine: bool | None = None, in_python: Mapping[JobVertexID, str] | None = None
+) -> BatchPlan:
     """The stages of a bounded job, upstream first.
 
-    `combine`: rows may be folded before they are sent; None = what the job's configuration says of it.
+    `combine`: rows may be folded before they are sent; None = what the job's configuration says of it. `in_python`:
+    sources that Spark SQL cannot read exactly, and why; their files were looked at.
     """
     if combine is None:
         combine = Settings(graph.configuration, "the job").get(execution.BATCH_COMBINE)
-    decisions = batch_sql.decisions(graph)
+    decisions = {**batch_sql.decisions(graph), **(in_python or {})}
     exchanges = [
         _exchange(graph, edge, combine=combine, by_sql=isinstance(decisions.get(edge.source), SqlAggregation))
         for edge in graph.edges

@@ -188,18 +188,6 @@ def _values(kind: pa.DataType) -> Any:
 # ---------------------------------------------------------------------- what runs
 
 
-def without_sql(plan: BatchPlan, reasons: Mapping[JobVertexID, str]) -> BatchPlan:
-    """The plan with the stages of `reasons` in Python: their files are not what Spark SQL reads exactly."""
-    return BatchPlan(
-        stages=tuple(
-            msgspec.structs.replace(stage, sql=None, no_sql=reasons[stage.vertex_id])
-            if stage.vertex_id in reasons
-            else stage
-            for stage in plan.stages
-        )
-    )
-
-
 def with_sql(graph: JobGraph, plan: BatchPlan) -> JobGraph:
     """The graph that the tasks run: sources and aggregates that Spark SQL stands for are replaced."""
     specs: dict[JobVertexID, OperatorSpec] = {}

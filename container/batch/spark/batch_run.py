@@ -47,7 +47,7 @@ from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
 from yarrow.runtime.graph.batch_planner import plan as plan_of
-from yarrow.runtime.graph.batch_sql import sql_stages, with_sql, without_sql
+from yarrow.runtime.graph.batch_sql import sql_stages, with_sql
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
@@ -197,9 +197,9 @@ class BatchRun:
             result_key=services.result_key,
         )
 
-    def _planned(self, graph: JobGraph) -> BatchPlan:
+    def _planned(self, graph: JobGraph, in_python: Mapping[JobVertexID, str] | None = None) -> BatchPlan:
         settings = self._settings.overlay(graph.configuration, "the job")
-        return plan_of(graph, combine=settings.get(execution.BATCH_COMBINE))
+        return plan_of(graph, combine=settings.get(execution.BATCH_COMBINE), in_python=in_python)
 
     def _assign(self, paths: dict[str, str]) -> dict[Any, list[list[bytes]]]:
         """The splits of all sources; their enumerators run here."""
@@ -223,7 +223,8 @@ class BatchRun:
         reasons = {vertex_id: files.why_not for vertex_id, files in found.items() if files.why_not}
         for vertex_id, why in reasons.items():
             _log.info("the files of '%s' are read in Python: %s", self._graph.vertex(vertex_id).name, why)
-        self._plan = without_sql(self._plan, reasons)
+        if reasons:
+            self._plan = self._planned(self._graph, reasons)
         self._scans = {vertex_id: files.paths for vertex_id, files in found.items()}
 
     async def _report(self) -> None:
