@@ -6,10 +6,12 @@ kept in a temporary folder, which is removed at the end.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,12 +19,15 @@ from yarrow.cli.verification.captured_graph import (
     CapturedSink,
     Place,
     captured,
+    operator_at,
     settings_of,
     sinks_of,
+    with_functions,
 )
 from yarrow.cli.verification.captured_rows import entries_in
 from yarrow.cli.verification.causes import RunFacts, causes_of, examples_in, reduces_of, with_checks
 from yarrow.cli.verification.comparison import SinkComparison, compare
+from yarrow.cli.verification.keyed_results import KeyedResults
 from yarrow.cli.verification.later_jobs import later_job
 from yarrow.cli.verification.report import ModesReport, SinkReport, text_of
 from yarrow.client.errors import CommandError
@@ -38,6 +43,10 @@ from yarrow.runtime.graph import batch_rules
 from yarrow.runtime.graph.executor import LocalFile, ProgramAborted
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
+
+_log = logging.getLogger(__name__)
+#: Ends the names of runs that only explain a difference.
+_AGAIN = " AGAIN"
 
 
 class VerifiedRunError(CommandError):
@@ -86,6 +95,22 @@ class _Run(NamedTuple):
     facts: RunFacts
 
 
+class _Explanation(NamedTuple):
+    """What further runs have told about a difference."""
+
+    #: By reduce function, an example in which the order of records counts.
+    examples: dict[Place, str]
+    #: The results of process functions on keyed input, compared by key.
+    by_key: dict[Place, SinkComparison]
+
+    def of(self, sink: CapturedSink, found: SinkComparison) -> SinkComparison:
+        """The difference by key, where these runs have shown it again; else `found`."""
+        by_key = None if sink.keyed_function is None else self.by_key.get(sink.keyed_function)
+        if by_key is None or by_key.first is None:
+            return found
+        return replace(by_key, rows=found.rows)
+
+
 class _Verification:
     """The runs of one job, and what they have left in a folder."""
 
@@ -103,44 +128,71 @@ class _Verification:
             )
 
     def report(self) -> ModesReport:
-        """Runs the job in both modes, and once more where a difference may come from a user's reduce."""
-        streaming = self._run(JobType.STREAMING)
-        batch = self._run(JobType.BATCH)
-        comparisons = [self._compared(at, sink) for at, sink in enumerate(self._sinks)]
-        examples = self._examples(
-            [sink for sink, found in zip(self._sinks, comparisons, strict=True) if not found.is_equal]
-        )
+        """Runs the job in both modes, and again where that tells more about a difference."""
+        streaming = self._run(JobType.STREAMING, self._graph, JobType.STREAMING.name)
+        batch = self._run(JobType.BATCH, self._graph, JobType.BATCH.name)
+        comparisons = {
+            sink: self._compared(str(at), rows_are_keys=not sink.key.is_known)
+            for at, sink in enumerate(self._sinks)
+        }
+        explained = self._explained([sink for sink, found in comparisons.items() if not found.is_equal])
         reports = []
-        for sink, found in zip(self._sinks, comparisons, strict=True):
+        for sink, found in comparisons.items():
             causes: Sequence[str] = ()
             if found.first is not None:
+                found = explained.of(sink, found)
+                assert found.first is not None
                 causes = causes_of(
-                    self._graph, sink.place, found.first, streaming.facts, batch.facts, examples
+                    self._graph, sink.place, found.first, streaming.facts, batch.facts, explained.examples
                 )
             reports.append(SinkReport(sink.name, found, causes))
         return ModesReport(self._graph.name, batch.facts.spark_application, reports)
 
-    def _compared(self, at: int, sink: CapturedSink) -> SinkComparison:
+    def _compared(self, name: str, *, rows_are_keys: bool, again: str = "") -> SinkComparison:
         streaming, batch = (
-            entries_in(self._folder_of(mode.name, at)) for mode in (JobType.STREAMING, JobType.BATCH)
+            entries_in(self._folder / f"{mode.name}{again}" / name)
+            for mode in (JobType.STREAMING, JobType.BATCH)
         )
-        return compare(streaming, batch, rows_are_keys=not sink.key.is_known)
+        return compare(streaming, batch, rows_are_keys=rows_are_keys)
 
-    def _examples(self, differing: Sequence[CapturedSink]) -> dict[Place, str]:
-        places = list(dict.fromkeys(p for sink in differing for p in reduces_of(self._graph, sink.place)))
-        if not places:
-            return {}
-        run = self._run(JobType.STREAMING, with_checks(self._graph, places), "CHECK")
-        return examples_in(run.result.get_all_accumulator_results(), places)
+    def _explained(self, differing: Sequence[CapturedSink]) -> _Explanation:
+        """Runs the job again, if functions of users are upstream of the sinks that can tell more.
 
-    def _folder_of(self, run: str, at: int) -> Path:
-        return self._folder / run / str(at)
+        A run that fails explains nothing: the functions are called more often than the program does.
+        """
+        reduces = list(dict.fromkeys(p for sink in differing for p in reduces_of(self._graph, sink.place)))
+        keyed = [sink.keyed_function for sink in differing if sink.keyed_function is not None]
+        found = _Explanation({}, {})
+        try:
+            if reduces or keyed:
+                checked = self._keeping_results(with_checks(self._graph, reduces), JobType.STREAMING, keyed)
+                run = self._run(JobType.STREAMING, checked, f"{JobType.STREAMING.name}{_AGAIN}")
+                found.examples.update(examples_in(run.result.get_all_accumulator_results(), reduces))
+            if keyed:
+                keeping = self._keeping_results(self._graph, JobType.BATCH, keyed)
+                self._run(JobType.BATCH, keeping, f"{JobType.BATCH.name}{_AGAIN}")
+                for place in keyed:
+                    found.by_key[place] = self._compared(_named(place), rows_are_keys=False, again=_AGAIN)
+        except VerifiedRunError as error:
+            _log.info("a run that would explain a difference has failed: %s", error)
+        return found
 
-    def _run(self, mode: JobType, graph: JobGraph | None = None, name: str = "") -> _Run:
-        folders = [self._folder_of(name or mode.name, at) for at in range(len(self._sinks))]
+    def _keeping_results(self, graph: JobGraph, mode: JobType, places: Sequence[Place]) -> JobGraph:
+        """The graph whose process functions at these places keep their results by key."""
+        functions: dict[Place, object] = {}
+        for place in places:
+            folder = self._folder / f"{mode.name}{_AGAIN}" / _named(place)
+            folder.mkdir(parents=True, exist_ok=True)
+            operator = operator_at(graph, place)
+            spec: Any = operator.spec
+            functions[place] = KeyedResults(spec.function, operator.name, str(folder))
+        return with_functions(graph, functions)
+
+    def _run(self, mode: JobType, graph: JobGraph, name: str) -> _Run:
+        folders = [self._folder / name / str(at) for at in range(len(self._sinks))]
         for each in folders:
             each.mkdir(parents=True)
-        graph = captured(graph or self._graph, mode, self._sinks, folders)
+        graph = captured(graph, mode, self._sinks, folders)
         graph = msgspec.structs.replace(graph, job_id=JobID(RandomIdFactory().hex_id()))
         configuration = settings_of(self._config.to_dict(redact=False), mode, rolling=False)
         client = EmbeddedExecutor().execute(graph, {**configuration, **graph.configuration}, self._files)
@@ -149,3 +201,7 @@ class _Verification:
         except JobExecutionError as error:
             raise VerifiedRunError(f"the job '{graph.name}' failed in {mode.name}:\n{error}") from None
         return _Run(result, RunFacts.of(graph, client.get_job_details().result()))
+
+
+def _named(place: Place) -> str:
+    return f"{place.vertex}.{place.operator}"

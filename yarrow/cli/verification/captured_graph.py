@@ -39,6 +39,8 @@ class CapturedSink(msgspec.Struct, frozen=True):
     #: Its name, with a number where several have it.
     name: str
     key: KeyOfRows
+    #: The process function on keyed input whose rows it gets, and no others; None = there is none.
+    keyed_function: Place | None = None
 
 
 def sinks_of(graph: JobGraph) -> tuple[CapturedSink, ...]:
@@ -56,7 +58,7 @@ def sinks_of(graph: JobGraph) -> tuple[CapturedSink, ...]:
         name = operator_at(graph, place).name
         seen[name] += 1
         shown = name if names[name] == 1 else f"{name} ({seen[name]})"
-        found.append(CapturedSink(place, shown, _key_of(graph, place)))
+        found.append(CapturedSink(place, shown, _key_of(graph, place), _keyed_function(graph, place)))
     return tuple(found)
 
 
@@ -102,6 +104,30 @@ def _key_of(graph: JobGraph, place: Place) -> KeyOfRows:
             return KeyOfRows(selector=spec.key_selector)
         return KeyOfRows(columns=1 if isinstance(columns, str) else len(columns))
     return _key_of(graph, source) if spec.keeps_rows else KeyOfRows()
+
+
+def _keyed_function(graph: JobGraph, place: Place) -> Place | None:
+    sources = list(inputs_of(graph, place))
+    if len(sources) != 1 or not sources[0][1]:
+        return None
+    source = sources[0][0]
+    spec = operator_at(graph, source).spec
+    if any(spec.selector_of_each_input):
+        return source
+    return _keyed_function(graph, source) if spec.is_conversion else None
+
+
+def with_functions(graph: JobGraph, functions: Mapping[Place, object], **fields: object) -> JobGraph:
+    """The graph with other objects in place of the functions of some operators; `fields` of their specs change too."""
+    vertices = list(graph.vertices)
+    for place, function in functions.items():
+        operator = operator_at(graph, place)
+        spec: Any = operator.spec
+        changed = msgspec.structs.replace(spec, function=cloudpickle.dumps(function), **fields)
+        operators = list(vertices[place.vertex].operators)
+        operators[place.operator] = msgspec.structs.replace(operator, spec=changed)
+        vertices[place.vertex] = msgspec.structs.replace(vertices[place.vertex], operators=tuple(operators))
+    return msgspec.structs.replace(graph, vertices=tuple(vertices))
 
 
 def captured(

@@ -92,32 +92,31 @@ class CapturedRows(Sink[Any]):
         return _EntryCommitter(self._folder)
 
 
-class _EntryWriter(SinkWriter[Any]):
-    """Sorts entries in memory and writes them as runs."""
+class EntryRuns:
+    """Sorts entries in memory and writes them as runs, each under a name of its own until `commit`."""
 
-    def __init__(self, name: str, folder: str, key: KeyOfRows, prefix: str) -> None:
+    def __init__(self, folder: str, prefix: str) -> None:
+        """`prefix` tells the writers of a folder apart."""
         self._folder = folder
-        self._prefix = f"{prefix}-{os.getpid()}"
-        self._key_of = key.function(name)
+        self._prefix = prefix
         self._entries: list[Entry] = []
         self._runs: list[str] = []
         self._written = 0
 
-    def write(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
-        key_of = self._key_of
-        for row in rows:
-            found, shown = digest(row), text(row)
-            if key_of is None:
-                self._entries.append(Entry(found, found, shown, shown))
-            else:
-                key = key_of(row)
-                self._entries.append(Entry(digest(key), found, text(key), shown))
+    def add(self, key: Any, row: Any) -> None:
+        """Adds a row of a key."""
+        self._entries.append(Entry(digest(key), digest(row), text(key), text(row)))
+        self._write_full()
+
+    def add_alone(self, row: Any) -> None:
+        """Adds a row that is its own key."""
+        found, shown = digest(row), text(row)
+        self._entries.append(Entry(found, found, shown, shown))
+        self._write_full()
+
+    def _write_full(self) -> None:
         if len(self._entries) >= RUN_ENTRIES:
             self._write_run()
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        columns = [column.to_pylist() for column in batch.columns]
-        self.write(list(zip(*columns, strict=True)), None)
 
     def _write_run(self) -> None:
         entries, self._entries = sorted(self._entries), []
@@ -130,13 +129,49 @@ class _EntryWriter(SinkWriter[Any]):
                 file.write(block)
         self._runs.append(name)
 
-    def flush(self, end_of_input: bool) -> None:
+    def flush(self) -> None:
+        """Writes what is in memory."""
         if self._entries:
             self._write_run()
 
-    def prepare_commit(self) -> list[Any]:
+    def take(self) -> list[str]:
+        """The names of the runs since the last call, for `commit_runs`."""
         runs, self._runs = self._runs, []
         return runs
+
+
+def commit_runs(folder: str, names: Sequence[str]) -> None:
+    """Gives runs their final names; may be repeated."""
+    for name in names:
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            os.rename(path + _PREPARED, path)
+
+
+class _EntryWriter(SinkWriter[Any]):
+    """Writes the entries of a sink's rows."""
+
+    def __init__(self, name: str, folder: str, key: KeyOfRows, prefix: str) -> None:
+        self._runs = EntryRuns(folder, f"{prefix}-{os.getpid()}")
+        self._key_of = key.function(name)
+
+    def write(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
+        key_of = self._key_of
+        for row in rows:
+            if key_of is None:
+                self._runs.add_alone(row)
+            else:
+                self._runs.add(key_of(row), row)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        columns = [column.to_pylist() for column in batch.columns]
+        self.write(list(zip(*columns, strict=True)), None)
+
+    def flush(self, end_of_input: bool) -> None:
+        self._runs.flush()
+
+    def prepare_commit(self) -> list[Any]:
+        return self._runs.take()
 
 
 class _EntryCommitter(Committer):
@@ -146,10 +181,7 @@ class _EntryCommitter(Committer):
         self._folder = folder
 
     def commit(self, committables: Sequence[Any]) -> None:
-        for name in committables:
-            path = os.path.join(self._folder, name)
-            if not os.path.exists(path):
-                os.rename(path + _PREPARED, path)
+        commit_runs(self._folder, committables)
 
     def abort(self, committables: Sequence[Any]) -> None:
         for name in committables:

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
-import cloudpickle
 import msgspec
 
-from yarrow.cli.verification.captured_graph import Place, operator_at, upstream_of
+from yarrow.cli.verification.captured_graph import Place, operator_at, upstream_of, with_functions
 from yarrow.cli.verification.commuting_check import CommutingCheck
 from yarrow.cli.verification.comparison import KeyDifference
 from yarrow.container.codegen.user_functions import load_function
@@ -62,17 +61,12 @@ def reduces_of(graph: JobGraph, sink: Place) -> list[Place]:
 
 def with_checks(graph: JobGraph, places: Sequence[Place]) -> JobGraph:
     """The graph with a CommutingCheck in place of each of these reduce functions."""
-    vertices = list(graph.vertices)
+    checks: dict[Place, object] = {}
     for place in places:
-        vertex, operator = vertices[place.vertex], operator_at(graph, place)
+        operator = operator_at(graph, place)
         spec: Any = operator.spec
-        check = CommutingCheck(spec.function, operator.name, _result_name(place))
-        checked = msgspec.structs.replace(
-            operator, spec=msgspec.structs.replace(spec, function=cloudpickle.dumps(check))
-        )
-        operators = [checked if at == place.operator else each for at, each in enumerate(vertex.operators)]
-        vertices[place.vertex] = msgspec.structs.replace(vertex, operators=tuple(operators))
-    return msgspec.structs.replace(graph, vertices=tuple(vertices))
+        checks[place] = CommutingCheck(spec.function, operator.name, _result_name(place))
+    return with_functions(graph, checks, is_rich=True)
 
 
 def examples_in(accumulators: Mapping[str, Any], places: Sequence[Place]) -> dict[Place, str]:

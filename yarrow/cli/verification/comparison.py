@@ -103,6 +103,8 @@ def _difference(entries: Iterable[tuple[Entry, int]], rows_are_keys: bool) -> Ke
             more = max(0, times[side] - times[other])
             missing[side] += more
             shown[side].extend([row_text] * min(more, SHOWN_ROWS - len(shown[side])))
+    for each in shown:
+        each.sort()
     found.rows, found.missing = (rows[0], rows[1]), (missing[0], missing[1])
     return found
 
