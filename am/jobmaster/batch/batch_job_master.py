@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -52,8 +53,11 @@ from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.backoff import Backoff
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -78,8 +82,11 @@ from yarrow.runtime.rpc.messages import (
     SparkDriverRegistration,
 )
 
+_log = logging.getLogger(__name__)
 #: Seconds in which a cancelled run has to end what its sinks have begun.
 _CANCEL_SECONDS = 10.0
+#: Seconds between tries to store what is to be committed.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 #: Events that are kept for `scheduler_decisions`.
 _EVENTS_KEPT = 100
 
@@ -277,11 +284,28 @@ class BatchJobMaster(RpcEndpoint):
     async def begin_commit(self, job_id: JobID, run: int) -> Acknowledge:
         if run != self._scheduler.run:
             raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")
-        await self.run_blocking(self._commits.store, run)
+        await self._store_commits(job_id, run)
         self._decide(CommitBegun(self._now(), run))
         if not self._scheduler.commits:
             raise BatchRunError(f"job {job_id} has ended: nothing of run {run} is committed")
         return Acknowledge()
+
+    async def _store_commits(self, job_id: JobID, run: int) -> None:
+        """Returns when they are stored; waits while the store is away. Raises BatchRunError and LeadershipLostError."""
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                await self.run_blocking(self._commits.store, run)
+                return
+            except LeadershipLostError:
+                raise
+            except (RecordsError, FileSystemError, OSError) as error:
+                _log.warning("what job %s is to commit is not stored yet: %s", job_id, error)
+            passed = asyncio.Event()
+            self._services.timers.call_later(backoff.next_seconds(), passed.set)
+            await passed.wait()
+            if run != self._scheduler.run or self.graph.status is not JobStatus.RUNNING:
+                raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")
 
     async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:
         self._run_ended_badly(run, cause)

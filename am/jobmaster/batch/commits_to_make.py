@@ -65,7 +65,7 @@ class CommitsToMake:
                     f"run {run} has not sent all that its sinks prepared: nothing of it is committed"
                 )
         messages = tuple(part for parts in kept for part in parts)
-        encoded = msgspec.msgpack.encode(StoredCommittables(messages=messages))
+        encoded = msgspec.msgpack.encode(StoredCommittables(job_id=self._job_id, messages=messages))
         self._records.put_commits(self._job_id, encoded)
         self.blob_key = self._blobs.put_here(encoded)
 

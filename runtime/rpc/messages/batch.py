@@ -167,6 +167,8 @@ class BatchCommittables(Message, frozen=True, kw_only=True):
 class StoredCommittables(Message, frozen=True, kw_only=True):
     """Everything that a run is to commit, as the master keeps it; in the order in which it arrived."""
 
+    #: So that no two jobs store the same blob.
+    job_id: JobID
     messages: tuple[BatchCommittables, ...]
 
 

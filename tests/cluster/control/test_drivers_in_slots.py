@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,14 @@ from tests.cluster.control.test_leaderships import masters
 from tests.support.fake_spark_driver import FakeSparkDriver
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run, settled
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.execution.errors import NoResourceAvailableError
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.ha.records import RecordsError, UnknownWriteError
+from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.errors import qualified_name
 from yarrow.runtime.rpc.messages import RegistrationRejection, StoredCommittables
 
@@ -330,5 +334,67 @@ def test_a_new_master_commits_what_the_former_one_has_stored(tmp_path: Path) -> 
             records = cluster.election.records(2)
             await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
             assert [path for path in (tmp_path / "ha").rglob("*") if path.is_file()] == []
+
+    run(body())
+
+
+def test_a_store_that_is_away_delays_a_commit_and_costs_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1, drivers_in_slots=True) as cluster:
+            job_id = await cluster.submit(bounded_job())
+            driver = await next_driver(cluster)
+            await driver.begin()
+            await eventually(lambda: bool(driver.submissions))
+            tries: list[JobID] = []
+            real = JobGraphStore.put_commits
+
+            def put(store: JobGraphStore, job_id: JobID, commits: bytes) -> None:
+                tries.append(job_id)
+                if len(tries) < 3:
+                    raise UnknownWriteError("the connection broke")
+                real(store, job_id, commits)
+
+            monkeypatch.setattr(JobGraphStore, "put_commits", put)
+            await driver.master.store_committables(prepared(driver, 0))
+            begins = asyncio.ensure_future(driver.master.begin_commit(job_id, 0))
+            for number in (1, 2):
+                await eventually(lambda number=number: len(tries) == number)  # type: ignore[misc]
+                await settled()
+                assert not begins.done()
+                cluster.timers.advance(1)
+            await begins
+            await driver.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+
+    run(body())
+
+
+def test_a_job_that_is_cancelled_while_its_store_is_away_commits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1, drivers_in_slots=True) as cluster:
+            job_id = await cluster.submit(bounded_job())
+            driver = await next_driver(cluster)
+            await driver.begin()
+            await eventually(lambda: bool(driver.submissions))
+            tries: list[JobID] = []
+
+            def put(store: JobGraphStore, job_id: JobID, commits: bytes) -> None:
+                tries.append(job_id)
+                raise RecordsError("ZooKeeper is away")
+
+            monkeypatch.setattr(JobGraphStore, "put_commits", put)
+            begins = asyncio.ensure_future(driver.master.begin_commit(job_id, 0))
+            await eventually(lambda: len(tries) == 1)
+            await settled()
+            await cluster.dispatcher.cancel_job(job_id)
+            cluster.timers.advance(1)
+            with pytest.raises(BatchRunError, match="must not commit"):
+                await begins
+            assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+            assert len(tries) == 1
 
     run(body())
