@@ -35,7 +35,13 @@ from yarrow.container.batch.spark.task_messages import (
     ResultChunk,
     ResultsStarted,
 )
-from yarrow.container.batch.spark.task_server import ResultsListener, TaskServer
+from yarrow.container.batch.spark.task_server import (
+    Entrance,
+    EntranceForOtherHosts,
+    EntranceOnThisHost,
+    ResultsListener,
+    TaskServer,
+)
 from yarrow.container.batch.split_assignment import assign
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles
@@ -239,10 +245,10 @@ class BatchRun:
 
     def _run(self, shared: SharedJob) -> None:
         session = self._services.host.session
-        shared.write(self._folder)
-        server = TaskServer(self._folder, self)
+        entrance = self._entrance(shared)
+        server = TaskServer(entrance, self)
         server.start()
-        frames = StageFrames(session, self._plan, str(self._folder), self.submission.run, self._scans)
+        frames = StageFrames(session, self._plan, entrance.address, self.submission.run, self._scans)
         try:
             session.sparkContext.setJobGroup(self._group, self._graph.name, interruptOnCancel=True)
             if self._cancelled or self._failure:
@@ -259,6 +265,14 @@ class BatchRun:
             if not self._services.host.java.has_ended():
                 frames.release()
             server.close()
+
+    def _entrance(self, shared: SharedJob) -> Entrance:
+        """Where the run's tasks come in: from this host, or from executors that may be anywhere."""
+        services = self._services
+        if not services.host.has_executors:
+            return EntranceOnThisHost(self._folder, shared)
+        host, bind_host = services.host.addresses
+        return EntranceForOtherHosts(host, bind_host, shared, services.clock)
 
     def _commit(self) -> None:
         """Commits what the tasks have prepared, once the master has stored it."""

@@ -160,7 +160,9 @@ class _DriverProcess:
             # PySpark is there, and only a driver that can use it imports it.
             from yarrow.container.batch.spark.session import SparkHost
 
-            host = SparkHost(java, self._config, self._bootstrap.slots, self._folders, self._spark_log)
+            own = self._bootstrap
+            addresses = (own.host, own.bind_host)
+            host = SparkHost(java, self._config, own.slots, self._folders, self._spark_log, addresses)
             heartbeat = self._heartbeat_of(host)
         # ValueError: of times of heartbeats that do not fit together.
         except (SparkRequirementError, InvalidOptionValue, ValueError) as error:

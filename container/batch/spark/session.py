@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 import sys
 import threading
@@ -27,6 +28,7 @@ from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
     LOOPBACK,
     SparkFolders,
+    has_executors,
     java_arguments,
     log4j_properties,
     spark_settings,
@@ -59,6 +61,7 @@ _LONGEST_SOCKET_FOLDER: Final = 60
 #: Seconds between two looks for the file in which Java names its port.
 _POLL: Final = 0.05
 _INT: Final = struct.Struct(">i")
+_SCALA: Final = re.compile(r"spark-core_([\d.]+)-.*\.jar")
 _LAST_LINES: Final = 5
 #: What of the driver's environment Java and Spark's Python processes get; secrets are not in it.
 _KEPT_VARIABLES: Final = (
@@ -89,9 +92,17 @@ class SparkHost:
     """Java with a Spark session. `start_java`, then `connect`; `close` ends everything."""
 
     def __init__(
-        self, java: JavaInstallation, config: Settings, slots: int, folders: SparkFolders, log_file: Path
+        self,
+        java: JavaInstallation,
+        config: Settings,
+        slots: int,
+        folders: SparkFolders,
+        log_file: Path,
+        addresses: tuple[str, str] = (LOOPBACK, LOOPBACK),
     ) -> None:
         """`log_file` takes Spark's warnings; what Java prints goes beside it.
+
+        `addresses`: the name of this host for executors, and the address to listen at.
 
         Raises InvalidOptionValue for settings that Spark must not get.
         """
@@ -100,7 +111,7 @@ class SparkHost:
         self._folders = folders
         self._log_file = log_file
         self._output = log_file.with_suffix(".out")
-        self._settings = spark_settings(config, slots, folders)
+        self._settings = spark_settings(config, slots, folders, addresses)
         self._java: JavaProcess | None = None
         self._gateway: Any = None
         self._session: SparkSession | None = None
@@ -122,6 +133,16 @@ class SparkHost:
         return self._session
 
     @property
+    def has_executors(self) -> bool:
+        """Whether tasks run in executors, which do not see the driver's folder."""
+        return has_executors(self._settings["spark.master"])
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """The name of this host for executors, and the address to listen at."""
+        return self._settings["spark.driver.host"], self._settings["spark.driver.bindAddress"]
+
+    @property
     def local_folder(self) -> Path:
         """Where Java writes shuffle files, and what does not fit into its memory."""
         return self._folders.local
@@ -136,6 +157,11 @@ class SparkHost:
         open(self._log_file, "ab", opener=private_opener).close()
         home = Path(pyspark.__file__).parent
         jars = self._folders.jars or home / "jars"
+        if self.has_executors:
+            # Spark starts executors by its home, and puts their working folders there.
+            home = self._folders.home
+            home.mkdir(mode=0o700)
+            (home / "jars").symlink_to(jars)
         arguments = java_arguments(self._config, jars, self._log_file, self._folders)
         if self._folders.jars is None:
             # Jars of a container have another path each time: Java would not take their archive a second time.
@@ -147,6 +173,8 @@ class SparkHost:
             )
             arguments = [*self._archive.arguments(), *arguments]
         environment = java_environment(os.environ, home, self._announcement)
+        if self.has_executors:
+            environment["SPARK_SCALA_VERSION"] = _scala_version(jars)
         self._java = JavaProcess(self._installation.executable, arguments, environment, self._output)
 
     @property
@@ -166,7 +194,8 @@ class SparkHost:
             java_import(self._gateway.jvm, name)
         conf = SparkConf(loadDefaults=False, _jvm=self._gateway.jvm)
         conf.setAll(list(self._settings.items()))
-        conf.set("spark.python.unix.domain.socket.dir", self._socket_folder())
+        if not self.has_executors:
+            conf.set("spark.python.unix.domain.socket.dir", self._socket_folder())
         try:
             context = SparkContext(gateway=self._gateway, conf=conf)
         except Exception as error:
@@ -265,6 +294,12 @@ def java_environment(own: Mapping[str, str], spark_home: Path, announcement: Pat
         "PYTHONHASHSEED": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(announcement),
     }
+
+
+def _scala_version(jars: Path) -> str:
+    """The version of Scala in the names of Spark's jars, which Spark's own scripts would set."""
+    found = [_SCALA.fullmatch(path.name) for path in jars.glob("spark-core_*.jar")]
+    return next((match[1] for match in found if match is not None), "")
 
 
 def _first_line(error: BaseException) -> str:

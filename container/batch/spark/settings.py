@@ -7,6 +7,7 @@ what the stages rely on. They can set every other `spark.*` key.
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 
 LOOPBACK: Final = "127.0.0.1"
+#: Bytes of the secret between Spark's processes on this host.
+_SECRET_BYTES: Final = 32
 DAEMON_MODULE: Final = "yarrow.container.batch.spark.python_daemon"
 
 #: Keys of Spark that the engine sets: programs must leave them out.
@@ -76,6 +79,8 @@ _OPENED: Final = (
     "java.security.jgss/sun.security.krb5",
 )
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
+_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\d+,\d+,\d+\]")
+_STANDALONE: Final = re.compile(r"spark://[^\s,]+:\d+(,[^\s,]+:\d+)*")
 
 _LOG4J: Final = """\
 status = error
@@ -124,6 +129,11 @@ class SparkFolders:
         """What tasks spill."""
         return self.working / "tasks"
 
+    @property
+    def home(self) -> Path:
+        """Spark's home for executors on this host: a link to its jars, and their working folders."""
+        return self.working / "home"
+
     def create(self) -> None:
         """Makes all of them, for this user alone."""
         for folder in (self.local, self.temporary, self.sockets, self.attempts):
@@ -133,24 +143,47 @@ class SparkFolders:
 def spark_master(config: Settings, slots: int) -> str:
     """`spark.master`, else one thread for each slot.
 
-    Raises InvalidOptionValue for a master that is not on this host.
+    Raises InvalidOptionValue for a master that Yarrow does not use.
     """
     master = config.get(batch.SPARK_MASTER)
     if master is None:
         return f"local[{slots}]"
-    if not _LOCAL.fullmatch(master):
+    if not any(form.fullmatch(master) for form in (_LOCAL, _LOCAL_CLUSTER, _STANDALONE)):
         raise InvalidOptionValue(
             batch.SPARK_MASTER.key,
             repr(master),
-            "tasks of batch mode run in the driver's JVM",
-            "local[n], n: tasks that run at a time",
+            "Yarrow knows no such master of Spark",
+            "local[n] with n tasks at a time, local-cluster[executors,cores,megabytes], or spark://host:port",
             "local[4]",
         )
     return master
 
 
-def spark_settings(config: Settings, slots: int, folders: SparkFolders) -> dict[str, str]:
-    """Every key that Spark gets.
+def has_executors(master: str) -> bool:
+    """Whether tasks run in executors, which are processes of their own, and not in the driver's JVM."""
+    return _LOCAL.fullmatch(master) is None
+
+
+def _for_executors(master: str, host: str, bind_host: str, secret: str) -> dict[str, str]:
+    """What differs where tasks run in executors."""
+    if not has_executors(master):
+        return {}
+    on_this_host = _LOCAL_CLUSTER.fullmatch(master) is not None
+    return {
+        "spark.driver.host": LOOPBACK if on_this_host else host,
+        "spark.driver.bindAddress": LOOPBACK if on_this_host else bind_host,
+        # The driver's folder of sockets is not on their hosts. Spark's own secret guards ports on the loopback address.
+        "spark.python.unix.domain.socket.enabled": "false",
+        # Modules in an executor's working directory never precede the engine's own.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        **({"spark.authenticate.secret": secret} if on_this_host else {}),
+    }
+
+
+def spark_settings(
+    config: Settings, slots: int, folders: SparkFolders, addresses: tuple[str, str] = (LOOPBACK, LOOPBACK)
+) -> dict[str, str]:
+    """Every key that Spark gets; `addresses`: the name of this host for others, and the address to listen at.
 
     Raises InvalidOptionValue for a key that only the engine may set.
     """
@@ -161,11 +194,13 @@ def spark_settings(config: Settings, slots: int, folders: SparkFolders) -> dict[
                 key, repr(value), f"the engine sets it to {FIXED[key]!r}", "no value", "leave the key out"
             )
     memory = config.get(batch.SPARK_DRIVER_MEMORY)
+    master = spark_master(config, slots)
     return {
         **_DEFAULTS,
         **own,
         **FIXED,
-        "spark.master": spark_master(config, slots),
+        **_for_executors(master, *addresses, secrets.token_hex(_SECRET_BYTES)),
+        "spark.master": master,
         "spark.driver.memory": f"{memory.bytes >> 20}m",
         "spark.ui.enabled": str(config.get(batch.SPARK_UI_ENABLED)).lower(),
         "spark.local.dir": str(folders.local),

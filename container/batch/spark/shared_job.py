@@ -37,10 +37,14 @@ class SharedJob(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[JobVertexID, list[list[bytes]]]
     result_key: bytes
 
+    def encoded(self) -> bytes:
+        """Its bytes."""
+        return msgspec.msgpack.encode(self)
+
     def write(self, folder: Path) -> None:
         """Writes it for this user alone."""
         with open(folder / _FILE, "wb", opener=private_opener) as stream:
-            stream.write(msgspec.msgpack.encode(self))
+            stream.write(self.encoded())
 
 
 def read_shared_job(folder: str) -> SharedJob:

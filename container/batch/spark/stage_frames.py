@@ -12,6 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from yarrow.container.batch.spark.driver_address import DriverAddress
 from yarrow.container.batch.spark.sql_frames import aggregated, sql_settings
 from yarrow.container.batch.spark.stage_function import ResultsFunction, SqlStageFunction, StageFunction
 from yarrow.container.batch.spark.stage_rows import MARKER, ROW_DDL, result_carrier
@@ -27,14 +28,14 @@ class StageFrames:
         self,
         session: SparkSession,
         plan: BatchPlan,
-        folder: str,
+        driver: DriverAddress,
         run: int,
         scans: Mapping[JobVertexID, Sequence[str]],
     ) -> None:
-        """`folder` has the SharedJob of the run; `scans` are the files of each stage that Spark SQL reads."""
+        """`driver` is that of the run, for its tasks; `scans` are the files of each stage that Spark SQL reads."""
         self._session = session
         self._plan = plan
-        self._folder = folder
+        self._driver = driver
         self._run = run
         self._scans = scans
         self._frames: dict[JobVertexID, DataFrame] = {}
@@ -52,7 +53,7 @@ class StageFrames:
         ends = [self._frames[stage.vertex_id] for stage in self._plan.stages if not stage.outputs]
         results = reduce(DataFrame.unionAll, ends).repartitionById(1, F.lit(0))
         ordered = results.sortWithinPartitions("stage", "producer", "sequence")
-        sent = ordered.mapInArrow(ResultsFunction(self._folder, self._run), "results bigint")
+        sent = ordered.mapInArrow(ResultsFunction(self._driver, self._run), "results bigint")
         return sum(row["results"] for row in sent.collect())
 
     def release(self) -> None:
@@ -63,8 +64,8 @@ class StageFrames:
     def _frame(self, position: int, stage: BatchStage) -> DataFrame:
         if stage.sql is not None:
             computed = aggregated(self._session, stage.sql, self._scans[stage.vertex_id])
-            return computed.mapInArrow(SqlStageFunction(self._folder, position), ROW_DDL)
-        function = StageFunction(self._folder, position)
+            return computed.mapInArrow(SqlStageFunction(self._driver, position), ROW_DDL)
+        function = StageFunction(self._driver, position)
         rows = self._input(stage).mapInArrow(function, ROW_DDL)
         if len({exchange.target for exchange in stage.outputs}) > 1:
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)

@@ -21,7 +21,8 @@ from pyspark import TaskContext
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result, numbers_column
 from yarrow.container.batch.full_disks import with_full_disk
-from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob, read_shared_job
+from yarrow.container.batch.spark.driver_address import DriverAddress
+from yarrow.container.batch.spark.shared_job import SharedJob
 from yarrow.container.batch.spark.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.task_messages import (
     AttemptEnded,
@@ -34,7 +35,6 @@ from yarrow.container.batch.spark.task_messages import (
     ResultsStarted,
 )
 from yarrow.container.batch.spark.waiting_results import WaitingResults
-from yarrow.container.network.unix_sockets import connect_unix
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.protocol.framing import encode_frame
 from yarrow.container.worker.job_code import install_user_code
@@ -75,9 +75,9 @@ def _graph_of(encoded: bytes, files: tuple[tuple[str, str], ...]) -> JobGraph:
 
 
 @cache
-def _load(folder: str) -> _LoadedJob:
-    """The run whose SharedJob lies in that folder."""
-    shared = read_shared_job(folder)
+def _load(driver: DriverAddress) -> _LoadedJob:
+    """The run of that driver."""
+    shared = driver.load()
     cluster = Settings(shared.configuration, "the cluster")
     use_hdfs_settings(HdfsSettings.of(cluster))
     graph = _graph_of(shared.job_graph, tuple(sorted(shared.file_paths.items())))
@@ -89,8 +89,8 @@ def _load(folder: str) -> _LoadedJob:
 class _Reports:
     """The connection to the driver."""
 
-    def __init__(self, folder: str) -> None:
-        self._socket: socket.socket = connect_unix(os.path.join(folder, SOCKET))
+    def __init__(self, driver: DriverAddress) -> None:
+        self._socket: socket.socket = driver.connect()
         self._clock = SystemClock()
         self._due = self._clock.monotonic() + _REPORT_SECONDS
         self.records_in = 0
@@ -113,15 +113,15 @@ class _Reports:
 class StageFunction:
     """The task of one stage, for Spark's mapInArrow."""
 
-    def __init__(self, folder: str, position: int) -> None:
-        """`folder` has the SharedJob; `position` is that of the stage in the plan."""
-        self._folder = folder
+    def __init__(self, driver: DriverAddress, position: int) -> None:
+        """`driver` is that of the run; `position` is that of the stage in the plan."""
+        self._driver = driver
         self._position = position
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the attempt whose rows these are."""
         subtask, arriving = self._placed(filter(len, _from_spark(batches)))
-        reports = _Reports(self._folder)
+        reports = _Reports(self._driver)
         try:
             yield from self._attempt(subtask, arriving, reports)
         finally:
@@ -145,7 +145,7 @@ class StageFunction:
         attempt = context.attemptNumber()
         where = "the start of a task of batch mode"
         try:
-            job = _load(self._folder)
+            job = _load(self._driver)
             stage = job.plan.stages[self._position]
             where = f"task '{stage.name}' (subtask {subtask + 1}/{stage.parallelism})"
             reports.send(
@@ -269,15 +269,15 @@ def _generator(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
 class ResultsFunction:
     """The last task of a run: sends all results to the driver, in their order."""
 
-    def __init__(self, folder: str, run: int) -> None:
-        self._folder = folder
+    def __init__(self, driver: DriverAddress, run: int) -> None:
+        self._driver = driver
         self._run = run
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Sends them as fast as the driver takes them; puts out their number."""
         context = TaskContext.get()
         assert context is not None
-        reports = _Reports(self._folder)
+        reports = _Reports(self._driver)
         count = 0
         try:
             reports.send(ResultsStarted(run=self._run, attempt=context.attemptNumber()))

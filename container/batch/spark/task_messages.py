@@ -1,6 +1,6 @@
-"""Messages from a stage's tasks to their driver: framed msgpack over a Unix socket of the driver's own folder.
+"""Messages between a stage's tasks and their driver: framed msgpack over a Unix socket, or over TCP with mutual TLS.
 
-Owner: none (frozen values). What they say of an attempt counts once Spark has taken it: failures alone count at
+Owner: none (frozen values). What tasks say of an attempt counts once Spark has taken it: failures alone count at
 once.
 """
 
@@ -13,6 +13,34 @@ from yarrow.runtime.rpc.messages import FailureCause
 
 class FromTask(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Base of the messages of a task."""
+
+
+class ToTask(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of the driver's answers to a task on another host."""
+
+
+class JobWanted(FromTask, frozen=True, kw_only=True):
+    """First message of a connection: the process needs the job of the run; SentJob follows."""
+
+
+class FileWanted(FromTask, frozen=True, kw_only=True):
+    """Behind JobWanted: the process needs a shipped file; its parts follow."""
+
+    #: Key of its blob.
+    key: str
+
+
+class SentJob(ToTask, frozen=True, kw_only=True):
+    """The SharedJob, encoded, with the driver's own paths."""
+
+    job: bytes
+
+
+class FilePart(ToTask, frozen=True, kw_only=True):
+    """Bytes of a shipped file."""
+
+    data: bytes
+    last: bool
 
 
 class AttemptStarted(FromTask, frozen=True, kw_only=True):
@@ -78,4 +106,8 @@ FromTaskMessage = (
     | ResultsStarted
     | ResultChunk
     | ResultsEnded
+    | JobWanted
+    | FileWanted
 )
+
+ToTaskMessage = SentJob | FilePart

@@ -10,29 +10,47 @@ import contextlib
 import logging
 import os
 import socket
+import ssl
 import threading
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from yarrow.container.batch.spark.shared_job import SOCKET
+from yarrow.container.batch.spark.driver_address import (
+    DriverAddress,
+    DriverElsewhere,
+    DriverOnThisHost,
+    tls_context,
+)
+from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob
 from yarrow.container.batch.spark.task_messages import (
     AttemptEnded,
     AttemptFailed,
     AttemptProgress,
     AttemptStarted,
+    FilePart,
+    FileWanted,
     FromTaskMessage,
+    JobWanted,
     ResultChunk,
     ResultsEnded,
     ResultsStarted,
+    SentJob,
 )
 from yarrow.container.network.unix_sockets import bind_unix
 from yarrow.container.protocol.errors import FrameError
 from yarrow.container.protocol.framing import FramedSocket
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.rpc.roles import Role
+from yarrow.runtime.security.certificates import CertificateAuthority
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 256
+#: Seconds in which the other end of a connection must prove itself.
+_HANDSHAKE_SECONDS = 30.0
+#: Bytes of a shipped file in one message.
+_PART_BYTES = 4 << 20
 _DECODER: msgspec.msgpack.Decoder[FromTaskMessage] = msgspec.msgpack.Decoder(FromTaskMessage)
 
 
@@ -68,15 +86,94 @@ class AttemptListener(Protocol):
         ...
 
 
+class Entrance(Protocol):
+    """Where tasks of a run come in."""
+
+    server: socket.socket
+    #: For the tasks.
+    address: DriverAddress
+
+    def admit(self, connection: socket.socket) -> socket.socket:
+        """The connection once its other end has proved itself; blocks. Raises OSError."""
+        ...
+
+    def send_job(self, frames: FramedSocket[FromTaskMessage]) -> None:
+        """Answers a task that wants the job. Raises OSError and FrameError."""
+        ...
+
+    def close(self) -> None:
+        """Closes the server."""
+        ...
+
+
+class EntranceOnThisHost:
+    """A Unix socket in the run's folder, beside the job."""
+
+    def __init__(self, folder: Path, job: SharedJob) -> None:
+        job.write(folder)
+        self._path = folder / SOCKET
+        self.server = bind_unix(str(self._path))
+        os.chmod(self._path, 0o600)
+        self.server.listen(_BACKLOG)
+        self.address: DriverAddress = DriverOnThisHost(str(folder))
+
+    def admit(self, connection: socket.socket) -> socket.socket:
+        return connection
+
+    def send_job(self, frames: FramedSocket[FromTaskMessage]) -> None:
+        raise FrameError("tasks of this host read the job from its folder")
+
+    def close(self) -> None:
+        self.server.close()
+        self._path.unlink(missing_ok=True)
+
+
+class EntranceForOtherHosts:
+    """A TCP port with mutual TLS. The run's own authority signs one certificate for the driver, one for its tasks."""
+
+    def __init__(self, host: str, bind_host: str, job: SharedJob, clock: Clock) -> None:
+        """`host`: the name by which executors reach this one; `bind_host`: the address to listen at."""
+        authority = CertificateAuthority(f"batch run {job.run}", clock)
+        own = authority.issue("driver", Role.SPARK_DRIVER)
+        self._context = tls_context(own, ssl.PROTOCOL_TLS_SERVER)
+        self._job = job.encoded()
+        self._paths = dict(job.file_paths)
+        self.server = socket.create_server((bind_host, 0), backlog=_BACKLOG)
+        port = self.server.getsockname()[1]
+        self.address: DriverAddress = DriverElsewhere(host, port, job.run, authority.issue("task"))
+
+    def admit(self, connection: socket.socket) -> socket.socket:
+        connection.settimeout(_HANDSHAKE_SECONDS)
+        admitted = self._context.wrap_socket(connection, server_side=True)
+        admitted.settimeout(None)
+        return admitted
+
+    def send_job(self, frames: FramedSocket[FromTaskMessage]) -> None:
+        frames.send(SentJob(job=self._job))
+        while isinstance(wanted := frames.receive(), FileWanted):
+            path = self._paths.get(wanted.key)
+            if path is None:
+                raise FrameError(f"a task wants {wanted.key!r}, which is no file of its job")
+            with open(path, "rb") as stream:
+                part = stream.read(_PART_BYTES)
+                while part:
+                    following = stream.read(_PART_BYTES)
+                    frames.send(FilePart(data=part, last=not following))
+                    part = following
+                if stream.tell() == 0:
+                    frames.send(FilePart(data=b"", last=True))
+
+    def close(self) -> None:
+        self.server.close()
+
+
 class TaskServer:
     """Serves the tasks of one run."""
 
-    def __init__(self, folder: Path, listener: AttemptListener) -> None:
+    def __init__(self, entrance: Entrance, listener: AttemptListener) -> None:
         self._listener = listener
-        self._path = folder / SOCKET
-        self._server = bind_unix(str(self._path))
-        os.chmod(self._path, 0o600)
-        self._server.listen(_BACKLOG)
+        self._entrance = entrance
+        self._server = entrance.server
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -91,10 +188,9 @@ class TaskServer:
             self._closed = True
             connections = list(self._open)
         _shut(self._server)
-        self._server.close()
         for connection in connections:
             _shut(connection)
-        self._path.unlink(missing_ok=True)
+        self._entrance.close()
 
     def _accept(self) -> None:
         while True:
@@ -110,15 +206,24 @@ class TaskServer:
             threading.Thread(target=self._read, args=(connection,), name="task", daemon=True).start()
 
     def _read(self, connection: socket.socket) -> None:
-        frames = FramedSocket(connection, _DECODER)
+        admitted = connection
         try:
-            self._serve(frames)
+            admitted = self._entrance.admit(connection)
+            with self._lock:
+                # TLS has taken the descriptor over.
+                self._open.discard(connection)
+                self._open.add(admitted)
+                if self._closed and admitted is not connection:
+                    # Too late for `close`, which has ended the plain connection.
+                    return
+            self._serve(FramedSocket(admitted, _DECODER))
         except (FrameError, OSError) as error:
             _log.info("a task's connection ended: %s", error)
         finally:
             with self._lock:
-                self._open.discard(connection)
-            frames.close()
+                self._open -= {connection, admitted}
+            admitted.close()
+            connection.close()
 
     def _serve(self, frames: FramedSocket[FromTaskMessage]) -> None:
         first = frames.receive()
@@ -133,6 +238,8 @@ class TaskServer:
             self._follow(first, frames)
         elif isinstance(first, AttemptFailed):
             self._listener.attempt_failed(_UNKNOWN, first)
+        elif isinstance(first, JobWanted):
+            self._entrance.send_job(frames)
 
     def _follow(self, started: AttemptStarted, frames: FramedSocket[FromTaskMessage]) -> None:
         told = False

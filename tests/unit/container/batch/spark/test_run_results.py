@@ -21,7 +21,7 @@ from yarrow.container.batch.chunk import (
     encode_task_result,
 )
 from yarrow.container.batch.spark.run_results import RunResults, joined
-from yarrow.container.batch.spark.shared_job import SOCKET
+from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob
 from yarrow.container.batch.spark.stage_progress import StageProgress
 from yarrow.container.batch.spark.task_messages import (
     AttemptEnded,
@@ -31,7 +31,12 @@ from yarrow.container.batch.spark.task_messages import (
     ResultsEnded,
     ResultsStarted,
 )
-from yarrow.container.batch.spark.task_server import AttemptListener, ResultsListener, TaskServer
+from yarrow.container.batch.spark.task_server import (
+    AttemptListener,
+    EntranceOnThisHost,
+    ResultsListener,
+    TaskServer,
+)
 from yarrow.container.network.unix_sockets import connect_unix
 from yarrow.container.protocol.framing import encode_frame
 from yarrow.runtime.graph.batch_planner import plan
@@ -222,6 +227,18 @@ def connection(folder: Path, attempt: int) -> socket.socket:
     return made
 
 
+NO_JOB = SharedJob(
+    run=0,
+    job_graph=b"",
+    plan=b"",
+    configuration={},
+    task_folder="",
+    file_paths={},
+    splits={},
+    result_key=b"",
+)
+
+
 def send(to: socket.socket, messages: Sequence[FromTask]) -> None:
     to.sendall(b"".join(map(encode_frame, messages)))
 
@@ -231,7 +248,9 @@ def server_of(tmp_path: Path) -> Iterator[Any]:
     opened: list[TaskServer] = []
 
     def serve(taken: RunResults) -> Path:
-        opened.append(TaskServer(tmp_path, cast(AttemptListener, Listener(taken))))
+        opened.append(
+            TaskServer(EntranceOnThisHost(tmp_path, NO_JOB), cast(AttemptListener, Listener(taken)))
+        )
         opened[0].start()
         return tmp_path
 

@@ -10,6 +10,7 @@ import pytest
 from yarrow.container.batch.spark.settings import (
     FIXED,
     SparkFolders,
+    has_executors,
     java_arguments,
     spark_master,
     spark_settings,
@@ -41,15 +42,39 @@ def test_what_keeps_a_job_private_cannot_be_changed() -> None:
     assert spark_settings(settings(authenticate="true"), 1, FOLDERS)["spark.authenticate"] == "true"
 
 
-@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]"])
-def test_masters_on_this_host(master: str) -> None:
+@pytest.mark.parametrize(
+    ("master", "executors"),
+    [
+        ("local", False),
+        ("local[4]", False),
+        ("local[*]", False),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://a:7077,b:7077", True),
+    ],
+)
+def test_masters(master: str, executors: bool) -> None:
     assert spark_master(settings(master=master), 2) == master
+    assert has_executors(master) is executors
 
 
-@pytest.mark.parametrize("master", ["yarn", "spark://host:7077", "local[4,2]", "k8s://host"])
+@pytest.mark.parametrize(
+    "master", ["mesos://host", "spark://host", "local[4,2]", "local-cluster[2]", "k8s://host"]
+)
 def test_other_masters_are_refused_by_name(master: str) -> None:
-    with pytest.raises(InvalidOptionValue, match="tasks of batch mode run in the driver's JVM"):
+    with pytest.raises(InvalidOptionValue, match="Yarrow knows no such master of Spark"):
         spark_master(settings(master=master), 2)
+
+
+def test_executors_reach_the_driver_at_its_own_address() -> None:
+    found = spark_settings(settings(master="spark://a:7077"), 1, FOLDERS, ("here.example", "10.0.0.1"))
+    assert (found["spark.driver.host"], found["spark.driver.bindAddress"]) == ("here.example", "10.0.0.1")
+    assert found["spark.authenticate"] == found["spark.network.crypto.enabled"] == "true"
+    assert "spark.authenticate.secret" not in found, "that of the user's cluster is the user's"
+    same_host = spark_settings(
+        settings(master="local-cluster[1,1,512]"), 1, FOLDERS, ("here.example", "10.0.0.1")
+    )
+    assert same_host["spark.driver.host"] == "127.0.0.1"
+    assert len(same_host["spark.authenticate.secret"]) == 64
 
 
 def test_a_program_has_the_last_word_on_the_jvm() -> None:

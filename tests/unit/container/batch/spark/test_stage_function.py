@@ -17,7 +17,7 @@ from yarrow.container.batch.spark import stage_function
 from yarrow.container.batch.spark.shared_job import SharedJob
 from yarrow.container.batch.spark.stage_function import InputLostError, StageFunction, TaskFailedError
 from yarrow.container.batch.spark.stage_rows import MARKER, ROW_SCHEMA
-from yarrow.container.batch.spark.task_server import AttemptListener, TaskServer
+from yarrow.container.batch.spark.task_server import AttemptListener, EntranceOnThisHost, TaskServer
 from yarrow.runtime.graph.batch_plan import encode_batch_plan
 from yarrow.runtime.graph.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
@@ -80,7 +80,7 @@ def run_last_but_one(
 ) -> Iterator[pa.RecordBatch]:
     """Runs the second stage's task, with its driver's socket."""
     stages = plan(graph)
-    SharedJob(
+    job = SharedJob(
         run=0,
         job_graph=encode_job_graph(graph),
         plan=encode_batch_plan(stages),
@@ -89,11 +89,12 @@ def run_last_but_one(
         file_paths={},
         splits={},
         result_key=b"key",
-    ).write(folder)
-    server = TaskServer(folder, cast(AttemptListener, heard))
+    )
+    entrance = EntranceOnThisHost(folder, job)
+    server = TaskServer(entrance, cast(AttemptListener, heard))
     server.start()
     try:
-        yield from StageFunction(str(folder), 1)(arriving)
+        yield from StageFunction(entrance.address, 1)(arriving)
     finally:
         server.close()
 
