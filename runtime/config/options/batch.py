@@ -15,8 +15,8 @@ from yarrow.runtime.config.values.option import option, optional
 SPARK_MASTER: Final = optional(
     "spark.master",
     STRING,
-    "Where Spark runs the tasks of a job in batch mode: `local[4]` in the driver, `spark://host:7077` in executors"
-    " of a standalone Spark, `local-cluster[2,1,1024]` in executors on the driver's host.",
+    "Where Spark runs the tasks of a job in batch mode. `local[4]`: in the driver. `spark://host:7077`: in executors"
+    " of a standalone Spark. `local-cluster[2,1,1024]`: in executors on the driver's host.",
     unset="`local[n]`, n: the parallelism of the widest vertex, or the slots of the standalone TaskExecutor",
 )
 SPARK_DRIVER_MEMORY: Final = option(
