@@ -1,8 +1,7 @@
 """The planner of batch jobs: a JobGraph becomes stages and exchanges. Pure.
 
-Owner: any thread. The producers of a keyed exchange fold rows by key before they send them, but only where the results
-of the rolling aggregate behind it cannot show that. Must not look into user code, nor refuse programs:
-`batch_rules.check` comes first.
+Owner: any thread. The producers of a keyed exchange fold rows by key where the results of the rolling aggregate behind
+it cannot show that. Must not look into user code, nor refuse programs: `batch_rules.check` comes first.
 """
 
 from __future__ import annotations
