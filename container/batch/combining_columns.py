@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from yarrow.container.batch.folding_worth import FoldingWorth
 from yarrow.container.network.columnar_partition import COALESCE_ROWS, ColumnarResultPartition
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.operators.columnar.columnar_aggregation import AggregationError, VectorizedAggregation
@@ -21,9 +22,6 @@ from yarrow.runtime.graph.operator_spec import ArrowAggregateOperator
 #: Most keys, and estimated bytes of one.
 MOST_KEYS: Final = 1 << 18
 _KEY_BYTES: Final = 200
-#: See CombiningPartition.
-_WORTH: Final = 0.5
-_DIRECT: Final = 16
 
 
 class CombiningColumns(ColumnarResultPartition):
@@ -47,8 +45,7 @@ class CombiningColumns(ColumnarResultPartition):
         #: Rows in the aggregation since it was last empty.
         self._aggregated = 0
         self._saved = 0
-        #: While batches leave as they come: `records_taken` at which the aggregation is tried again.
-        self._direct_until = 0
+        self._worth = FoldingWorth()
         #: The aggregation refuses the stream: the operator itself will tell.
         self._is_refused = False
 
@@ -59,17 +56,21 @@ class CombiningColumns(ColumnarResultPartition):
     def emit_batch(self, batch: ArrowBatch) -> None:
         if not len(batch):
             return
-        if self._is_refused or self._records_taken < self._direct_until or not self._takes(batch):
+        if self._is_refused or self._worth.rests(self._records_taken) or not self._takes(batch):
             super().emit_batch(batch)
             return
         self._records_taken += len(batch)
         self._aggregated += len(batch)
         self._aggregation.process_batch(batch)
-        if (keys := self._aggregation.keys) >= self._most_keys:
-            aggregated = self._aggregated
+        keys, most = self._aggregation.keys, self._most_keys
+        is_full = keys >= most
+        gives_up = self._worth.gives_up_early(keys, self._aggregated, most) or (
+            is_full and self._worth.gives_up(keys, self._aggregated)
+        )
+        if is_full or gives_up:
             self._send_partials()
-            if keys > _WORTH * aggregated:
-                self._direct_until = self._records_taken + _DIRECT * aggregated
+        if gives_up:
+            self._worth.rest(self._records_taken, most)
 
     def _takes(self, batch: ArrowBatch) -> bool:
         """Whether the aggregation can take a batch; if not, it is empty now."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from yarrow.container.batch.folding_worth import FoldingWorth
 from yarrow.container.batch.partial_rows import PartialRows
 from yarrow.container.batch.row_folds import Folded, Folding, RowFold, fold_for
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -31,12 +32,8 @@ FIRST_KEYS: Final = 2048
 _ENTRY_BYTES: Final = 200
 #: Rows that are folded until the size of the table's values is no longer bounded by that of its rows: in budgets.
 _GROWTH: Final = 4
-#: Folding pays if it leaves at most this part of the rows.
-_WORTH: Final = 0.5
 #: Rows of a batch whose size is looked at.
 _SAMPLED: Final = 16
-#: Rows that leave as they come before folding is tried again, for each row of the try.
-_DIRECT: Final = 16
 
 
 class CombiningPartition(ResultPartition):
@@ -68,8 +65,7 @@ class CombiningPartition(ResultPartition):
         self._partials = 0
         #: `_offered`, and rows that left instead, when it was last judged whether folding pays.
         self._judged = (0, 0)
-        #: While rows leave as they come: `records_taken` at which folding is tried again.
-        self._direct_until: int | None = None
+        self._worth = FoldingWorth()
 
     @property
     def records_taken(self) -> int:
@@ -104,9 +100,7 @@ class CombiningPartition(ResultPartition):
 
     def is_direct(self) -> bool:
         """Whether the next rows leave as they come."""
-        if self._direct_until is not None and self.records_taken >= self._direct_until:
-            self._direct_until = None
-        return self._direct_until is not None
+        return self._worth.rests(self.records_taken)
 
     # ------------------------------------------------------------------ FoldingHost
 
@@ -137,14 +131,20 @@ class CombiningPartition(ResultPartition):
         offered, left = self._offered[0], self._passed + self._partials
         if self._fold.entries:
             self._measure(self._fold)
-            if (offered - self._offered_before) * self._row_bytes > _GROWTH * self._budget:
+            folded = offered - self._offered_before
+            if self._worth.gives_up_early(len(self._fold.entries), folded, self._most_keys):
+                self._rest()
+            elif folded * self._row_bytes > _GROWTH * self._budget:
                 self._send_folded()
         offered_since, left_since = offered - self._judged[0], left - self._judged[1]
         if left_since >= self._most_keys:
             self._judged = offered, left
-            if left_since + len(self._fold.entries) > _WORTH * offered_since:
-                self._send_folded()
-                self._direct_until = self.records_taken + _DIRECT * offered_since
+            if self._worth.gives_up(left_since + len(self._fold.entries), offered_since):
+                self._rest()
+
+    def _rest(self) -> None:
+        self._send_folded()
+        self._worth.rest(self.records_taken, self._most_keys)
 
     def _measure(self, fold: RowFold) -> None:
         """Sets the bounds of the table by the rows in it."""

@@ -228,7 +228,7 @@ def test_rows_leave_as_they_come_where_keys_do_not_repeat(monkeypatch: pytest.Mo
     monkeypatch.setattr(combining_partition.CombiningPartition, "_send_folded", counted)
     pairs = env.from_collection([(n, 1) for n in range(20_000)], LONG_ROWS_OF_NUMBERS)
     summed = pairs.key_by(lambda pair: pair[0]).sum(1)
-    found = run_batch(collecting_graph(env, summed))
+    found = run_batch(collecting_graph(env, summed), {"execution.batch.max-rows": "256"})
     assert sorted(found.rows()) == [(n, 1) for n in range(20_000)]
     assert sum(folded) < 10_000
 
