@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, cast
@@ -20,6 +20,7 @@ from yarrow.container.batch.batch_outputs import BatchOutputs
 from yarrow.container.batch.chunk import Chunk
 from yarrow.container.batch.chunk_channel import decode_batch
 from yarrow.container.batch.chunk_order import ChunkOrder
+from yarrow.container.batch.key_group_sizes import OnLargest, most_frequent_key
 from yarrow.container.batch.key_order import PIECE_ROWS, KeyedEdge, KeyOrder
 from yarrow.container.batch.partial_rows import PartialRows, PartialRowsCodec, partial_codec
 from yarrow.container.batch.single_key_state import SingleKeyStateBackend
@@ -58,8 +59,13 @@ class BatchInputs:
         outputs: BatchOutputs,
         settings: Settings,
         directory: Path,
+        on_largest: OnLargest,
     ) -> None:
-        """`directory`: a folder of this task for rows that do not fit into memory; made on demand."""
+        """`directory`: a folder of this task for rows that do not fit into memory; made on demand.
+
+        `on_largest` hears of the key group that has the most records, when the task begins with it.
+        """
+        self._on_largest = on_largest
         self._chain = chain
         self._outputs = outputs
         self._directory = directory
@@ -139,7 +145,20 @@ class BatchInputs:
                 for chunk in found:
                     yield from self._run_batch(chunk)
             else:
-                yield from self._run_group(found)
+                yield from self._run_group(self._noticed(group, found))
+
+    def _noticed(self, group: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """The chunks of a key group; tells of the largest one."""
+        if not self.order.key_groups.is_largest(group):
+            return chunks
+        first = next(chunks)
+        edge = self._edges[first.edge]
+        self._on_largest(
+            self.order.key_groups.largest(
+                lambda: most_frequent_key(edge, self._decoded(first), self._key_edges)
+            )
+        )
+        return chain((first,), chunks)
 
     def _key_group(self, chunk: Chunk) -> int | None:
         return chunk.target if chunk.edge in self._keyed else None

@@ -18,6 +18,7 @@ from yarrow.container.batch.batch_inputs import BatchInputs
 from yarrow.container.batch.batch_outputs import BatchOutputs
 from yarrow.container.batch.chunk import FINISHED, Chunk, TaskResult, encode_task_result
 from yarrow.container.batch.commits import KEEPS_TRANSACTIONS
+from yarrow.container.batch.key_group_sizes import OnLargest
 from yarrow.container.batch.single_key_state import SINGLE_KEY_BACKEND
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.base import TaskEnvironment
@@ -57,8 +58,12 @@ class BatchTask:
         settings: Settings,
         clock: Clock,
         working_directory: Path,
+        on_largest: OnLargest = lambda largest: None,
     ) -> None:
-        """`settings` are the worker's under the job's; `working_directory` takes what the task spills."""
+        """`settings` are the worker's under the job's; `working_directory` takes what the task spills.
+
+        `on_largest` hears of the key group that has the most records, when the task begins with it.
+        """
         self._graph = graph
         self._attempt = attempt
         self._settings = _in_batch(settings)
@@ -88,7 +93,9 @@ class BatchTask:
         self._chain = OperatorChain(
             self._vertex, self._environment, self._partitions, lambda partition: most[partition.edge.target]
         )
-        self._inputs = BatchInputs(graph, stage, self._chain, self._outputs, self._settings, self._directory)
+        self._inputs = BatchInputs(
+            graph, stage, self._chain, self._outputs, self._settings, self._directory, on_largest
+        )
 
     @property
     def environment(self) -> TaskEnvironment:

@@ -13,6 +13,7 @@ from typing import Final
 
 from yarrow.container.batch.chunk import Chunk
 from yarrow.container.batch.chunk_channel import has_timestamps
+from yarrow.container.batch.key_group_sizes import KeyGroupSizes
 from yarrow.container.batch.spilled_runs import SpilledRuns
 from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
 
@@ -31,6 +32,9 @@ class ChunkOrder:
         self._exchanges = {exchange.edge: exchange for exchange in stage.inputs}
         self._budget = budget
         self._runs: SpilledRuns[Chunk] = SpilledRuns(directory, _encode, _decode)
+        self._keyed = {exchange.edge for exchange in stage.inputs if exchange.kind is ExchangeKind.KEYED}
+        #: Complete when the first chunk leaves.
+        self.key_groups = KeyGroupSizes()
         #: Rows and encoded bytes that have come.
         self.rows = 0
         self.bytes = 0
@@ -58,6 +62,8 @@ class ChunkOrder:
         for chunk in chunks:
             self.rows += chunk.rows
             self.bytes += len(chunk.payload)
+            if chunk.edge in self._keyed:
+                self.key_groups.count(chunk.target, chunk.rows)
             if has_timestamps(chunk):
                 self.timed.add(chunk.edge)
             yield chunk

@@ -25,6 +25,7 @@ from yarrow.common import WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
 from yarrow.datastream import MapFunction, OutputTag, ProcessFunction, RuntimeContext
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.rpc.messages import CollectRows
 
@@ -151,6 +152,19 @@ def test_progress_and_counts(driver: DriverUnderTest) -> None:
     assert all(states[-1] == "FINISHED" for states in outcome.states.values())
     metrics = {(result.vertex_id, result.subtask): result.metrics for result in outcome.subtasks}
     assert sum(metrics[source.vertex_id, subtask]["numRecordsOut"] for subtask in (0, 1)) == 5000
+
+
+def test_a_key_with_far_more_records_is_named(driver: DriverUnderTest) -> None:
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 150_000), NO_WATERMARKS, "numbers")
+    keyed = numbers.key_by(lambda n: n if n % 100 == 0 else -1)
+    outcome = driver.run(collecting_graph(env, keyed.reduce(max).name("most")))
+    assert outcome.finished is not None
+    found = [stage.large_key_group for stage in outcome.finished.stages if stage.large_key_group]
+    (large,) = found
+    assert (large.key, large.key_group) == ("-1", key_group_of(-1, 128))
+    assert 148_500 <= large.records < 149_000 and large.mean_records < 100
+    assert "most" in large.vertex_name
 
 
 def test_a_large_graph_and_files_come_from_the_blob_store(driver: DriverUnderTest) -> None:

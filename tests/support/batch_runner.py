@@ -24,6 +24,7 @@ from yarrow.container.batch.chunk import (
     TaskResult,
     decode_task_result,
 )
+from yarrow.container.batch.key_group_sizes import LargestKeyGroup
 from yarrow.container.batch.split_assignment import assign
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.runtime.common.clock import Clock, ManualClock
@@ -94,13 +95,24 @@ def run_batch(
     attempt: int = 0,
     directory: Path | None = None,
     watch: Callable[[Chunk], object] | None = None,
+    largest: Callable[[LargestKeyGroup], object] = lambda largest: None,
 ) -> BatchRun:
-    """Runs the job. Raises what its first failing task raises. `watch` is called with each result."""
+    """Runs the job. Raises what its first failing task raises. `watch` is called with each result.
+
+    `largest` hears of the largest key group of each task.
+    """
     if directory is None:
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
             return run_batch(
-                graph, settings, deal=deal, clock=clock, attempt=attempt, directory=directory, watch=watch
+                graph,
+                settings,
+                deal=deal,
+                clock=clock,
+                attempt=attempt,
+                directory=directory,
+                watch=watch,
+                largest=largest,
             )
     run = BatchRun(graph)
     layers = Settings(graph.configuration, "the job").overlay(settings or {}, "the test")
@@ -121,6 +133,7 @@ def run_batch(
                 layers,
                 clock or ManualClock(),
                 directory,
+                largest,
             )
             left = list(task.run(_inputs(run, stage, subtask, deal)))
             if watch is not None:

@@ -9,6 +9,7 @@ import msgspec
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.batch.large_key_groups import LargeKeyGroups
 from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.runtime.common.errors import CheckpointFailedError
@@ -19,9 +20,10 @@ from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview, JobR
 class BatchAnswers:
     """Answers questions about one bounded job."""
 
-    def __init__(self, graph: ExecutionGraph, driver: SparkDriverLink) -> None:
+    def __init__(self, graph: ExecutionGraph, driver: SparkDriverLink, groups: LargeKeyGroups) -> None:
         self._graph = graph
         self._driver = driver
+        self._large_key_groups = groups
 
     def details(self) -> ExecutionGraphDetails:
         """All that REST shows of the job."""
@@ -32,6 +34,7 @@ class BatchAnswers:
             spark_master="" if application is None else application.spark_master,
             spark_driver=self._driver.driver_id,
             spark_driver_task_executor=self._driver.task_executor,
+            large_key_groups=self._large_key_groups.all,
         )
 
     def overview(self) -> JobOverview:

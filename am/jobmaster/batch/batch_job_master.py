@@ -42,6 +42,7 @@ from yarrow.am.jobmaster.batch.batch_scheduler import (
 )
 from yarrow.am.jobmaster.batch.collected_positions import CollectedPositions
 from yarrow.am.jobmaster.batch.commits_to_make import CommitsToMake
+from yarrow.am.jobmaster.batch.large_key_groups import LargeKeyGroups
 from yarrow.am.jobmaster.batch.printed_text import PrintedText
 from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
@@ -125,8 +126,9 @@ class BatchJobMaster(RpcEndpoint):
         self._printed = PrintedText()
         self._commits = CommitsToMake(job.job_id, services.blobs, services.commit_records)
         self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._run_ended_badly)
+        self._large_key_groups = LargeKeyGroups(f"job {job.name!r} ({job.job_id})")
         #: Answers questions about the job.
-        self.queries = BatchAnswers(self.graph, self._driver)
+        self.queries = BatchAnswers(self.graph, self._driver, self._large_key_groups)
         #: Refuses checkpoints.
         self.checkpoint_api = NoCheckpoints(
             self.graph, CheckpointStatisticsTracker(job, settings.checkpoints, services.clock)
@@ -258,6 +260,7 @@ class BatchJobMaster(RpcEndpoint):
     async def report_stages(
         self, job_id: JobID, run: int, stages: tuple[BatchStageProgress, ...]
     ) -> Acknowledge:
+        self._large_key_groups.note(run, stages)
         self._decide(StagesReported(self._now(), run, stages))
         return Acknowledge()
 
@@ -312,6 +315,7 @@ class BatchJobMaster(RpcEndpoint):
         return Acknowledge()
 
     async def finish_batch(self, result: BatchResult) -> Acknowledge:
+        self._large_key_groups.note(result.run, result.stages)
         self._decide(StagesReported(self._now(), result.run, result.stages))
         self._decide(RunFinished(self._now(), result.run))
         return Acknowledge()

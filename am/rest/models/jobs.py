@@ -146,6 +146,20 @@ class JobVertexSummary(HyphenModel):
     metrics: IOMetrics
 
 
+class LargeKeyGroupInfo(HyphenModel):
+    """A key group that has far more records than the others: its subtask works longer."""
+
+    vertex_id: str
+    vertex_name: str
+    subtask: int
+    key_group: int
+    #: The key of most of its records, as text; empty where no key has most of them.
+    key: str
+    records: int
+    #: Records of another key group, on average over those that have any.
+    mean_records: int
+
+
 class JobDetails(HyphenModel):
     """A job with its vertices."""
 
@@ -181,6 +195,8 @@ class JobDetails(HyphenModel):
     spark_driver: str = ""
     #: Yarrow's: the TaskManager in whose slot the SparkDriver runs, and which serves its logs.
     spark_driver_taskmanager: str = Field(default="", validation_alias="spark_driver_task_executor")
+    #: Yarrow's: key groups of a bounded job that have far more records than the others of their vertex.
+    large_key_groups: list[LargeKeyGroupInfo] = Field(default_factory=list)
 
 
 class ExecutionConfiguration(HyphenModel):

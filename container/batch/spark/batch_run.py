@@ -30,6 +30,7 @@ from yarrow.container.batch.spark.stage_progress import StageProgress
 from yarrow.container.batch.spark.task_messages import (
     AttemptEnded,
     AttemptFailed,
+    AttemptKeyGroups,
     AttemptProgress,
     AttemptStarted,
     ResultChunk,
@@ -417,6 +418,10 @@ class BatchRun:
             if isinstance(progress, AttemptEnded):
                 # Another attempt of a lost task, which does not count any more.
                 self._lost.pop((started.stage, started.subtask), None)
+
+    def key_groups_read(self, started: AttemptStarted, groups: AttemptKeyGroups) -> None:
+        with self._lock:
+            self._progress.key_groups_read(started, groups.largest)
 
     def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None:
         with self._lock:

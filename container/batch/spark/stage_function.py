@@ -21,12 +21,14 @@ from pyspark import TaskContext
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result, numbers_column
 from yarrow.container.batch.full_disks import with_full_disk
+from yarrow.container.batch.key_group_sizes import LargestKeyGroup
 from yarrow.container.batch.spark.driver_address import DriverAddress
 from yarrow.container.batch.spark.shared_job import SharedJob
 from yarrow.container.batch.spark.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.task_messages import (
     AttemptEnded,
     AttemptFailed,
+    AttemptKeyGroups,
     AttemptProgress,
     AttemptStarted,
     FromTask,
@@ -105,6 +107,10 @@ class _Reports:
         if now >= self._due:
             self._due = now + _REPORT_SECONDS
             self.send(AttemptProgress(records_in=self.records_in, records_out=self.records_out))
+
+    def key_groups(self, largest: LargestKeyGroup) -> None:
+        """Tells of the largest key group."""
+        self.send(AttemptKeyGroups(largest=largest))
 
     def close(self) -> None:
         self._socket.close()
@@ -219,7 +225,9 @@ class _AttemptRows:
         """Runs the task."""
         job = self._job
         folder = Path(job.shared.task_folder)
-        task = BatchTask(job.graph, job.plan, self._attempt, job.settings, SystemClock(), folder)
+        task = BatchTask(
+            job.graph, job.plan, self._attempt, job.settings, SystemClock(), folder, self._reports.key_groups
+        )
         made = task.run((), batches) if self._stage.sql is not None else task.run(self._chunks(batches))
         with contextlib.closing(_generator(made)) as chunks:
             try:

@@ -5,10 +5,17 @@ Owner: the run's lock. An attempt counts as done when it has put out everything:
 
 from __future__ import annotations
 
+from typing import Final
+
+from yarrow.container.batch.key_group_sizes import LARGE_RECORDS, LargestKeyGroup
 from yarrow.container.batch.spark.task_messages import AttemptEnded, AttemptProgress, AttemptStarted
 from yarrow.runtime.graph.batch_plan import BatchPlan, BatchStage
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.messages import BatchStageProgress, BatchSubtaskProgress
+from yarrow.runtime.rpc.messages import BatchStageProgress, BatchSubtaskProgress, LargeKeyGroup
+
+#: How many times as many records as the others have on average.
+_FAR_LARGER: Final = 10
+_NO_KEY_GROUP: Final = LargestKeyGroup(key_group=-1, records=0, task_records=0, task_key_groups=0)
 
 
 class _Stage:
@@ -22,6 +29,8 @@ class _Stage:
         self.done: set[int] = set()
         #: Subtasks of which some attempt has put out everything.
         self.ended: set[int] = set()
+        #: The largest key group of each subtask that has one.
+        self.key_groups: dict[int, LargestKeyGroup] = {}
         self.failed = 0
         self.started_ms = 0
         self.ended_ms = 0
@@ -43,6 +52,7 @@ class _Stage:
             tasks_failed=self.failed,
             started_ms=self.started_ms,
             ended_ms=self.ended_ms if finished else 0,
+            large_key_group=self._large_key_group(),
             subtasks=tuple(
                 BatchSubtaskProgress(
                     subtask=subtask, is_done=subtask in self.done, records_in=taken, records_out=sent
@@ -50,6 +60,37 @@ class _Stage:
                 for subtask, (taken, sent) in sorted(self.records.items())
             ),
         )
+
+    def _large_key_group(self) -> LargeKeyGroup | None:
+        """The largest key group, if the others of its task, and those of tasks that are done, have far less."""
+        subtask, largest = max(
+            self.key_groups.items(), key=lambda item: item[1].records, default=(-1, _NO_KEY_GROUP)
+        )
+        if largest.records < LARGE_RECORDS:
+            return None
+        others = [
+            each for number, each in self.key_groups.items() if number != subtask and number in self.done
+        ]
+        groups = largest.task_key_groups - 1 + sum(each.task_key_groups for each in others)
+        records = largest.task_records - largest.records + sum(each.task_records for each in others)
+        if not groups and not self._others_are_done(subtask):
+            # A task may have one key group alone, and nobody knows the others yet.
+            return None
+        mean = records / groups if groups else 0.0
+        if largest.records < _FAR_LARGER * mean:
+            return None
+        return LargeKeyGroup(
+            vertex_id=self.stage.vertex_id,
+            vertex_name=self.stage.name,
+            subtask=subtask,
+            key_group=largest.key_group,
+            key=largest.key,
+            records=largest.records,
+            mean_records=round(mean),
+        )
+
+    def _others_are_done(self, subtask: int) -> bool:
+        return self.stage.parallelism > 1 and len(self.done - {subtask}) == self.stage.parallelism - 1
 
 
 class StageProgress:
@@ -77,6 +118,10 @@ class StageProgress:
             stage.done.add(attempt.subtask)
             stage.ended.add(attempt.subtask)
             stage.ended_ms = now_ms
+
+    def key_groups_read(self, attempt: AttemptStarted, largest: LargestKeyGroup) -> None:
+        """Notes the largest key group of a subtask."""
+        self._stages[attempt.stage].key_groups[attempt.subtask] = largest
 
     def failed(self, attempt: AttemptStarted) -> None:
         """Notes that an attempt has ended without result."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from yarrow.container.batch.key_group_sizes import LargestKeyGroup
 from yarrow.runtime.rpc.messages import FailureCause
 
 
@@ -61,6 +62,12 @@ class AttemptProgress(FromTask, frozen=True, kw_only=True):
     records_out: int
 
 
+class AttemptKeyGroups(FromTask, frozen=True, kw_only=True):
+    """The attempt has read its input, and begins with its largest key group."""
+
+    largest: LargestKeyGroup
+
+
 class AttemptFailed(FromTask, frozen=True, kw_only=True):
     """The attempt has failed; Spark hears of it after the driver."""
 
@@ -101,6 +108,7 @@ class ResultsEnded(FromTask, frozen=True, kw_only=True):
 FromTaskMessage = (
     AttemptStarted
     | AttemptProgress
+    | AttemptKeyGroups
     | AttemptFailed
     | AttemptEnded
     | ResultsStarted

@@ -27,6 +27,7 @@ from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob
 from yarrow.container.batch.spark.task_messages import (
     AttemptEnded,
     AttemptFailed,
+    AttemptKeyGroups,
     AttemptProgress,
     AttemptStarted,
     FilePart,
@@ -74,6 +75,8 @@ class AttemptListener(Protocol):
     def attempt_progressed(
         self, started: AttemptStarted, progress: AttemptProgress | AttemptEnded
     ) -> None: ...
+
+    def key_groups_read(self, started: AttemptStarted, groups: AttemptKeyGroups) -> None: ...
 
     def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None: ...
 
@@ -248,6 +251,8 @@ class TaskServer:
                 if isinstance(message, AttemptFailed):
                     told = True
                     self._listener.attempt_failed(started, message)
+                elif isinstance(message, AttemptKeyGroups):
+                    self._listener.key_groups_read(started, message)
                 elif isinstance(message, AttemptProgress | AttemptEnded):
                     told = isinstance(message, AttemptEnded)
                     self._listener.attempt_progressed(started, message)

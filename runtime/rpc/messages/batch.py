@@ -108,6 +108,21 @@ class BatchSubtaskProgress(Message, frozen=True, kw_only=True):
     records_out: int
 
 
+class LargeKeyGroup(Message, frozen=True, kw_only=True):
+    """A key group that has far more records than the others of its stage: one task works longer than the others."""
+
+    vertex_id: JobVertexID
+    vertex_name: str
+    #: The subtask that has it.
+    subtask: int
+    key_group: int
+    #: The key of most of its records, as text; "" = no key has most of them.
+    key: str
+    records: int
+    #: Records that another key group has, on average over those that have any.
+    mean_records: int
+
+
 class BatchStageProgress(Message, frozen=True, kw_only=True):
     """How far a stage is: of the attempts that have succeeded, and of those that run."""
 
@@ -124,6 +139,7 @@ class BatchStageProgress(Message, frozen=True, kw_only=True):
     ended_ms: int = 0
     #: Subtasks that have begun and told of records.
     subtasks: tuple[BatchSubtaskProgress, ...] = ()
+    large_key_group: LargeKeyGroup | None = None
 
     @property
     def records_in(self) -> int:

@@ -17,6 +17,7 @@ from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.spark_drivers import OnDriverDelayed, OnDriverEnded, SparkDrivers
+from yarrow.am.rest.views.jobs import job_details
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
@@ -31,6 +32,7 @@ from yarrow.runtime.rpc.messages import (
     BatchSubtaskResult,
     CollectRows,
     FailureCause,
+    LargeKeyGroup,
     RegistrationRejection,
     SavepointRequest,
     SparkDriverRequest,
@@ -118,6 +120,50 @@ def test_a_bounded_job_runs_in_its_driver_and_takes_no_slot(tmp_path: Path) -> N
             assert cluster.driver.requests == 0, "no TaskExecutor was asked for"
 
     run(body())
+
+
+def test_a_large_key_group_is_named_while_the_job_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            job_id, driver = await started(cluster)
+            (_, stage) = driver.stages(ExecutionState.RUNNING)
+            group = LargeKeyGroup(
+                vertex_id=stage.vertex_id,
+                vertex_name="vertex 1",
+                subtask=2,
+                key_group=77,
+                key="'DE'",
+                records=2_000_000,
+                mean_records=310,
+            )
+            large = msgspec.structs.replace(stage, large_key_group=group)
+            for _ in range(3):
+                await driver.master.report_stages(job_id, 0, (large,))
+            details = await cluster.dispatcher.request_job_details(job_id)
+            assert details.large_key_groups == (group,)
+            body = job_details(details, 0, "app").model_dump(by_alias=True)["large-key-groups"]
+            assert body == [
+                {
+                    "vertex-id": stage.vertex_id,
+                    "vertex-name": "vertex 1",
+                    "subtask": 2,
+                    "key-group": 77,
+                    "key": "'DE'",
+                    "records": 2_000_000,
+                    "mean-records": 310,
+                }
+            ]
+            await driver.master.report_stages(job_id, 0, (stage,))
+            details = await cluster.dispatcher.request_job_details(job_id)
+            assert details.large_key_groups == ()
+
+    run(body())
+    told = [record.getMessage() for record in caplog.records if "key group" in record.getMessage()]
+    assert len(told) == 1
+    assert "key group 77 of 'vertex 1' has 2000000 records, most of them of the key 'DE'" in told[0]
+    assert "the others have 310 on average" in told[0]
 
 
 def test_a_users_error_fails_the_job_at_the_first(tmp_path: Path) -> None:
