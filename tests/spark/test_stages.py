@@ -155,7 +155,7 @@ def test_progress_and_counts(driver: DriverUnderTest) -> None:
 
 
 def test_a_key_with_far_more_records_is_named(driver: DriverUnderTest) -> None:
-    env = environment(2)
+    env = environment(2, {"execution.batch.combine": "false"})
     numbers = env.from_source(NumberSequenceSource(1, 150_000), NO_WATERMARKS, "numbers")
     keyed = numbers.key_by(lambda n: n if n % 100 == 0 else -1)
     outcome = driver.run(collecting_graph(env, keyed.reduce(max).name("most")))
