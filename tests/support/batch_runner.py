@@ -24,7 +24,7 @@ from yarrow.container.batch.chunk import (
     TaskResult,
     decode_task_result,
 )
-from yarrow.container.batch.key_group_sizes import LargestKeyGroup
+from yarrow.container.batch.key_group_sizes import OnLargest
 from yarrow.container.batch.split_assignment import assign
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.runtime.common.clock import Clock, ManualClock
@@ -95,7 +95,7 @@ def run_batch(
     attempt: int = 0,
     directory: Path | None = None,
     watch: Callable[[Chunk], object] | None = None,
-    largest: Callable[[LargestKeyGroup], object] = lambda largest: None,
+    largest: OnLargest = lambda largest: None,
 ) -> BatchRun:
     """Runs the job. Raises what its first failing task raises. `watch` is called with each result.
 
