@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessSettings
@@ -17,7 +18,9 @@ from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.fs.client_folder import WORKING_DIRECTORY_PREFIX
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap
 from yarrow.runtime.rpc.messages import SparkDriverRequest
-from yarrow.runtime.rpc.spark_driver_process import SparkDriverProcess
+
+if TYPE_CHECKING:
+    from yarrow.runtime.rpc.spark_driver_process import SparkDriverProcess
 
 
 class LocalSparkDrivers:
@@ -37,6 +40,9 @@ class LocalSparkDrivers:
     async def start_spark_driver(
         self, request: SparkDriverRequest, on_ended: OnDriverEnded, on_delayed: OnDriverDelayed
     ) -> None:
+        # Most programs start no driver.
+        from yarrow.runtime.rpc.spark_driver_process import SparkDriverProcess
+
         settings, driver_id = self._settings, request.driver_id
         try:
             process = await SparkDriverProcess.start(

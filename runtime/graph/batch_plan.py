@@ -11,7 +11,6 @@ from enum import StrEnum
 import msgspec
 
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.data.key_groups import operator_index_for_key_group
 from yarrow.runtime.graph.operator_spec import ColumnScan, KeyedAggregates
 
 
@@ -102,6 +101,9 @@ class BatchStage(msgspec.Struct, frozen=True, kw_only=True):
     def partition_of(self, exchange: BatchExchange, target: int) -> int:
         """The partition of this stage that reads a chunk of `exchange`, one of its inputs, with that target."""
         if exchange.kind is ExchangeKind.KEYED:
+            # Clients and masters, which ask for no partition, do without the module and its numpy.
+            from yarrow.runtime.data.key_groups import operator_index_for_key_group
+
             return operator_index_for_key_group(self.max_parallelism, self.parallelism, target)
         return target
 

@@ -9,8 +9,6 @@ import msgspec
 
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.config.options.execution import RuntimeMode
-from yarrow.runtime.graph.batch_plan_text import with_batch_plan
-from yarrow.runtime.graph.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.graph.states import JobType
@@ -36,6 +34,10 @@ def in_mode(graph: JobGraph, mode: RuntimeMode) -> JobGraph:
     """
     if mode is RuntimeMode.STREAMING or (mode is RuntimeMode.AUTOMATIC and not is_bounded(graph)):
         return graph
+    # A stream's client does without the modules of batch plans.
+    from yarrow.runtime.graph.batch_plan_text import with_batch_plan
+    from yarrow.runtime.graph.batch_planner import plan
+
     check(graph)
     shown = with_batch_plan(graph.plan, plan(graph)) if graph.plan else graph.plan
     return msgspec.structs.replace(graph, job_type=JobType.BATCH, plan=shown)

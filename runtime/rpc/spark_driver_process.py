@@ -13,11 +13,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from yarrow.runtime.common.child_process import ChildProcess
 from yarrow.runtime.interpreters.environment import environment_for
 from yarrow.runtime.rpc.bootstrap import SparkDriverBootstrap, encode_bootstrap
+
+if TYPE_CHECKING:
+    from yarrow.runtime.common.child_process import ChildProcess
 
 #: Arguments of the interpreter.
 _COMMAND: Final = ("-m", "yarrow.container.batch.spark.driver_main")
@@ -46,6 +48,9 @@ class SparkDriverProcess:
 
         `bootstrap` gets the driver's own new folder. User code runs in the `interpreter`. Raises OSError.
         """
+        # Most TaskExecutors start no driver.
+        from yarrow.runtime.common.child_process import ChildProcess
+
         folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=folder_prefix, dir=folder_parent)
         try:
             child = await ChildProcess.start(
