@@ -124,7 +124,10 @@ def test_differing_modes_give_1_with_keys_rows_and_causes(tmp_path: Path) -> Non
         "      STREAMING: ('a', 160)",
         "      BATCH: ('a', 110)",
     ]
-    assert "cause: The reduce of 'Keyed Reduce' depends on the order of records: of (" in parts["reduced"]
+    assert (
+        "cause: The reduce of 'Keyed Reduce' depends on the order or grouping of records: of ("
+        in parts["reduced"]
+    )
     assert "cause: 'again' registered 5 timers in callbacks of timers." in parts["timers"]
     assert "cause: 'clock' uses processing time (current_processing_time)." in parts["times"]
     # A process function's results do not tell their key: the function itself does.

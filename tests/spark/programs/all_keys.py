@@ -80,14 +80,14 @@ class Counted(KeyedProcessFunction):
 
 if __name__ == "__main__":
     chosen = random.Random(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
-    rows = [(name, key) for name, keys in KEYS.items() for key in keys for _ in range(3)]
+    rows = [(name, key, 1) for name, keys in KEYS.items() for key in keys for _ in range(3)]
     chosen.shuffle(rows)
     env = StreamExecutionEnvironment.get_execution_environment()
     keyed = env.from_collection(rows).rebalance().map(lambda row: row).key_by(lambda row: row[1])
     keyed.process(Counted()).print()
     (
-        keyed.reduce(lambda one, other: (one[0], one[1], *(one[2:] or (1,)), 1))
-        .map(lambda row: (row[0], max(1, len(row) - 2)))
+        keyed.reduce(lambda one, other: (one[0], one[1], one[2] + other[2]))
+        .map(lambda row: (row[0], row[2]))
         .print("reduced")
     )
     env.execute("all keys")

@@ -122,7 +122,7 @@ def _of_operator(
             " key, and the clock differs in each run."
         )
     if example:
-        yield f"The reduce of '{operator.name}' depends on the order of records: {example}."
+        yield f"The reduce of '{operator.name}' depends on the order or grouping of records: {example}."
 
 
 def _unknown(graph: JobGraph, upstream: Sequence[Place]) -> str:

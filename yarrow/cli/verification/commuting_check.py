@@ -1,4 +1,4 @@
-"""CommutingCheck: stands in for a user's reduce function, and looks whether the order of records changes its results.
+"""CommutingCheck: stands in for a user's reduce function, and looks whether order or grouping change its results.
 
 Owner: the task thread. The function is called more often than the program would, with copies. So a run with this check
 only explains a difference that another run has found.
@@ -76,17 +76,31 @@ class CommutingCheck(ReduceFunction[Any]):
         return result
 
     def _example(self, first: Any, second: Any, made_of: tuple[Any, Any] | None, result: Any) -> str:
-        """Says what another order of the same records gives, if it gives something else; else ""."""
-        if made_of is not None:
-            one, two = copy.deepcopy(made_of)
-            shown = f"{text(one)}, {text(two)} and {text(second)}"
-            swapped = self._try(lambda: self._reduce(self._reduce(one, copy.deepcopy(second)), two))
+        """Says what another order or grouping of the same records gives, if it gives something else; else ""."""
+        reduce, copied = self._reduce, copy.deepcopy
+        if made_of is None:
+            exchanged = self._try(lambda: reduce(copied(second), copied(first)))
+            shown, others = f"{text(first)} and {text(second)}", {"with the two exchanged": exchanged}
         else:
-            shown = f"{text(first)} and {text(second)}"
-            swapped = self._try(lambda: self._reduce(copy.deepcopy(second), copy.deepcopy(first)))
-        if swapped == (digest(result), text(result)):
-            return ""
-        return f"of {shown} it makes {text(result)}, with the last two exchanged {swapped[1]}"
+            one, two = made_of
+            shown = f"{text(one)}, {text(two)} and {text(second)}"
+            others = {
+                "with the last two exchanged": self._try(
+                    lambda: reduce(reduce(copied(one), copied(second)), copied(two))
+                ),
+                "with the last two reduced first": self._try(
+                    lambda: reduce(copied(one), reduce(copied(two), copied(second)))
+                ),
+            }
+        expected = digest(result), text(result)
+        return next(
+            (
+                f"of {shown} it makes {expected[1]}, {how} {found[1]}"
+                for how, found in others.items()
+                if found[0] != expected[0]
+            ),
+            "",
+        )
 
     def _try(self, reduced: Any) -> tuple[bytes, str]:
         try:

@@ -40,6 +40,11 @@ env.execute()
         (_Case.NO_SINK, [], "the job 'no sink' has no sink"),
         (_PRINTED + "env.execute()\n", ["-Dexecution.target=remote"], "execution.target is remote"),
         (_PRINTED + "raise LookupError('gone')\n", [], "LookupError: gone"),
+        (
+            _Case.ENDLESS.replace("env.execute()", "env.execute()\nenv.execute()"),
+            ["--first-job"],
+            "it is a source that does not end",
+        ),
         (_PRINTED, ["-p", "x"], "`yarrow verify -h` shows its flags and arguments."),
     ],
 )
