@@ -72,6 +72,11 @@ def test_a_savepoint_of_dataframes_is_restored_and_read_back(spark: SparkSession
         with SavepointEnvironment(job, path, configuration={"state.backend.type": backend}) as environment:
             environment.push([("k17", "w"), ("new", "v")])
             assert environment.take() == [("k17", 19, ["k17", "x", "w"], 1), ("new", 1, ["v"], 1)]
+    state = bootstrap_with(accounts).key_by("account").to_state(COUNT, "visits", native=True)
+    native = SavepointWriter.new_savepoint(64).with_operator("op", state).write(f"{tmp_path}/native")
+    with SavepointEnvironment(job, native, configuration={"state.backend.type": "rocksdb"}) as environment:
+        environment.push([("k17", "w")])
+        assert environment.take() == [("k17", 19, ["w"], 1)]
     frames = SavepointDataFrames.read(spark, path)
     counts = frames.read_keyed_state("op", "count", partitions=4)
     assert counts.rdd.getNumPartitions() == 4

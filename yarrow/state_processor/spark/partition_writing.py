@@ -18,7 +18,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import KeyedStateHandle
-from yarrow.runtime.snapshot.key_columns import objects_of, split_by_key_group
+from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.state_processor.errors import StateProcessorError
@@ -26,6 +26,7 @@ from yarrow.state_processor.keyed_tables import KEY, VALUE
 from yarrow.state_processor.keyed_writing import KeyedContents, write_runs
 from yarrow.state_processor.savepoint_folder import ForeignFiles
 from yarrow.state_processor.spark.bucketing import REFUSED
+from yarrow.state_processor.spark.key_buckets import Numbers
 from yarrow.state_processor.spark.keyed_columns import GROUP, KeyedColumns
 
 #: A task's result: the handle of what it wrote, or why the rows are refused.
@@ -94,11 +95,14 @@ class PartitionWriting:
     def _runs_of(self, table: pa.Table) -> Iterator[Run]:
         """The runs of one bucket."""
         columns = self.columns
+        table, groups = _by_group(table)
         keys = columns.keys(table.column(KEY))
         contents = columns.contents(table)
         no_nulls = not table.column(VALUE).null_count
         if no_nulls and not columns.target.ttl and len(set(keys)) == len(keys):
-            yield from _grouped(keys, contents, table.column(GROUP))
+            starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+            for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
+                yield Run(0, int(groups[start]), keys[start:end], contents[start:end])
             return
         gathered = KeyedContents(columns.target, columns.operator)
         times = columns.access_times(table) or [None] * len(keys)
@@ -108,6 +112,15 @@ class PartitionWriting:
         found = gathered.by_key
         for group, (own, values) in split_by_key_group(list(found), most, list(found.values())):
             yield Run(0, group, own, values)
+
+
+def _by_group(table: pa.Table) -> tuple[pa.Table, Numbers]:
+    """Rows in order of their key groups, and these: int64, shape (rows,)."""
+    groups: Numbers = table.column(GROUP).to_numpy().astype(np.int64)
+    if np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        return table.take(pa.array(order)), groups[order]
+    return table, groups
 
 
 _Slice = tuple[int, int, Any]
@@ -123,18 +136,6 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[_Slice]:
 def _chain(first: _Slice, others: Iterator[_Slice]) -> Iterator[_Slice]:
     yield first
     yield from others
-
-
-def _grouped(keys: list[Any], contents: list[Any], groups: pa.ChunkedArray) -> Iterator[Run]:
-    """Runs of keys whose groups are known."""
-    numbers = groups.to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=np.int32(-1))).tolist()
-    ends = [*starts[1:], len(ordered)]
-    own, values = objects_of(keys)[order], objects_of(contents)[order]
-    for start, end in zip(starts, ends, strict=True):
-        yield Run(0, int(ordered[start]), own[start:end].tolist(), values[start:end].tolist())
 
 
 def _result(partition: int, handle: bytes | None, refusal: str | None) -> pa.RecordBatch:
