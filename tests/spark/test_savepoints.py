@@ -15,7 +15,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.format.golden_snapshots import native_checkpoint, savepoint
-from tests.unit.state_processor.bootstrapped import BY_DAY, COUNT, EXPIRING, NAMES, Job
+from tests.unit.state_processor.bootstrapped import (
+    BY_DAY,
+    COUNT,
+    EXPIRING,
+    NAMES,
+    BootstrapOfColumns,
+    Job,
+)
 from yarrow.common import Types
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.runtime.snapshot.errors import SavepointMismatchError, SnapshotNotFoundError
@@ -146,6 +153,20 @@ def test_rows_that_cannot_be_state_are_refused_by_name(spark: SparkSession, tmp_
         StateProcessorError, match=r"the keys are declared String, and no value of a column of int64"
     ):
         frame.key_by("id", Types.STRING()).to_state(COUNT, "id")
+
+
+def test_a_function_makes_state_and_timers_of_a_dataframe(spark: SparkSession, tmp_path: Path) -> None:
+    words = spark.range(0, 300, 1, 2).selectExpr(
+        "concat('k', id % 50) as name", "substr('xxx', 1, int(id % 3) + 1) as word"
+    )
+    made = bootstrap_with(words).key_by("name").transform(BootstrapOfColumns())
+    path = SavepointWriter.new_savepoint(64).with_operator("op", made).write(f"{tmp_path}/made")
+    with SavepointEnvironment(job, path) as environment:
+        environment.push([("k7", "w")])
+        assert environment.take() == [("k7", 7, ["xx", "xxx", "x", "xx", "xxx", "x", "w"], 13)]
+    frames = SavepointDataFrames.read(spark, path)
+    timers = frames.read_timers("op").where("domain = 'EVENT_TIME'")
+    assert timers.count() == 150 and timers.agg(F.max("timestamp")).collect() == [(3000,)]
 
 
 def test_a_broken_function_of_the_dataframe_is_told_without_java(spark: SparkSession, tmp_path: Path) -> None:

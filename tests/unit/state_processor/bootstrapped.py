@@ -67,6 +67,15 @@ class Bootstrap(KeyedStateBootstrapFunction[str, Any]):
             ctx.timer_service().register_processing_time_timer(7_258_118_400_000)
 
 
+class BootstrapOfColumns(Bootstrap):
+    """The same of rows with the columns `name` and `word`."""
+
+    def process_element(self, value: Any, ctx: KeyedStateBootstrapFunction.Context) -> None:
+        if value.word == "broken":
+            raise LookupError(f"no rate for {value.name}")
+        super().process_element((value.name, value.word), ctx)
+
+
 class Overdue(KeyedStateBootstrapFunction[str, Any]):
     """Timers of rows (key, timestamp), some of which are deleted again; the count is the time of the machine."""
 

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.state_processor.keyed_tables import KEY
 from yarrow.state_processor.spark.key_buckets import Numbers
-from yarrow.state_processor.spark.keyed_columns import KeyedColumns
+from yarrow.state_processor.spark.keyed_columns import KeyedRows
 
 #: Columns of the exchange as Spark's tasks declare them. `source` and `sequence` say where the slice was in the
 #: DataFrame.
@@ -35,12 +34,12 @@ _MOST_ROWS: Final = 1 << 17
 _MOST_BYTES: Final = 32 << 20
 
 
-def slices(batches: Iterable[pa.RecordBatch], columns: KeyedColumns, source: int) -> Iterator[pa.RecordBatch]:
+def slices(batches: Iterable[pa.RecordBatch], rows: KeyedRows, source: int) -> Iterator[pa.RecordBatch]:
     """The rows of one partition of the DataFrame as slices. Rows that are refused become one refusal."""
     sequence = 0
     try:
-        for chunk in _gathered(columns.in_schema(batch) for batch in batches):
-            yield _cut(chunk, columns, source, sequence)
+        for chunk in _gathered(rows.in_schema(batch) for batch in batches):
+            yield _cut(chunk, rows, source, sequence)
             sequence += 1
     except YarrowError as error:
         yield _batch([0], [REFUSED], source, sequence, [str(error).encode()])
@@ -60,14 +59,14 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(waiting)
 
 
-def _cut(chunk: pa.RecordBatch, columns: KeyedColumns, source: int, sequence: int) -> pa.RecordBatch:
-    groups = columns.key_groups(chunk.column(KEY))
+def _cut(chunk: pa.RecordBatch, rows: KeyedRows, source: int, sequence: int) -> pa.RecordBatch:
+    groups = rows.key_groups(chunk.column(rows.key))
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     taken = pa.RecordBatch.from_arrays(
-        [*chunk.take(pa.array(order)).columns, pa.array(ordered)], schema=columns.grouped_schema
+        [*chunk.take(pa.array(order)).columns, pa.array(ordered)], schema=rows.grouped_schema
     )
-    buckets = columns.buckets.buckets_of(ordered)
+    buckets = rows.buckets.buckets_of(ordered)
     starts = np.flatnonzero(np.diff(buckets, prepend=-1))
     ends = [*starts[1:].tolist(), len(buckets)]
     payloads = [
@@ -75,7 +74,7 @@ def _cut(chunk: pa.RecordBatch, columns: KeyedColumns, source: int, sequence: in
         for start, end in zip(starts.tolist(), ends, strict=True)
     ]
     found = buckets[starts]
-    return _batch(columns.buckets.partitions_of(found), found, source, sequence, payloads)
+    return _batch(rows.buckets.partitions_of(found), found, source, sequence, payloads)
 
 
 def _batch(

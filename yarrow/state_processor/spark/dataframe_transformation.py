@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,13 +23,15 @@ from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
 from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.functions import KeyedStateBootstrapFunction
 from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE
 from yarrow.state_processor.keyed_writing import KeyedTarget
 from yarrow.state_processor.spark.bucketing import SLICES_DDL, slices
 from yarrow.state_processor.spark.column_fit import check_key_column, check_value_column
+from yarrow.state_processor.spark.function_writing import FunctionRows
 from yarrow.state_processor.spark.key_buckets import KeyBuckets
-from yarrow.state_processor.spark.keyed_columns import KeyedColumns
-from yarrow.state_processor.spark.partition_writing import RESULT_DDL, PartitionWriting, handles_of_results
+from yarrow.state_processor.spark.keyed_columns import KeyedColumns, KeyedRows
+from yarrow.state_processor.spark.partition_writing import RESULT_DDL, PartitionWriting, state_of_results
 from yarrow.state_processor.spark.spark_failures import told_in_short
 from yarrow.state_processor.spark.spark_session import check_python, tasks_at_a_time
 from yarrow.state_processor.spark.spark_types import arrow_schema
@@ -96,10 +98,34 @@ class KeyedDataFrame:
         kinds = dict(zip(schema.names, schema.types, strict=True))
         check_key_column(kinds[KEY], declared(self.key_type), f"{what}, key '{self.key}'")
         check_value_column(kinds[VALUE], target, f"{what}, column '{value}'")
-        if partitions is not None and partitions < 1:
-            raise StateProcessorError(f"{what}: expected at least one partition, not {partitions}")
         key_type = declared(self.key_type) or type_of_values(kinds[KEY])
-        return _KeyedColumnState(selected, schema, target, key_type, partitions, native)
+        checked = _checked_partitions(partitions, what)
+        return _KeyedColumnState(selected, schema, target, key_type, checked, native)
+
+    def transform(
+        self, function: KeyedStateBootstrapFunction[Any, Any], *, partitions: int | None = None
+    ) -> StateBootstrapTransformation:
+        """Keyed state and timers, by a function that the operator of a job runs, in each task for its key groups.
+
+        It sees the rows of a key in the order of the DataFrame. `partitions` as in `to_state`.
+        Raises StateProcessorError for a missing column of keys, and one that cannot be keys.
+        """
+        what = f"key '{self.key}'"
+        _selected(self.dataframe, {KEY: self.key}, what)
+        schema = arrow_schema(self.dataframe.schema)
+        if self.key not in schema.names:
+            raise StateProcessorError(f"{what}: is a part of a column; select it as a column of its own")
+        kind = schema.field(self.key).type
+        check_key_column(kind, declared(self.key_type), what)
+        key_type = declared(self.key_type) or type_of_values(kind)
+        checked = _checked_partitions(partitions, what)
+        return _KeyedFunctionState(self.dataframe, schema, self.key, key_type, function, checked)
+
+
+def _checked_partitions(partitions: int | None, what: str) -> int | None:
+    if partitions is not None and partitions < 1:
+        raise StateProcessorError(f"{what}: expected at least one partition, not {partitions}")
+    return partitions
 
 
 def _selected(dataframe: DataFrame, names: dict[str, str], what: str) -> DataFrame:
@@ -135,29 +161,62 @@ class _KeyedColumnState(StateBootstrapTransformation):
             native=self.native,
             configuration=dict(operator.configuration),
         )
-        writing = PartitionWriting(columns, operator.foreign_files())
-        try:
-            rows = _results(self.dataframe, columns, writing).collect()
-        except Exception as error:
-            # Without its cause: the first thing that a user reads would be a trace of Java.
-            raise StateProcessorError(f"{columns.what}: not written: {told_in_short(error)}") from None
-        return OperatorSubtaskState(keyed=tuple(handles_of_results((*row,) for row in rows)))
+        return _written(self.dataframe, columns, operator)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyedFunctionState(StateBootstrapTransformation):
+    """All states and timers that a function makes of the rows."""
+
+    dataframe: DataFrame
+    schema: pa.Schema
+    key: str
+    key_type: TypeInformation | None
+    function: KeyedStateBootstrapFunction[Any, Any]
+    partitions: int | None
+
+    def write(self, operator: NewOperator) -> OperatorSubtaskState:
+        partitions = self.partitions or tasks_at_a_time(self.dataframe.sparkSession)
+        rows = FunctionRows(
+            operator=operator.name,
+            key=self.key,
+            key_type=self.key_type,
+            schema=self.schema,
+            buckets=KeyBuckets.of(operator.max_parallelism, partitions),
+            configuration=dict(operator.configuration),
+            function=self.function,
+            operator_id=operator.operator_id,
+            job_id=operator.job_id,
+        )
+        return _written(self.dataframe, rows, operator)
+
+
+def _written(
+    dataframe: DataFrame, rows: KeyedColumns | FunctionRows, operator: NewOperator
+) -> OperatorSubtaskState:
+    """The state that the tasks write. Raises StateProcessorError."""
+    try:
+        results = _results(dataframe, PartitionWriting(rows, operator.foreign_files())).collect()
+    except Exception as error:
+        # Without its cause: the first thing that a user reads would be a trace of Java.
+        raise StateProcessorError(f"{rows.what}: not written: {told_in_short(error)}") from None
+    return state_of_results((*result,) for result in results)
 
 
 @dataclass(frozen=True, slots=True)
 class _Slicing:
     """The task before the shuffle, for mapInArrow."""
 
-    columns: KeyedColumns
+    rows: KeyedRows
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The slices of one partition of the DataFrame."""
         context = TaskContext.get()
-        return slices(batches, self.columns, 0 if context is None else context.partitionId())
+        return slices(batches, self.rows, 0 if context is None else context.partitionId())
 
 
-def _results(dataframe: DataFrame, columns: KeyedColumns, writing: PartitionWriting) -> DataFrame:
+def _results(dataframe: DataFrame, writing: PartitionWriting) -> DataFrame:
     """One row for each partition that was written."""
-    cut_up = dataframe.mapInArrow(_Slicing(columns), SLICES_DDL)
-    ordered = cut_up.repartitionById(columns.buckets.partitions, F.col("partition"))
+    cut_up = dataframe.mapInArrow(_Slicing(writing.rows), SLICES_DDL)
+    ordered = cut_up.repartitionById(writing.rows.buckets.partitions, F.col("partition"))
     return ordered.sortWithinPartitions(*_SLICE_ORDER).mapInArrow(writing, RESULT_DDL)

@@ -1,4 +1,4 @@
-"""KeyedColumns: what a task has to know of the rows of a DataFrame that become one keyed state.
+"""KeyedRows: what a task has to know of the rows of a DataFrame that become keyed state; KeyedColumns of one state.
 
 Owner: none (frozen values), which travel to the tasks. Knows nothing of Spark.
 """
@@ -17,7 +17,7 @@ from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.vectorized_keys import key_hashes
 from yarrow.runtime.snapshot.key_columns import key_groups_of
 from yarrow.state_processor.errors import StateProcessorError
-from yarrow.state_processor.keyed_tables import ACCESS_TIME, VALUE
+from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE
 from yarrow.state_processor.keyed_writing import KeyedTarget
 from yarrow.state_processor.shapes import declared_shape
 from yarrow.state_processor.spark.key_buckets import KeyBuckets, Numbers
@@ -27,25 +27,24 @@ from yarrow.state_processor.table_cells import access_times_of, contents_of, key
 GROUP: Final = "key_group"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedColumns:
-    """Rows of the columns `key`, `value` and perhaps `access_time`, and the state that they become."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedRows:
+    """Rows with a column of keys."""
 
     operator: str
-    target: KeyedTarget
-    key_type: TypeInformation | None
+    #: The column of keys.
+    key: str = KEY
+    key_type: TypeInformation | None = None
     #: As the tasks see the rows.
     schema: pa.Schema
     buckets: KeyBuckets
-    #: RocksDB's own form instead of the canonical one.
-    native: bool = False
     #: Of the process that writes.
     configuration: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def what(self) -> str:
-        """The state, for errors."""
-        return f"operator '{self.operator}', state '{self.target.name}'"
+        """What is made of the rows, for errors."""
+        return f"operator '{self.operator}'"
 
     @property
     def grouped_schema(self) -> pa.Schema:
@@ -74,6 +73,27 @@ class KeyedColumns:
             return plain
         return [canonicalize(key) for key in keys_of(column, self.what)]
 
+    def in_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows as the schema says: some settings of Spark change the types that it sends."""
+        if batch.schema == self.schema:
+            return batch
+        columns = [batch.column(field.name).cast(field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedColumns(KeyedRows):
+    """Rows of the columns `key`, `value` and perhaps `access_time`, and the state that they become."""
+
+    target: KeyedTarget
+    #: RocksDB's own form instead of the canonical one.
+    native: bool = False
+
+    @property
+    def what(self) -> str:
+        """The state, for errors."""
+        return f"operator '{self.operator}', state '{self.target.name}'"
+
     def contents(self, table: pa.Table) -> list[Any]:
         """What the state holds for each row; None: nothing."""
         return contents_of(table.column(VALUE), self.target, self.what)
@@ -84,13 +104,6 @@ class KeyedColumns:
             return None
         map_key = None if self.target.map_key_type is None else declared_shape(self.target.map_key_type)
         return access_times_of(table.column(ACCESS_TIME), self.target.kind, map_key)
-
-    def in_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows as the schema says: some settings of Spark change the types that it sends."""
-        if batch.schema == self.schema:
-            return batch
-        columns = [batch.column(field.name).cast(field.type) for field in self.schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def _is_plain(kind: pa.DataType) -> bool:

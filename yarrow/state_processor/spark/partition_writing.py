@@ -15,23 +15,26 @@ import pyarrow as pa
 
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
-from yarrow.runtime.snapshot.handles import KeyedStateHandle
+from yarrow.runtime.snapshot.handles import KeyedStateHandle, OperatorSubtaskState
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run
 from yarrow.runtime.snapshot.key_types import KeyEvidence
+from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import KEY, VALUE
 from yarrow.state_processor.keyed_writing import KeyedContents, write_runs
 from yarrow.state_processor.savepoint_folder import ForeignFiles
 from yarrow.state_processor.spark.bucketing import REFUSED
+from yarrow.state_processor.spark.function_writing import FunctionRows, written_by_function
 from yarrow.state_processor.spark.key_buckets import Numbers
 from yarrow.state_processor.spark.keyed_columns import GROUP, KeyedColumns
 
-#: A task's result: the handle of what it wrote, or why the rows are refused.
-RESULT_DDL: Final = "partition int, handle binary, refusal string"
-_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("handle", pa.binary()), ("refusal", pa.string())])
+#: A task's result: the handles of what it wrote, or why the rows are refused.
+RESULT_DDL: Final = "partition int, state binary, refusal string"
+_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("state", pa.binary()), ("refusal", pa.string())])
 
 
 class RefusedRowsError(YarrowError):
@@ -42,7 +45,7 @@ class RefusedRowsError(YarrowError):
 class PartitionWriting:
     """Writes one partition; it travels to the tasks."""
 
-    columns: KeyedColumns
+    rows: KeyedColumns | FunctionRows
     place: ForeignFiles
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,64 +57,74 @@ class PartitionWriting:
         first = next(arriving, None)
         if first is None:
             return
-        if self.columns.configuration:
-            use_hdfs_settings(HdfsSettings.of(Settings(self.columns.configuration, "the writer")))
+        if self.rows.configuration:
+            use_hdfs_settings(HdfsSettings.of(Settings(self.rows.configuration, "the writer")))
         try:
-            handle = self._written(first[0], _chain(first, arriving))
-            yield _result(first[0], msgspec.msgpack.encode(handle), None)
+            state = self._written(first[0], _chain(first, arriving))
+            yield _result(first[0], msgspec.msgpack.encode(state), None)
         except SnapshotStorageError:
             raise
         except YarrowError as error:
             yield _result(first[0], None, str(error))
 
-    def _written(self, partition: int, arriving: Iterator[_Slice]) -> KeyedStateHandle:
-        columns = self.columns
-        form, evidence = columns.target.form(columns.operator), KeyEvidence(columns.key_type)
-        key_groups = columns.buckets.key_groups(partition)
+    def _written(self, partition: int, arriving: Iterator[_Slice]) -> OperatorSubtaskState:
+        rows, tables = self.rows, self._tables(arriving)
+        key_groups = rows.buckets.key_groups(partition)
         with self.place.open() as output:
-            if columns.native:
-                # Imported here alone: tasks that write the canonical form need no RocksDB.
-                from yarrow.state_processor.spark.native_writing import write_database
+            if isinstance(rows, FunctionRows):
+                return written_by_function(rows, tables, key_groups, output.file)
+            handle = _state(rows, tables, key_groups, output.file)
+            return OperatorSubtaskState(keyed=(handle,))
 
-                runs = evidence.of_runs(self._runs(arriving))
-                return write_database(columns, form, runs, key_groups, output.file, evidence)
-            return write_runs(form, self._runs(arriving), key_groups, output.file, evidence)
-
-    def _runs(self, arriving: Iterator[_Slice]) -> Iterator[Run]:
-        """The runs of all buckets, in order of key groups."""
-        schema = self.columns.grouped_schema
+    def _tables(self, arriving: Iterator[_Slice]) -> Iterator[pa.Table]:
+        """The rows of each bucket, in order of key groups."""
+        schema = self.rows.grouped_schema
         bucket, waiting = REFUSED, list[pa.RecordBatch]()
         for _, number, rows in arriving:
             if number == REFUSED:
                 raise RefusedRowsError(rows.to_pybytes().decode())
             if number != bucket and waiting:
-                yield from self._runs_of(pa.Table.from_batches(waiting))
+                yield pa.Table.from_batches(waiting)
                 waiting = []
             bucket = number
             waiting.append(pa.ipc.read_record_batch(rows, schema))
         if waiting:
-            yield from self._runs_of(pa.Table.from_batches(waiting))
+            yield pa.Table.from_batches(waiting)
 
-    def _runs_of(self, table: pa.Table) -> Iterator[Run]:
-        """The runs of one bucket."""
-        columns = self.columns
-        table, groups = _by_group(table)
-        keys = columns.keys(table.column(KEY))
-        contents = columns.contents(table)
-        no_nulls = not table.column(VALUE).null_count
-        if no_nulls and not columns.target.ttl and len(set(keys)) == len(keys):
-            starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
-            for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
-                yield Run(0, int(groups[start]), keys[start:end], contents[start:end])
-            return
-        gathered = KeyedContents(columns.target, columns.operator)
-        times = columns.access_times(table) or [None] * len(keys)
-        for key, content, time in zip(keys, contents, times, strict=True):
-            gathered.add(key, content, time)
-        most = columns.buckets.max_parallelism
-        found = gathered.by_key
-        for group, (own, values) in split_by_key_group(list(found), most, list(found.values())):
-            yield Run(0, group, own, values)
+
+def _state(
+    columns: KeyedColumns, tables: Iterable[pa.Table], key_groups: KeyGroupRange, output: SnapshotOutput
+) -> KeyedStateHandle:
+    """One state, of the tables of its buckets."""
+    form, evidence = columns.target.form(columns.operator), KeyEvidence(columns.key_type)
+    runs = (run for table in tables for run in _runs(columns, table))
+    if columns.native:
+        # Imported here alone: tasks that write the canonical form need no RocksDB.
+        from yarrow.state_processor.spark.native_writing import write_database
+
+        return write_database(columns, form, evidence.of_runs(runs), key_groups, output, evidence)
+    return write_runs(form, runs, key_groups, output, evidence)
+
+
+def _runs(columns: KeyedColumns, table: pa.Table) -> Iterator[Run]:
+    """The runs of one bucket."""
+    table, groups = _by_group(table)
+    keys = columns.keys(table.column(KEY))
+    contents = columns.contents(table)
+    no_nulls = not table.column(VALUE).null_count
+    if no_nulls and not columns.target.ttl and len(set(keys)) == len(keys):
+        starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
+            yield Run(0, int(groups[start]), keys[start:end], contents[start:end])
+        return
+    gathered = KeyedContents(columns.target, columns.operator)
+    times = columns.access_times(table) or [None] * len(keys)
+    for key, content, time in zip(keys, contents, times, strict=True):
+        gathered.add(key, content, time)
+    most = columns.buckets.max_parallelism
+    found = gathered.by_key
+    for group, (own, values) in split_by_key_group(list(found), most, list(found.values())):
+        yield Run(0, group, own, values)
 
 
 def _by_group(table: pa.Table) -> tuple[pa.Table, Numbers]:
@@ -138,25 +151,26 @@ def _chain(first: _Slice, others: Iterator[_Slice]) -> Iterator[_Slice]:
     yield from others
 
 
-def _result(partition: int, handle: bytes | None, refusal: str | None) -> pa.RecordBatch:
+def _result(partition: int, state: bytes | None, refusal: str | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array([partition], pa.int32()),
-            pa.array([handle], pa.binary()),
+            pa.array([state], pa.binary()),
             pa.array([refusal], pa.string()),
         ],
         schema=_SCHEMA,
     )
 
 
-def handles_of_results(results: Iterable[tuple[int, bytes | None, str | None]]) -> list[KeyedStateHandle]:
-    """The handles of all partitions, in order. Raises StateProcessorError for rows that were refused."""
+def state_of_results(results: Iterable[tuple[int, bytes | None, str | None]]) -> OperatorSubtaskState:
+    """The state of all partitions, in order. Raises StateProcessorError for rows that were refused."""
     ordered = sorted(results, key=lambda result: result[0])
     for _, _, refusal in ordered:
         if refusal is not None:
             raise StateProcessorError(refusal)
-    return [
-        msgspec.msgpack.decode(handle, type=KeyedStateHandle)
-        for _, handle, _ in ordered
-        if handle is not None
+    states = [
+        msgspec.msgpack.decode(state, type=OperatorSubtaskState)
+        for _, state, _ in ordered
+        if state is not None
     ]
+    return OperatorSubtaskState(keyed=tuple(handle for state in states for handle in state.keyed))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.state_processor.bootstrapped import BY_DAY, COUNT, EXPIRING, NAMES, Job
-from tests.unit.state_processor.spark.without_spark import WithoutSpark, results_of
+from tests.unit.state_processor.bootstrapped import BY_DAY, COUNT, EXPIRING, NAMES, BootstrapOfColumns, Job
+from tests.unit.state_processor.spark.without_spark import FunctionWithoutSpark, WithoutSpark, results_of
 from yarrow.common import Types
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.runtime.data.key_groups import group_of_raw_key
@@ -107,6 +107,46 @@ def test_a_job_goes_on_from_it(tmp_path: Path, backend: str, most: int) -> None:
         assert environment.take() == [("a", 3, ["x", "zzz", "w"], 1), ("c", 1, ["v"], 1)]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_function_makes_state_and_timers_in_each_task(tmp_path: Path, backend: str) -> None:
+    words = [[f"k{number % 40}", "x" * (number % 3 + 1)] for number in range(200)]
+    sources = [
+        pa.table({"name": [name for name, _ in part], "word": [word for _, word in part]})
+        for part in (words[:90], words[90:])
+    ]
+    configuration = {"state.backend.type": backend}
+    made = FunctionWithoutSpark(sources, "name", BootstrapOfColumns(), 3)
+    writer = SavepointWriter.new_savepoint(16, configuration=configuration)
+    path = writer.with_operator("op", made).write(f"{tmp_path}/made")
+    with SavepointReader.read(path) as reader:
+        names = reader.read_keyed_state("op", "names").to_pydict()
+        timers = {(row["key"], row["timestamp"]) for row in reader.read_timers("op").to_pylist()}
+    assert dict(zip(names["key"], names["value"], strict=True)) == {
+        f"k{number}": [word for name, word in words if name == f"k{number}"] for number in range(40)
+    }, "in the order of the DataFrame"
+    assert timers == {(name, 1000 * len(word)) for name, word in words}
+
+    def job(stream: Any) -> Any:
+        return stream.key_by(lambda row: row[0]).process(Job()).uid("op")
+
+    with SavepointEnvironment(job, path, configuration=configuration) as environment:
+        environment.push([("k7", "w")])
+        assert environment.take()[0][1] == 6
+        environment.watermark(1500)
+        assert sorted(environment.take()) == sorted(
+            (name, "timer", 1000) for name, word in {*map(tuple, words)} if word == "x"
+        )
+
+
+def test_a_functions_failure_is_told_with_its_traceback_and_leaves_nothing(tmp_path: Path) -> None:
+    made = FunctionWithoutSpark(
+        [pa.table({"name": ["a", "b"], "word": ["x", "broken"]})], "name", BootstrapOfColumns()
+    )
+    with pytest.raises(StateProcessorError, match=r"LookupError: no rate for b"):
+        SavepointWriter.new_savepoint(16).with_operator("op", made).write(f"{tmp_path}/made")
+    assert not (tmp_path / "made").exists()
+
+
 KEYS: dict[str, st.SearchStrategy[Any]] = {
     "int": st.integers(-(2**63), 2**63 - 1),
     "text": st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -132,7 +172,9 @@ def test_key_groups_are_those_of_the_engine(data: Any) -> None:
     values = data.draw(st.lists(data.draw(st.sampled_from(list(KEYS.values()))), min_size=1, max_size=30))
     most = data.draw(st.sampled_from([1, 16, 128, 32768]))
     column = pa.array(values)
-    columns = KeyedColumns("op", KeyedTarget.of(COUNT), None, pa.schema([]), KeyBuckets.of(most, 3))
+    columns = KeyedColumns(
+        operator="op", target=KeyedTarget.of(COUNT), schema=pa.schema([]), buckets=KeyBuckets.of(most, 3)
+    )
     groups = columns.key_groups(column)
     assert groups.tolist() == [group_of_raw_key(key, most) for key in columns.keys(column)]
 

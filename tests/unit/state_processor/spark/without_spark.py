@@ -14,14 +14,16 @@ from yarrow.datastream.arrow_schemas import type_of_values
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
 from yarrow.runtime.snapshot.opening import open_snapshot
+from yarrow.state_processor.functions import KeyedStateBootstrapFunction
 from yarrow.state_processor.keyed_tables import KEY
 from yarrow.state_processor.keyed_writing import KeyedTarget
 from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.spark.bucketing import slices
+from yarrow.state_processor.spark.function_writing import FunctionRows
 from yarrow.state_processor.spark.key_buckets import KeyBuckets
-from yarrow.state_processor.spark.keyed_columns import KeyedColumns
+from yarrow.state_processor.spark.keyed_columns import KeyedColumns, KeyedRows
 from yarrow.state_processor.spark.partition_reading import observe_partition, read_partition
-from yarrow.state_processor.spark.partition_writing import PartitionWriting, handles_of_results
+from yarrow.state_processor.spark.partition_writing import PartitionWriting, state_of_results
 from yarrow.state_processor.spark.spark_types import arrow_schema, spark_schema
 from yarrow.state_processor.spark.state_tables import MAP_KEY, StateTable, TableKind, TablePartition
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
@@ -66,11 +68,43 @@ class WithoutSpark(StateBootstrapTransformation):
             for attempt in self.attempts:
                 attempt(writing, arriving)
             results += results_of(writing, arriving)
-        return OperatorSubtaskState(keyed=tuple(handles_of_results(results)))
+        return state_of_results(results)
+
+
+@dataclass(frozen=True)
+class FunctionWithoutSpark(StateBootstrapTransformation):
+    """State that a function makes of tables, each a partition of a DataFrame."""
+
+    sources: Sequence[pa.Table]
+    key: str
+    function: KeyedStateBootstrapFunction[Any, Any]
+    partitions: int = 2
+
+    def write(self, operator: NewOperator) -> OperatorSubtaskState:
+        schema = self.sources[0].schema
+        rows = FunctionRows(
+            operator=operator.name,
+            key=self.key,
+            key_type=type_of_values(schema.field(self.key).type),
+            schema=schema,
+            buckets=KeyBuckets.of(operator.max_parallelism, self.partitions),
+            configuration=operator.configuration,
+            function=pickle.loads(pickle.dumps(self.function)),
+            operator_id=operator.operator_id,
+            job_id=operator.job_id,
+        )
+        writing = PartitionWriting(rows, operator.foreign_files())
+        return state_of_results(
+            [
+                result
+                for arriving in exchanged(rows, self.sources, 7)
+                for result in results_of(writing, arriving)
+            ]
+        )
 
 
 def exchanged(
-    columns: KeyedColumns, sources: Sequence[pa.Table], batch_rows: int
+    columns: KeyedRows, sources: Sequence[pa.Table], batch_rows: int
 ) -> Iterator[list[pa.RecordBatch]]:
     """The slices of each partition, in order of bucket, source and sequence."""
     cut = [
@@ -91,7 +125,7 @@ def exchanged(
 def results_of(writing: PartitionWriting, arriving: list[pa.RecordBatch]) -> Results:
     """What one attempt gives to the driver."""
     rows: list[Any] = [row for batch in writing(arriving) for row in batch.to_pylist()]
-    return [(row["partition"], row["handle"], row["refusal"]) for row in rows]
+    return [(row["partition"], row["state"], row["refusal"]) for row in rows]
 
 
 def table_of(
