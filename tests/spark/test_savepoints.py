@@ -163,7 +163,7 @@ def test_a_function_makes_state_and_timers_of_a_dataframe(spark: SparkSession, t
     path = SavepointWriter.new_savepoint(64).with_operator("op", made).write(f"{tmp_path}/made")
     with SavepointEnvironment(job, path) as environment:
         environment.push([("k7", "w")])
-        assert environment.take() == [("k7", 7, ["xx", "xxx", "x", "xx", "xxx", "x", "w"], 13)]
+        assert environment.take() == [("k7", 7, ["xx", "x", "xxx", "xx", "x", "xxx", "w"], 13)]
     frames = SavepointDataFrames.read(spark, path)
     timers = frames.read_timers("op").where("domain = 'EVENT_TIME'")
     assert timers.count() == 150 and timers.agg(F.max("timestamp")).collect() == [(3000,)]
@@ -173,7 +173,7 @@ def test_a_broken_function_of_the_dataframe_is_told_without_java(spark: SparkSes
     def broken(batches: Any) -> Any:
         raise LookupError(f"no rate for {next(batches).column(0)[0]}")
 
-    rows = spark.range(1).mapInArrow(broken, "key bigint, value bigint")
+    rows = spark.range(0, 1, 1, 1).mapInArrow(broken, "key bigint, value bigint")
     state = bootstrap_with(rows).key_by("key").to_state(COUNT)
     with pytest.raises(StateProcessorError) as raised:
         SavepointWriter.new_savepoint(16).with_operator("op", state).write(f"{tmp_path}/made")
