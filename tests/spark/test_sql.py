@@ -145,3 +145,18 @@ def test_a_sum_beyond_64_bits_is_named_with_its_key(driver: DriverUnderTest, tmp
     cause = driver.run(program(tmp_path, lambda s: s.key_by("k").sum("v").to_rows())).failure
     assert cause is not None
     assert f"the sum of column 'v' for the key 'b' is {2**63}, which does not fit int64" in cause.message
+
+
+def test_a_damaged_file_is_named(driver: DriverUnderTest, tmp_path: Path) -> None:
+    rows = pa.table({"k": ["a"] * 1000, "v": pa.array(range(1000), pa.int64())})
+    path = tmp_path / "1.parquet"
+    pq.write_table(rows, path, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    # The end of the file is as it was, the pages are not.
+    data[4:200] = bytes(255 for _ in range(196))
+    path.write_bytes(data)
+    cause = driver.run(program(tmp_path, lambda s: s.key_by("k").sum("v").to_rows())).failure
+    assert cause is not None
+    assert cause.message.startswith(f"Spark SQL could not read file://{path} (")
+    assert "or set execution.batch.spark.sql to false" in cause.message
+    assert "\n" not in cause.message and "java." not in cause.message

@@ -25,6 +25,7 @@ from yarrow.container.batch.spark.driver_run import RunEnd
 from yarrow.container.batch.spark.run_results import ResultsReading, RunResults, joined
 from yarrow.container.batch.spark.session import SparkHost
 from yarrow.container.batch.spark.shared_job import SharedJob
+from yarrow.container.batch.spark.sql_frames import unread_file
 from yarrow.container.batch.spark.stage_frames import StageFrames
 from yarrow.container.batch.spark.stage_progress import StageProgress
 from yarrow.container.batch.spark.task_messages import (
@@ -50,7 +51,7 @@ from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.options import batch, execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
 from yarrow.runtime.graph.batch_planner import plan as plan_of
@@ -85,6 +86,10 @@ class TaskLostError(YarrowError):
 
 class FullDiskError(YarrowError):
     """The disk on which Spark and its driver work is full."""
+
+
+class SqlReadError(YarrowError):
+    """Spark SQL could not read a file; the message names it."""
 
 
 class SparkJobError(YarrowError):
@@ -348,6 +353,14 @@ class BatchRun:
                 where = full_disk(self._services.host.local_folder)
                 return failure_cause(
                     FullDiskError(f"Java, which runs Spark, cannot write its files: {where}")
+                )
+            unread = unread_file(str(error))
+            if unread is not None:
+                return failure_cause(
+                    SqlReadError(
+                        f"Spark SQL could not read {unread}: repair the file, or set {batch.SPARK_SQL.key} to false,"
+                        " so that the source reads it in Python"
+                    )
                 )
             told = self._told_failure()
             if told is not None:

@@ -6,6 +6,7 @@ not decide what becomes SQL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -31,6 +32,9 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
 }
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
+#: In Spark's words: the file, and each cause behind the name of its class.
+_UNREAD: Final = re.compile(r"\[FAILED_READ_FILE[^\]]*\] .*?reading file (\S.*?)\.(?:\s|$)")
+_CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.*)$", re.MULTILINE)
 _BY_ARROW: Final[Mapping[pa.DataType, T.DataType]] = {
     pa.bool_(): T.BooleanType(),
     pa.int8(): T.ByteType(),
@@ -111,3 +115,12 @@ def sql_settings(session: SparkSession, stages: Sequence[BatchStage]) -> Iterato
         for key, former in before.items():
             if former is not None:
                 session.conf.set(key, former)
+
+
+def unread_file(said: str) -> str | None:
+    """The file that Spark SQL could not read, and why, out of what Spark says; None if that is no such error."""
+    found = _UNREAD.search(said)
+    if found is None:
+        return None
+    causes = _CAUSE.findall(said)
+    return f"{found.group(1)} ({causes[-1].strip()})" if causes else found.group(1)
