@@ -52,7 +52,7 @@ from yarrow.runtime.yarn.container_output import ContainerOutput
 from yarrow.runtime.yarn.delegation_tokens import tokens_end
 from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
-from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
+from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS, SPARK_DRIVER_SERVICE
 from yarrow.runtime.yarn.waiting_containers import SPARK_DRIVER_KEYS, ContainerExplainer
 
 #: The page's route below the tracking URL, and its name on Skein's own page.
@@ -111,7 +111,7 @@ class RunningMaster:
             delays,
             explain_waiting or explain_drivers,
             None if explain_waiting else explain_drivers.refusal,
-            read_output,
+            ContainerOutput(config, service=SPARK_DRIVER_SERVICE),
         )
         self._activity = ClientActivity(self._clock)
         self._application = application_for_rest(description, folder.application_id, self._clock.epoch_ms())

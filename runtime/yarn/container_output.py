@@ -39,10 +39,19 @@ def last_lines(text: str) -> str:
 
 
 class ContainerOutput:
-    """A reader of the output of TaskExecutors' containers, whose script writes one file."""
+    """A reader of the output of a service's containers, whose script writes one file."""
 
-    def __init__(self, config: Settings, environment: Mapping[str, str] | None = None) -> None:
-        """Reads Hadoop's configuration of this container when it is asked first."""
+    def __init__(
+        self,
+        config: Settings,
+        environment: Mapping[str, str] | None = None,
+        service: str = TASK_EXECUTOR_SERVICE,
+    ) -> None:
+        """Reads Hadoop's configuration of this container when it is asked first.
+
+        `service`: Skein's name of the service whose containers these are, and of the file of their output.
+        """
+        self._service = service
         self._config = config
         self._environment = os.environ if environment is None else environment
         self._secure: bool | None = None
@@ -52,7 +61,7 @@ class ContainerOutput:
         if self._secure is None:
             hadoop = HadoopConfiguration.load(self._config, self._environment)
             self._secure = hadoop.get("yarn.http.policy", "HTTP_ONLY") == "HTTPS_ONLY"
-        file = f"{TASK_EXECUTOR_SERVICE}.log"
+        file = f"{self._service}.log"
         path = f"/ws/v1/node/containerlogs/{quote(container_id, safe='')}/{file}?size=-{_BYTES}"
         try:
             with contextlib.closing(self._connection(node)) as connection:

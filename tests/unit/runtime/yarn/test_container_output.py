@@ -9,6 +9,7 @@ import pytest
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.container_output import ContainerOutput, last_lines
 from yarrow.runtime.yarn.gateways import YarnError
+from yarrow.runtime.yarn.layout import SPARK_DRIVER_SERVICE
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,10 @@ def test_a_node_that_does_not_show_it_is_named(node: str, tmp_path: Path) -> Non
     read = ContainerOutput(Settings(), {"YARN_CONF_DIR": str(tmp_path)})
     with pytest.raises(YarnError, match=f"^{node} does not show"):
         read(node, "container_1_0001_01_000002")
+
+
+def test_the_file_is_that_of_the_service(tmp_path: Path) -> None:
+    (tmp_path / "yarn-site.xml").write_text("<configuration/>")
+    read = ContainerOutput(Settings(), {"YARN_CONF_DIR": str(tmp_path)}, SPARK_DRIVER_SERVICE)
+    with pytest.raises(YarnError, match=r"does not show spark-driver\.log"):
+        read("127.0.0.1:1", "container_1_0001_01_000002")
