@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from typing import Final
 
@@ -16,6 +17,8 @@ from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.rpc.messages import FailureCause
 
+#: How Spark names a task's executor.
+_EXECUTOR: Final = re.compile(r"\(TID \d+\) \((\S+) executor (\S+)\)")
 #: What the system says; Java, too, says it so.
 _WORDS: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 
@@ -35,6 +38,16 @@ def full_disk(folder: str | os.PathLike[str]) -> str:
     return (
         f"the disk of {os.fspath(folder)} is full ({_sizes(folder)}): free the disk, or name a folder on a larger one"
         f" ({cluster.WORKING_DIR.key})"
+    )
+
+
+def full_disk_of_executor(text: str) -> str:
+    """The disk of the executor that Spark's error names, and the remedy; it may be on another host."""
+    found = _EXECUTOR.search(text)
+    where = f"executor {found[2]} on {found[1]}" if found else "an executor"
+    return (
+        f"the disk of {where} is full: free the disk, or let Spark's workers write to a larger one (SPARK_LOCAL_DIRS"
+        " in their environment)"
     )
 
 

@@ -19,7 +19,12 @@ import msgspec
 from pyspark.errors import PySparkException
 
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
-from yarrow.container.batch.full_disks import full_disk, means_full, tells_of_full_disk
+from yarrow.container.batch.full_disks import (
+    full_disk,
+    full_disk_of_executor,
+    means_full,
+    tells_of_full_disk,
+)
 from yarrow.container.batch.parquet_scan import files_of
 from yarrow.container.batch.spark.driver_run import RunEnd
 from yarrow.container.batch.spark.run_results import ResultsReading, RunResults, joined
@@ -350,7 +355,10 @@ class BatchRun:
         if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
             _log.error("Spark has ended the job", exc_info=error)
             if tells_of_full_disk(str(error)):
-                where = full_disk(self._services.host.local_folder)
+                host = self._services.host
+                where = (
+                    full_disk_of_executor(str(error)) if host.has_executors else full_disk(host.local_folder)
+                )
                 return failure_cause(
                     FullDiskError(f"Java, which runs Spark, cannot write its files: {where}")
                 )

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_disk import small_disk
-from yarrow.container.batch.full_disks import full_disk, means_full, tells_of_full_disk, with_full_disk
+from yarrow.container.batch.full_disks import (
+    full_disk,
+    full_disk_of_executor,
+    means_full,
+    tells_of_full_disk,
+    with_full_disk,
+)
 from yarrow.container.batch.spilled_runs import SpilledRuns, SpillError
 from yarrow.container.protocol.failure import OperatorFailure, failure_cause
 
@@ -26,6 +32,14 @@ def test_errors_of_full_disks_are_known(number: int) -> None:
     assert means_full(OSError(number, os.strerror(number)))
     assert tells_of_full_disk(SPARK)
     assert tells_of_full_disk(f"java.io.IOException: {os.strerror(number)}")
+
+
+def test_the_executor_whose_disk_is_full_is_named() -> None:
+    text = SPARK.replace("(TID 5)", "(TID 5) (node-7.example executor 3)")
+    assert full_disk_of_executor(text).startswith(
+        "the disk of executor 3 on node-7.example is full: free the disk"
+    )
+    assert "SPARK_LOCAL_DIRS" in full_disk_of_executor("java.io.IOException: No space left on device")
 
 
 def test_other_errors_are_not() -> None:
