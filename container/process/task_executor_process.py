@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLauncher
 from yarrow.container.process.leader_lookup import resource_manager_leader
 from yarrow.container.protocol.errors import RegistrationRefusedError
-from yarrow.container.supervisor.hosted_spark_drivers import SparkDriverProcesses
+from yarrow.container.supervisor.hosted_spark_drivers import DriverProcess
 from yarrow.container.supervisor.output_files import OutputFiles, OutputSink
 from yarrow.container.supervisor.output_forwarder import NoForwarding, OutputForwarder
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
@@ -36,6 +37,7 @@ from yarrow.runtime.interpreters.interpreter import worker_interpreter
 from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.leader import LeaderRetrieval
+from yarrow.runtime.rpc.messages import SparkDriverStart
 from yarrow.runtime.rpc.service import AddressError, RpcService
 
 _log = logging.getLogger(__name__)
@@ -181,9 +183,7 @@ async def _run_with(
             launcher=launcher,
             files=files,
             output=output,
-            start_spark_driver=SparkDriverProcesses(
-                bootstrap, bootstrap.resource_id, settings.slots, files.log_path.stem
-            ).start,
+            start_spark_driver=partial(_start_spark_driver, bootstrap, settings.slots, files.log_path.stem),
         ),
     )
     loop = asyncio.get_running_loop()
@@ -204,6 +204,15 @@ async def _run_with(
             output.close()
     if not orderly:
         raise RegistrationRefusedError(cause)
+
+
+async def _start_spark_driver(
+    bootstrap: TaskExecutorBootstrap, slots: int, log_stem: str, start: SparkDriverStart
+) -> DriverProcess:
+    # Loaded for bounded jobs alone.
+    from yarrow.container.supervisor.spark_driver_processes import SparkDriverProcesses
+
+    return await SparkDriverProcesses(bootstrap, bootstrap.resource_id, slots, log_stem).start(start)
 
 
 def output_files(bootstrap: TaskExecutorBootstrap, sink: OutputSink | None = None) -> OutputFiles:

@@ -10,28 +10,22 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from yarrow.container.protocol.errors import SlotNotAvailableError
-from yarrow.container.supervisor.output_files import safe_name
 from yarrow.container.supervisor.slot_table import SlotTable
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
-from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.services import epoch_of_token
-from yarrow.runtime.interpreters.interpreter import worker_interpreter
-from yarrow.runtime.rpc.bootstrap import PemIdentity, ProcessBootstrap, SparkDriverBootstrap
 from yarrow.runtime.rpc.messages import SparkDriverStart
-from yarrow.runtime.rpc.spark_driver_process import GRACE, SparkDriverProcess
 
 _log = logging.getLogger(__name__)
 #: Allocations that have ended and are remembered, so that a message that comes late starts no driver again.
 _REMEMBERED: Final = 1000
-#: Short: the paths of its sockets have a limit.
-_FOLDER_PREFIX: Final = "sd-"
+#: Seconds in which Spark may end in order before it is killed with all below it.
+_GRACE: Final = 10.0
 
 
 class DriverProcess(Protocol):
@@ -61,7 +55,7 @@ class _Hosted(msgspec.Struct):
     process: DriverProcess | None = None
     #: Why it is being ended; "" = it is not.
     end_cause: str = ""
-    grace: float = GRACE
+    grace: float = _GRACE
     #: Ends its process.
     ending: asyncio.Task[None] | None = None
 
@@ -186,49 +180,3 @@ class HostedSparkDrivers:
 async def start_no_process(start: SparkDriverStart) -> DriverProcess:
     """Raises OSError: the StartProcess of a TaskExecutor without processes."""
     raise OSError("this TaskExecutor starts no processes for SparkDrivers")
-
-
-class SparkDriverProcesses:
-    """Starts drivers as children of this process, with the settings of its own bootstrap."""
-
-    def __init__(self, own: ProcessBootstrap, resource_id: ResourceID, slots: int, log_stem: str) -> None:
-        """`slots` is the number of slots here, `log_stem` the prefix of the TaskExecutor's log files."""
-        self._own = own
-        self._resource_id = resource_id
-        self._slots = slots
-        self._log_stem = log_stem
-
-    async def start(self, start: SparkDriverStart) -> DriverProcess:
-        """Starts the driver in the interpreter of the workers. Raises OSError, and InvalidOptionValue for that one."""
-        own = self._own
-        config = Settings(own.configuration, "the bootstrap of the TaskExecutor")
-        interpreter = await asyncio.to_thread(worker_interpreter, config)
-        log_name = f"{self._log_stem}-{safe_name(start.driver_id)}"
-        return await SparkDriverProcess.start(
-            lambda folder: self._bootstrap(start, log_name, folder),
-            folder_prefix=_FOLDER_PREFIX,
-            folder_parent=own.working_directory,
-            error_file=Path(own.log_directory) / f"{log_name}.err",
-            interpreter=interpreter,
-        )
-
-    def _bootstrap(self, start: SparkDriverStart, log_name: str, folder: str) -> SparkDriverBootstrap:
-        own, slot = self._own, start.slot
-        return SparkDriverBootstrap(
-            application_id=own.application_id,
-            driver_id=start.driver_id,
-            job_id=slot.job_id,
-            job_master_address=slot.job_master_address,
-            job_master_id=slot.job_master_id,
-            host=own.host,
-            bind_host=own.bind_host,
-            identity=msgspec.msgpack.decode(start.identity, type=PemIdentity),
-            data_secret=own.data_secret,
-            configuration={**own.configuration, **start.configuration},
-            log_directory=own.log_directory,
-            log_name=log_name,
-            working_directory=folder,
-            max_message_bytes=own.max_message_bytes,
-            slots=self._slots,
-            task_executor=self._resource_id,
-        )

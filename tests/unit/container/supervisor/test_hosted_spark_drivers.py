@@ -13,12 +13,9 @@ import pytest
 from tests.unit.container.supervisor.conftest import eventually
 from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.container.protocol.errors import SlotNotAvailableError
-from yarrow.container.supervisor.hosted_spark_drivers import (
-    DriverProcess,
-    HostedSparkDrivers,
-    SparkDriverProcesses,
-)
+from yarrow.container.supervisor.hosted_spark_drivers import DriverProcess, HostedSparkDrivers
 from yarrow.container.supervisor.slot_table import SlotTable, TaskExecutorSlotState
+from yarrow.container.supervisor.spark_driver_processes import SparkDriverProcesses
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobID, JobMasterID, ResourceID, ResourceManagerID

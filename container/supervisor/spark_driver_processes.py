@@ -1,0 +1,71 @@
+"""SparkDriverProcesses: starts SparkDrivers as children of their TaskExecutor.
+
+Owner: the TaskExecutor's event loop. Imported with the first driver alone: a TaskExecutor without bounded jobs does
+without. Must not put a secret into arguments, environment or logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from yarrow.container.supervisor.hosted_spark_drivers import DriverProcess
+from yarrow.container.supervisor.output_files import safe_name
+from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.interpreters.interpreter import worker_interpreter
+from yarrow.runtime.rpc.bootstrap import PemIdentity, ProcessBootstrap, SparkDriverBootstrap
+from yarrow.runtime.rpc.messages import SparkDriverStart
+from yarrow.runtime.rpc.spark_driver_process import SparkDriverProcess
+
+#: Short: the paths of its sockets have a limit.
+_FOLDER_PREFIX: Final = "sd-"
+
+
+class SparkDriverProcesses:
+    """Starts drivers as children of this process, with the settings of its own bootstrap."""
+
+    def __init__(self, own: ProcessBootstrap, resource_id: ResourceID, slots: int, log_stem: str) -> None:
+        """`slots` is the number of slots here, `log_stem` the prefix of the TaskExecutor's log files."""
+        self._own = own
+        self._resource_id = resource_id
+        self._slots = slots
+        self._log_stem = log_stem
+
+    async def start(self, start: SparkDriverStart) -> DriverProcess:
+        """Starts the driver in the interpreter of the workers. Raises OSError, and InvalidOptionValue for that one."""
+        own = self._own
+        config = Settings(own.configuration, "the bootstrap of the TaskExecutor")
+        interpreter = await asyncio.to_thread(worker_interpreter, config)
+        log_name = f"{self._log_stem}-{safe_name(start.driver_id)}"
+        return await SparkDriverProcess.start(
+            lambda folder: self._bootstrap(start, log_name, folder),
+            folder_prefix=_FOLDER_PREFIX,
+            folder_parent=own.working_directory,
+            error_file=Path(own.log_directory) / f"{log_name}.err",
+            interpreter=interpreter,
+        )
+
+    def _bootstrap(self, start: SparkDriverStart, log_name: str, folder: str) -> SparkDriverBootstrap:
+        own, slot = self._own, start.slot
+        return SparkDriverBootstrap(
+            application_id=own.application_id,
+            driver_id=start.driver_id,
+            job_id=slot.job_id,
+            job_master_address=slot.job_master_address,
+            job_master_id=slot.job_master_id,
+            host=own.host,
+            bind_host=own.bind_host,
+            identity=msgspec.msgpack.decode(start.identity, type=PemIdentity),
+            data_secret=own.data_secret,
+            configuration={**own.configuration, **start.configuration},
+            log_directory=own.log_directory,
+            log_name=log_name,
+            working_directory=folder,
+            max_message_bytes=own.max_message_bytes,
+            slots=self._slots,
+            task_executor=self._resource_id,
+        )
