@@ -118,8 +118,8 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
         "jobmanager.bind-host: localhost\n"
         "taskmanager.bind-host: localhost\n"
         "taskmanager.numberOfTaskSlots: 2\n"
-        "heartbeat.interval: 1 s\n"
-        "heartbeat.timeout: 15 s\n"
+        "heartbeat.interval: 2 s\n"
+        "heartbeat.timeout: 40 s\n"
     )
     (folder / "conf" / "workers").write_text("localhost\nlocalhost\n")
     for name, text in (("stream.py", _STREAM), ("sums.py", _SUMS), ("waiting.py", _WAITING)):
