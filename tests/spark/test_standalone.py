@@ -69,7 +69,7 @@ class Standalone:
             text=True,
             cwd=self.folder,
             env={**os.environ, "YARROW_CONF_DIR": str(self.folder / "conf")},
-            timeout=LIMIT,
+            timeout=3 * LIMIT,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
