@@ -42,7 +42,7 @@ _OTHER_CALENDAR: Final = b"org.apache.spark.legacyDateTime"
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 
 
-class FilePart(Protocol):
+class ScannedPart(Protocol):
     """A split of a file."""
 
     path: str
@@ -60,10 +60,10 @@ class ScanFiles(NamedTuple):
 
 def files_of(sql: SqlAggregation, splits: Iterable[Sequence[bytes]]) -> ScanFiles:
     """Looks at the files of a source, whose encoded splits these are."""
-    parts: dict[str, list[FilePart]] = defaultdict(list)
+    parts: dict[str, list[ScannedPart]] = defaultdict(list)
     for of_subtask in splits:
         for split in of_subtask:
-            part: FilePart = pickle.loads(split)
+            part: ScannedPart = pickle.loads(split)
             parts[part.path].append(part)
     paths = tuple(sorted(parts))
     if not paths:
@@ -75,7 +75,7 @@ def files_of(sql: SqlAggregation, splits: Iterable[Sequence[bytes]]) -> ScanFile
     return ScanFiles(paths, _Check(sql).why_not(paths))
 
 
-def _why_not_whole(path: str, parts: Sequence[FilePart]) -> str:
+def _why_not_whole(path: str, parts: Sequence[ScannedPart]) -> str:
     if scheme_of(path) != "file":
         return f"{path} is not on this host"
     if _PATTERN & set(path):
