@@ -17,7 +17,7 @@ from yarrow.container.task.task_environment import BatchBounds
 from yarrow.runtime.config.options import execution, pipeline
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
-from yarrow.runtime.graph.operator_spec import AggregateOperator, ReduceOperator, StreamKind
+from yarrow.runtime.graph.operator_spec import StreamKind
 
 if TYPE_CHECKING:
     from yarrow.container.batch.combining_columns import CombiningColumns
@@ -41,20 +41,18 @@ def combining_partition(
 
 def _folding(graph: JobGraph, edge: JobEdge, *, object_reuse: bool) -> Folding:
     head = graph.vertex(edge.target).head
-    spec = head.spec
-    assert isinstance(spec, ReduceOperator | AggregateOperator), "the plan combines these"
+    fold = head.spec.row_fold
+    assert fold is not None, "the plan combines rolling aggregates"
     selector = edge.partitioner.key_selector
     assert selector is not None, "a keyed edge of rows has a key selector"
-    reduce, aggregate = (spec, None) if isinstance(spec, ReduceOperator) else (None, spec)
+    function = None if fold.function is None else load_function(fold.function, head.name)
     return Folding(
         operator=head.name,
         key=method_of(load_function(selector, head.name), "get_key", head.name),
-        reduce=None
-        if reduce is None
-        else method_of(load_function(reduce.function, head.name), "reduce", head.name),
-        commutes=reduce is not None and reduce.commutes,
-        kind=None if aggregate is None else aggregate.kind,
-        position=None if aggregate is None else aggregate.position,
+        reduce=None if function is None else method_of(function, "reduce", head.name),
+        commutes=fold.commutes,
+        kind=fold.kind,
+        position=fold.position,
         row_type=edge_type(edge),
         object_reuse=object_reuse,
     )

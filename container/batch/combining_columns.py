@@ -17,7 +17,6 @@ from yarrow.container.operators.columnar.columnar_aggregation import Aggregation
 from yarrow.container.task.task_environment import BatchBounds
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
-from yarrow.runtime.graph.operator_spec import ArrowAggregateOperator
 
 #: Most keys, and estimated bytes of one.
 MOST_KEYS: Final = 1 << 18
@@ -38,9 +37,9 @@ class CombiningColumns(ColumnarResultPartition):
         """`budget`: estimated bytes of aggregates in memory."""
         target = graph.vertex(edge.target)
         super().__init__(edge, channels, target.max_parallelism, bounds.columns or COALESCE_ROWS)
-        spec = target.head.spec
-        assert isinstance(spec, ArrowAggregateOperator), "the plan combines this one"
-        self._aggregation = VectorizedAggregation.of_partials(target.head.name, spec)
+        aggregates = target.head.spec.keyed_aggregates
+        assert aggregates is not None, "the plan combines aggregates of columns"
+        self._aggregation = VectorizedAggregation.of_partials(target.head.name, aggregates)
         self._most_keys = max(1, min(MOST_KEYS, budget // _KEY_BYTES))
         #: Rows in the aggregation since it was last empty.
         self._aggregated = 0

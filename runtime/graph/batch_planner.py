@@ -25,10 +25,8 @@ from yarrow.runtime.graph.batch_plan import (
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
-    AggregateOperator,
-    ArrowAggregateOperator,
     PartitionerKind,
-    ReduceOperator,
+    RollingFold,
 )
 
 _KINDS: Final[Mapping[PartitionerKind, ExchangeKind]] = {
@@ -119,24 +117,25 @@ def _combining(graph: JobGraph, edge: JobEdge, *, combine: bool) -> tuple[Combin
     if edge.partitioner.kind is not PartitionerKind.KEY_GROUP:
         return None, ""
     head = graph.vertex(edge.target).head
-    spec = head.spec
-    if not isinstance(spec, ReduceOperator | AggregateOperator | ArrowAggregateOperator):
+    rows, columns = head.spec.row_fold, head.spec.keyed_aggregates
+    if rows is None and columns is None:
         return None, f"'{head.name}' is no rolling aggregate: it takes each row"
     if not combine:
         return None, f"{execution.BATCH_COMBINE.key} is false"
-    if isinstance(spec, ReduceOperator):
-        return _of_reduce(spec)
-    if isinstance(spec, ArrowAggregateOperator):
-        return Combining.ALL, ", ".join(dict.fromkeys(each.kind.value for each in spec.aggregates))
-    if spec.kind not in _FOLDED:
-        return None, f"{spec.kind.value} is no aggregate of rows"
-    return Combining.ALL, spec.kind.value
+    if columns is not None:
+        return Combining.ALL, ", ".join(dict.fromkeys(each.kind.value for each in columns.aggregates))
+    assert rows is not None, "the operator folds rows or columns"
+    if rows.kind is None:
+        return _of_reduce(rows)
+    if rows.kind not in _FOLDED:
+        return None, f"{rows.kind.value} is no aggregate of rows"
+    return Combining.ALL, rows.kind.value
 
 
-def _of_reduce(spec: ReduceOperator) -> tuple[Combining | None, str]:
-    if spec.is_rich:
+def _of_reduce(fold: RollingFold) -> tuple[Combining | None, str]:
+    if fold.is_rich:
         return None, "the function of reduce has an open(): it may keep state or count its calls"
-    if spec.commutes:
+    if fold.commutes:
         return Combining.ALL, "reduce, whose function commutes"
     return (
         Combining.UNTIMED,

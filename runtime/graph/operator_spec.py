@@ -82,6 +82,19 @@ class KeyedAggregates(msgspec.Struct, frozen=True):
         return (self.key_column,) if isinstance(self.key_column, str) else self.key_column
 
 
+class RollingFold(msgspec.Struct, frozen=True, kw_only=True):
+    """How a rolling aggregate folds the rows of a key: by a user's function, or a built-in aggregate of a field."""
+
+    #: The pickled function of reduce; None = `kind` says how.
+    function: bytes | None = None
+    #: As of ReduceOperator.
+    commutes: bool = False
+    is_rich: bool = False
+    kind: AggregateKind | None = None
+    #: The field, as of AggregateOperator.
+    position: int | str | None = None
+
+
 class ColumnScan(msgspec.Struct, frozen=True):
     """Files whose columns a source emits as they are: an engine of bounded jobs may read them itself."""
 
@@ -154,6 +167,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     @property
     def column_scan(self) -> ColumnScan | None:
         """The files that the operator reads, without any change of their rows; None = only it can read its input."""
+        return None
+
+    @property
+    def row_fold(self) -> RollingFold | None:
+        """How the operator folds the rows of a key, if it is a rolling aggregate of rows; None = anything else."""
         return None
 
     @property
@@ -254,6 +272,10 @@ class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     #: The function opens itself, and may ask for state.
     is_rich: bool = False
 
+    @property
+    def row_fold(self) -> RollingFold:
+        return RollingFold(function=self.function, commutes=self.commutes, is_rich=self.is_rich)
+
 
 class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"):
     """Running keyed built-in aggregate on a field of tuples, lists or Rows; None = the record itself."""
@@ -265,6 +287,10 @@ class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"
     key_selector: bytes
     #: As of ReduceOperator.
     last_only: bool = False
+
+    @property
+    def row_fold(self) -> RollingFold:
+        return RollingFold(kind=self.kind, position=self.position)
 
 
 class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_function"):

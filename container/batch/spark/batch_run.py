@@ -43,10 +43,10 @@ from yarrow.container.batch.spark.task_messages import (
     ResultsStarted,
 )
 from yarrow.container.batch.spark.task_server import (
-    Entrance,
     EntranceForOtherHosts,
     EntranceOnThisHost,
     ResultsListener,
+    TaskEntrance,
     TaskServer,
 )
 from yarrow.container.batch.split_assignment import assign
@@ -277,7 +277,7 @@ class BatchRun:
                 frames.release()
             server.close()
 
-    def _entrance(self, shared: SharedJob) -> Entrance:
+    def _entrance(self, shared: SharedJob) -> TaskEntrance:
         """Where the run's tasks come in: from this host, or from executors that may be anywhere."""
         services = self._services
         if not services.host.has_executors:

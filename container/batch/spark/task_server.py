@@ -89,7 +89,7 @@ class AttemptListener(Protocol):
         ...
 
 
-class Entrance(Protocol):
+class TaskEntrance(Protocol):
     """Where tasks of a run come in."""
 
     server: socket.socket
@@ -173,7 +173,7 @@ class EntranceForOtherHosts:
 class TaskServer:
     """Serves the tasks of one run."""
 
-    def __init__(self, entrance: Entrance, listener: AttemptListener) -> None:
+    def __init__(self, entrance: TaskEntrance, listener: AttemptListener) -> None:
         self._listener = listener
         self._entrance = entrance
         self._server = entrance.server

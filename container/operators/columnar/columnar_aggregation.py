@@ -35,7 +35,12 @@ from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_column
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
-from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
+from yarrow.runtime.graph.operator_spec import (
+    AggregateKind,
+    ArrowAggregateOperator,
+    ColumnAggregate,
+    KeyedAggregates,
+)
 
 #: Name of the state of columnar aggregates in snapshots.
 STATE_NAME = "_aggregation"
@@ -99,8 +104,9 @@ class VectorizedAggregation(ColumnarOperator):
         self._restored: tuple[list[Any], list[Any]] = ([], [])
 
     @classmethod
-    def of_partials(cls, name: str, spec: ArrowAggregateOperator) -> Self:
+    def of_partials(cls, name: str, aggregates: KeyedAggregates) -> Self:
         """An aggregation without a task whose results are partial ones: `take_partials` instead of `end_keys`."""
+        spec = ArrowAggregateOperator(key_column=aggregates.key_column, aggregates=aggregates.aggregates)
         made = cls(name, spec)
         made._once = True
         return made
