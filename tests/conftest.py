@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -55,6 +56,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of tests that start clusters, the files that take longest come first."""
     if all(_starts_processes(item) and item.get_closest_marker("yarn") is None for item in items):
         put_longest_first(items, lambda nodeid: nodeid.partition("::")[0], LONG_FILES, USUAL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spark_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Archives of Spark's classes belong to this run alone: its first driver makes one for all its processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "spark-classes"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("YARROW_SPARK_CLASSES", str(folder))
+        yield
+    # 160 MB, and pytest keeps the folders of three runs.
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

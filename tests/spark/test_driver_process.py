@@ -83,13 +83,13 @@ def test_killed_java_fails_the_run_and_ends_the_driver(tmp_path: Path) -> None:
 
 
 def test_java_that_stands_still_is_lost(tmp_path: Path) -> None:
-    with spark_driver(tmp_path, configuration={"heartbeat.timeout": "10 s"}) as driver:
+    with spark_driver(tmp_path, configuration={"heartbeat.timeout": "30 s"}) as driver:
         ended, processes = running(driver, tmp_path)
         driver.java().suspend()
         cause = ended.result(LIMIT).failure
         assert cause is not None and not cause.is_final, "the restart strategy decides"
         assert cause.exception_name.endswith("SparkLostError")
-        assert "Java, which runs Spark, has not answered for 10 s (heartbeat.timeout)" in cause.message
+        assert "Java, which runs Spark, has not answered for 30 s (heartbeat.timeout)" in cause.message
         assert driver.master.disconnected.result(LIMIT).message == cause.message
         assert driver.process.wait(LIMIT) == 1
         assert left_of(processes) == []

@@ -21,6 +21,8 @@ from tests.spark.test_driver_process import left_of, until
 from tests.support.spark_driver import LIMIT
 
 pytestmark = pytest.mark.spark
+#: Starts of a cluster, each with other ports.
+TRIES = 5
 
 _STREAM = """
 from yarrow.datastream import StreamExecutionEnvironment
@@ -63,16 +65,20 @@ class Standalone:
 
     def __call__(self, *arguments: str) -> str:
         """What `yarrow` prints."""
-        done = subprocess.run(
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs `yarrow` to its end, whatever its status is."""
+        return subprocess.run(
             [sys.executable, "-m", "yarrow.cli.main", *arguments],
             capture_output=True,
             text=True,
             cwd=self.folder,
             env={**os.environ, "YARROW_CONF_DIR": str(self.folder / "conf")},
-            timeout=3 * LIMIT,
+            timeout=LIMIT,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def submit(self, *arguments: str) -> str:
         """Runs a program detached; the id of its job."""
@@ -109,8 +115,30 @@ class Standalone:
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     folder = tmp_path_factory.mktemp("standalone")
-    cluster = Standalone(folder, free_port())
     (folder / "conf").mkdir()
+    (folder / "conf" / "workers").write_text("localhost\nlocalhost\n")
+    for name, text in (("stream.py", _STREAM), ("sums.py", _SUMS), ("waiting.py", _WAITING)):
+        (folder / name).write_text(text)
+    cluster = started_in(folder)
+    try:
+        yield cluster
+    finally:
+        cluster("stop-cluster")
+
+
+def started_in(folder: Path) -> Standalone:
+    """A running cluster. Another process may take a port that was free: then it tries others."""
+    for _ in range(TRIES):
+        cluster = Standalone(folder, free_port())
+        write_configuration(cluster)
+        started = cluster.run("start-cluster")
+        if started.returncode == 0:
+            return cluster
+    raise AssertionError(started.stderr)
+
+
+def write_configuration(cluster: Standalone) -> None:
+    folder = cluster.folder
     (folder / "conf" / "config.yaml").write_text(
         f"env.pid.dir: {folder / 'pids'}\n"
         f"jobmanager.rpc.port: {free_port()}\n"
@@ -121,14 +149,6 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
         "heartbeat.interval: 2 s\n"
         "heartbeat.timeout: 40 s\n"
     )
-    (folder / "conf" / "workers").write_text("localhost\nlocalhost\n")
-    for name, text in (("stream.py", _STREAM), ("sums.py", _SUMS), ("waiting.py", _WAITING)):
-        (folder / name).write_text(text)
-    cluster("start-cluster")
-    try:
-        yield cluster
-    finally:
-        cluster("stop-cluster")
 
 
 def test_a_bounded_job_runs_in_a_slot_beside_a_stream(standalone: Standalone) -> None:

@@ -33,7 +33,7 @@ from yarrow.container.batch.spark.settings import (
     log4j_properties,
     spark_settings,
 )
-from yarrow.runtime.common.cache_folder import cache_folder
+from yarrow.runtime.common.cache_folder import spark_classes_folder
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.options import batch
@@ -166,7 +166,7 @@ class SparkHost:
         if self._folders.jars is None:
             # Jars of a container have another path each time: Java would not take their archive a second time.
             self._archive = ClassArchive(
-                cache_folder() / "spark-classes",
+                spark_classes_folder(),
                 self._installation.executable,
                 jars,
                 self._folders.temporary,
