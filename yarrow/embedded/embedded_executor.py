@@ -32,8 +32,15 @@ class EmbeddedExecutor:
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> LocalJobClient:
-        """Starts a cluster for the job and submits it; when that fails, nothing is left running."""
+        """Runs a job with a program's settings, above those of the directory that the environment names."""
         config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
+        return self.run(job_graph, config, files)
+
+    def run(self, job_graph: JobGraph, config: Settings, files: Sequence[LocalFile]) -> LocalJobClient:
+        """Starts a cluster with these settings alone and submits the job.
+
+        When that fails, nothing is left running.
+        """
         validate(config)
         config = _for_cluster(config, files)
         show_no_trace_of_ctrl_c()

@@ -195,7 +195,9 @@ class _Verification:
         graph = captured(graph, mode, self._sinks, folders)
         graph = msgspec.structs.replace(graph, job_id=JobID(RandomIdFactory().hex_id()))
         configuration = settings_of(self._config.to_dict(redact=False), mode, rolling=False)
-        client = EmbeddedExecutor().execute(graph, {**configuration, **graph.configuration}, self._files)
+        # Not `execute`: it would take what is left out here from the configuration file again.
+        config = Settings(configuration, "the program").overlay(graph.configuration, "the program")
+        client = EmbeddedExecutor().run(graph, config, self._files)
         try:
             result = wait_for_job(client)
         except JobExecutionError as error:

@@ -15,7 +15,7 @@ import cloudpickle
 import msgspec
 
 from yarrow.cli.verification.captured_rows import CapturedRows, KeyOfRows
-from yarrow.runtime.config.options import checkpointing, execution, restart_strategy
+from yarrow.runtime.config.options import batch, checkpointing, execution, restart_strategy
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import (
     OperatorSpec,
@@ -159,6 +159,9 @@ def captured(
 def settings_of(configuration: Mapping[str, str], job_type: JobType, rolling: bool) -> dict[str, str]:
     """The program's settings for a run; `rolling`: it has rolling aggregates, whose last rows the heap keeps."""
     found = {key: value for key, value in configuration.items() if key not in _WITHOUT}
+    # Both modes run here: without it, Spark runs in the driver.
+    if not found.get(batch.SPARK_MASTER.key, "").startswith("local"):
+        found.pop(batch.SPARK_MASTER.key, None)
     found[execution.RUNTIME_MODE.key] = job_type.name
     found[restart_strategy.TYPE.key] = "none"
     if rolling:
@@ -174,6 +177,10 @@ _WITHOUT = frozenset(
         checkpointing.INTERVAL,
         checkpointing.STATE_BACKEND,
         restart_strategy.TYPE,
+        # A stream would restore a savepoint, and BATCH does not. A claimed one would be deleted.
+        execution.SAVEPOINT_PATH,
+        execution.CLAIM_MODE,
+        execution.IGNORE_UNCLAIMED_STATE,
     )
     for key in option.names
 )
