@@ -10,8 +10,9 @@ from __future__ import annotations
 import heapq
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Entries of a run, which is what a writer holds in memory.
 RUN_ENTRIES: Final = 50_000
+#: Runs that are open at a time when they are merged.
+_OPEN_RUNS: Final = 64
 #: Entries that are encoded together.
 _BLOCK_ENTRIES: Final = 500
 _LENGTH: Final = struct.Struct("<I")
@@ -122,11 +125,7 @@ class EntryRuns:
         entries, self._entries = sorted(self._entries), []
         name = f"{self._prefix}-{self._written}"
         self._written += 1
-        with open(os.path.join(self._folder, name + _PREPARED), "wb") as file:
-            for at in range(0, len(entries), _BLOCK_ENTRIES):
-                block = msgspec.msgpack.encode(entries[at : at + _BLOCK_ENTRIES])
-                file.write(_LENGTH.pack(len(block)))
-                file.write(block)
+        _write_entries(Path(self._folder, name + _PREPARED), entries)
         self._runs.append(name)
 
     def flush(self) -> None:
@@ -160,8 +159,15 @@ class _EntryWriter(SinkWriter[Any]):
         for row in rows:
             if key_of is None:
                 self._runs.add_alone(row)
+                continue
+            try:
+                key = key_of(row)
+            except (
+                Exception
+            ):  # user code: it takes records, and the aggregate may have made rows without the key
+                self._runs.add_alone(row)
             else:
-                self._runs.add(key_of(row), row)
+                self._runs.add(key, row)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         columns = [column.to_pylist() for column in batch.columns]
@@ -190,9 +196,26 @@ class _EntryCommitter(Committer):
 
 
 def entries_in(folder: Path) -> Iterator[Entry]:
-    """All committed entries of a sink in order."""
+    """All committed entries of a sink in order. Many runs are replaced by fewer, longer ones first."""
     runs = sorted(path for path in folder.iterdir() if path.suffix != _PREPARED)
+    while len(runs) > _OPEN_RUNS:
+        several, runs = runs[:_OPEN_RUNS], runs[_OPEN_RUNS:]
+        merged = folder / f"merged-{several[0].name}"
+        _write_entries(merged, heapq.merge(*map(_entries_of, several)))
+        for run in several:
+            run.unlink()
+        # Behind the others, so that each pass takes all runs once.
+        runs.append(merged)
     return heapq.merge(*map(_entries_of, runs))
+
+
+def _write_entries(path: Path, entries: Iterable[Entry]) -> None:
+    with path.open("wb") as file:
+        remaining = iter(entries)
+        while block := list(islice(remaining, _BLOCK_ENTRIES)):
+            encoded = msgspec.msgpack.encode(block)
+            file.write(_LENGTH.pack(len(encoded)))
+            file.write(encoded)
 
 
 def _entries_of(path: Path) -> Iterator[Entry]:

@@ -142,12 +142,14 @@ def _names_in(operator: OperatorDescriptor) -> set[str]:
     if not isinstance(blob, bytes):
         return set()
     function = load_function(blob, operator.name)
-    methods = [getattr(function, name, None) for name in dir(type(function)) if not name.startswith("__")]
+    # Not by getattr, which would run properties of the user's.
+    members = {name: value for each in reversed(type(function).__mro__) for name, value in vars(each).items()}
+    methods = [value for name, value in members.items() if not name.startswith("__")]
     return {name for method in (function, *methods) for code in _code_of(method) for name in _all_names(code)}
 
 
 def _code_of(function: Any) -> Iterator[CodeType]:
-    if isinstance(function, MethodType):
+    if isinstance(function, MethodType | staticmethod | classmethod):
         function = function.__func__
     if isinstance(function, FunctionType):
         yield function.__code__

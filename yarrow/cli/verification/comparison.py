@@ -51,7 +51,7 @@ class SinkComparison:
     #: Rows that reached the sink in STREAMING and in BATCH.
     rows: tuple[int, int] = (0, 0)
     differing_keys: int = 0
-    #: In the order of keys as texts.
+    #: In the order of keys as texts; a key that rounding explains only if it explains all.
     first: KeyDifference | None = None
 
     @property
@@ -65,6 +65,7 @@ def compare(streaming: Iterable[Entry], batch: Iterable[Entry], *, rows_are_keys
     result = SinkComparison()
     counts = [0, 0]
     sided = heapq.merge(_of_side(streaming, 0), _of_side(batch, 1))
+    rounding: KeyDifference | None = None
     for _, entries in groupby(sided, key=lambda pair: pair[0].key):
         difference = _difference(entries, rows_are_keys)
         counts[0] += difference.rows[0]
@@ -72,14 +73,22 @@ def compare(streaming: Iterable[Entry], batch: Iterable[Entry], *, rows_are_keys
         if not any(difference.missing):
             continue
         result.differing_keys += 1
-        if result.first is None:
-            result.first = difference
-        elif rows_are_keys:
-            _join(result.first, difference)
-        elif difference.key_text < result.first.key_text:
-            result.first = difference
+        if rows_are_keys:
+            if result.first is None:
+                result.first = difference
+            else:
+                _join(result.first, difference)
+        elif difference.is_rounding:
+            rounding = _earlier(rounding, difference)
+        else:
+            result.first = _earlier(result.first, difference)
+    result.first = result.first or rounding
     result.rows = (counts[0], counts[1])
     return result
+
+
+def _earlier(one: KeyDifference | None, other: KeyDifference) -> KeyDifference:
+    return other if one is None or other.key_text < one.key_text else one
 
 
 def _of_side(entries: Iterable[Entry], side: int) -> Iterator[tuple[Entry, int]]:
@@ -118,8 +127,9 @@ def _join(first: KeyDifference, other: KeyDifference) -> None:
 
 
 def _nearly_equal(one: str, other: str) -> bool:
-    """Whether two texts differ only in floats that rounding explains."""
-    if _FLOAT.split(one) != _FLOAT.split(other):
+    """Whether two texts differ, and only in floats that rounding explains."""
+    # Of equal texts the values differ in what is not shown, or in type.
+    if one == other or _FLOAT.split(one) != _FLOAT.split(other):
         return False
     floats = zip(_FLOAT.findall(one), _FLOAT.findall(other), strict=True)
     return all(isclose(float(a), float(b), rel_tol=_ROUNDING) for a, b in floats)

@@ -84,7 +84,7 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield b";"
         case np.ndarray():
             yield _tagged(b"a", str(value.dtype).encode(), str(value.shape).encode())
-            yield from _sequence(value.tolist())
+            yield from _sequence(value.reshape(-1).tolist())
         case np.generic():
             yield _tagged(b"g", str(value.dtype).encode())
             yield from _parts(value.item())

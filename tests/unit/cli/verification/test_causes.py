@@ -131,6 +131,23 @@ def test_processing_time_is_found_in_the_code_of_a_function() -> None:
     assert cause.startswith("'work' uses processing time (register_processing_time_timer).")
 
 
+class Asks(Again):
+    """Has a property that works only while the function runs."""
+
+    @property
+    def model(self) -> Any:
+        raise RuntimeError("the model is loaded by open")
+
+    @staticmethod
+    def now(ctx: KeyedProcessFunction.Context) -> int:
+        return ctx.timer_service().current_processing_time()
+
+
+def test_properties_of_a_function_are_not_asked() -> None:
+    (cause,) = told(processed(Asks()))
+    assert "(current_processing_time, register_processing_time_timer)" in cause
+
+
 def test_without_a_cause_the_order_of_records_is_the_place_to_look() -> None:
     (cause,) = told(processed(Keeps()))
     assert cause.startswith("No cause is certain. STREAMING gives 'work' the records of a key as they arrive")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ class Context:
 
 def written(folder: Path, rows: list[Any], key: KeyOfRows, writers: int = 2) -> Path:
     """Rows written by several writers and committed, some of the commits twice."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     sink = CapturedRows("the sink", str(folder), key)
     committer = sink.create_committer()
     for subtask in range(writers):
@@ -113,6 +115,55 @@ def test_only_rounding_is_told_from_other_differences(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         found = compared(tmp_path / name, [("a", total)], [other], BY_FIRST)
         assert found.first is not None and not found.first.is_rounding
+
+
+def test_rounding_of_one_key_hides_no_other_difference(tmp_path: Path) -> None:
+    total = 0.1 + 0.2
+    streaming = [("a", total), ("b", 1), ("b", 2), ("c", total)]
+    found = compared(tmp_path, streaming, [("a", 0.3), ("c", 0.3)], BY_FIRST)
+    assert found.differing_keys == 3
+    assert found.first is not None and found.first.key_text == "'b'"
+    assert not found.first.is_rounding
+
+
+class Same:
+    """Values that differ in what their text does not show."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "Same(0.5)"
+
+
+def test_equal_texts_are_no_rounding(tmp_path: Path) -> None:
+    found = compared(tmp_path, [("a", Same(1.0))], [("a", Same(2.0))], BY_FIRST)
+    assert found.first is not None and not found.first.is_rounding
+
+
+def test_a_selector_that_cannot_take_a_result_leaves_the_row_as_its_key(tmp_path: Path) -> None:
+    by_name = KeyOfRows(selector=cloudpickle.dumps(lambda row: row["name"]))
+    streaming = [{"total": 1}, {"name": "b", "total": 2}]
+    assert compared(tmp_path / "equal", streaming, streaming[::-1], by_name).is_equal
+    found = compared(tmp_path / "other", streaming, [{"total": 1}, {"name": "b", "total": 3}], by_name)
+    assert found.first is not None
+    assert (found.first.key_text, found.differing_keys) == ("'b'", 1)
+
+
+def test_many_runs_are_merged_with_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured_rows, "RUN_ENTRIES", 1)
+    rows = [(str(number % 7), number) for number in range(300)]
+    folder = written(tmp_path / "runs", rows, BY_FIRST)
+    assert len(list(folder.iterdir())) == 300
+    used = len(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 100, limits[1]))
+    try:
+        found = list(entries_in(folder))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found == sorted(found)
+    assert sorted(entry.row_text for entry in found) == sorted(map(repr, rows))
 
 
 def test_equal_rows_may_have_other_texts(tmp_path: Path) -> None:

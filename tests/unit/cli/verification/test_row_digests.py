@@ -94,6 +94,12 @@ def test_values_without_content_are_refused_by_type() -> None:
         digest(endless)
 
 
+def test_arrays_without_dimensions_have_digests() -> None:
+    assert digest(np.array(5)) == digest(np.array(5))
+    assert len({digest(np.array(5)), digest(np.array(6)), digest(np.array([5])), digest(np.array(5.0))}) == 4
+    assert digest(np.array([[1, 2], [3, 4]])) != digest(np.array([1, 2, 3, 4]))
+
+
 def test_texts_are_short_and_never_raise() -> None:
     assert text("a") == "'a'"
     assert len(text("x" * 10_000)) < LONGEST_TEXT + 100
