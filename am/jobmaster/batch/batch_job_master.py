@@ -124,7 +124,7 @@ class BatchJobMaster(RpcEndpoint):
         self._cancel_confirmed = asyncio.Event()
         self._collected = CollectedPositions(self.leader_id)
         self._printed = PrintedText()
-        self._commits = CommitsToMake(job.job_id, services.blobs, services.commit_records)
+        self._commits = CommitsToMake(job.job_id, services.blobs, services.commit_records, self.run_blocking)
         self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._run_ended_badly)
         self._large_key_groups = LargeKeyGroups(f"job {job.name!r} ({job.job_id})")
         #: Answers questions about the job.
@@ -140,7 +140,7 @@ class BatchJobMaster(RpcEndpoint):
         await self._encoded.prepare(self.graph.job)
         if self.graph.machine.is_terminal:
             raise EndpointStoppedError(f"{self.name} was stopped before it had started")
-        await self.run_blocking(self._commits.recover)
+        await self._commits.recover()
         self._driver.start(self._services.rpc.serve(BATCH_JOB_MASTER, self))
         self._decide(BatchJobStarted(self._now(), commits=bool(self._commits.blob_key)))
 
@@ -200,7 +200,7 @@ class BatchJobMaster(RpcEndpoint):
         self._driver.stop()
         await self._collects.close()
         await self._on_ending(self)
-        await self.run_blocking(self._commits.remove)
+        await self._commits.remove()
         self._ended.set()
         self._on_ended(self)
 
@@ -287,18 +287,27 @@ class BatchJobMaster(RpcEndpoint):
     async def begin_commit(self, job_id: JobID, run: int) -> Acknowledge:
         if run != self._scheduler.run:
             raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")
+        # A driver may be lost meanwhile: what is stored then has to be known all the same.
+        await asyncio.shield(self.run_call(self._begin_commit(job_id, run), f"begin commit of run {run}"))
+        return Acknowledge()
+
+    async def _begin_commit(self, job_id: JobID, run: int) -> None:
+        """Stores what the run has left, and decides what follows, whether or not its driver still waits."""
         await self._store_commits(job_id, run)
         self._decide(CommitBegun(self._now(), run))
-        if not self._scheduler.commits:
-            raise BatchRunError(f"job {job_id} has ended: nothing of run {run} is committed")
-        return Acknowledge()
+        if not self._executes(run):
+            raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")
+
+    def _executes(self, run: int) -> bool:
+        """Whether that run is the present one, and neither lost nor cancelled."""
+        return run == self._scheduler.run and self.graph.status is JobStatus.RUNNING
 
     async def _store_commits(self, job_id: JobID, run: int) -> None:
         """Returns when they are stored; waits while the store is away. Raises BatchRunError and LeadershipLostError."""
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
-                await self.run_blocking(self._commits.store, run)
+                await self._commits.store(run)
                 return
             except LeadershipLostError:
                 raise
@@ -307,7 +316,7 @@ class BatchJobMaster(RpcEndpoint):
             passed = asyncio.Event()
             self._services.timers.call_later(backoff.next_seconds(), passed.set)
             await passed.wait()
-            if run != self._scheduler.run or self.graph.status is not JobStatus.RUNNING:
+            if not self._executes(run):
                 raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")
 
     async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:

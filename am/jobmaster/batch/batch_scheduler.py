@@ -96,7 +96,7 @@ class SubtasksReported(_Event, frozen=True):
 
 
 class CommitBegun(_Event, frozen=True):
-    """The plan was executed in that run, and its results are stored: they will be committed."""
+    """The plan was executed in that run, and its results are stored: they will be committed, by it or a later run."""
 
     run: int
 
@@ -239,9 +239,9 @@ class BatchScheduler:
             case PausePassed():
                 self._pause_passed = True
                 return self._go_on()
-            case CommitBegun(_, run):
-                # The driver may have been lost while its results were being stored.
-                self.commits = self.commits or (run == self.run and self._outcome is None)
+            case CommitBegun():
+                # The driver may have been lost while its results were being stored, and the next run may have begun.
+                self.commits = self.commits or self._outcome is None
                 return []
             case SparkDriverEnded(_, run):
                 return self._driver_ended() if run == self.run else []

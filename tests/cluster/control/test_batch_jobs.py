@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
+from tests.cluster.control.control_cluster import DEADLINE, ControlCluster, control_cluster, eventually
 from tests.support.fake_spark_driver import FakeSparkDriver, FakeSparkDrivers
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run, settled
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
@@ -427,6 +429,71 @@ def test_a_commit_goes_on_whatever_the_restart_strategy_says(tmp_path: Path) -> 
             assert (await cluster.result(job_id)).status is JobStatus.FINISHED
 
     run(body())
+
+
+@pytest.mark.parametrize("stored", ["before the next run begins", "while the next run executes"])
+def test_a_driver_that_is_lost_while_its_commit_is_stored_is_followed_by_a_run_that_only_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str
+) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
+            job_id, first = await started(cluster)
+            gate, inside = threading.Event(), threading.Event()
+            real = JobGraphStore.put_commits
+
+            def put(store: JobGraphStore, job: JobID, commits: bytes) -> None:
+                inside.set()
+                assert gate.wait(DEADLINE)
+                real(store, job, commits)
+
+            monkeypatch.setattr(JobGraphStore, "put_commits", put)
+            await first.master.store_committables(prepared(first, 0))
+            begins = asyncio.ensure_future(first.master.begin_commit(job_id, 0))
+            await eventually(inside.is_set)
+            # As the server does when the connection of a driver breaks.
+            begins.cancel()
+            await asyncio.gather(begins, return_exceptions=True)
+            await cluster.spark_drivers.crash(first)
+            await cluster.until_status(job_id, JobStatus.RESTARTING)
+            last = 2
+            if stored.startswith("while"):
+                await cluster.pass_time(2)
+                second = await cluster.next_spark_driver(2)
+                await second.begin()
+                await eventually(lambda: bool(second.submissions))
+                await second.master.store_committables(prepared(second, 1))
+                begins = asyncio.ensure_future(second.master.begin_commit(job_id, 1))
+                await settled()
+                gate.set()
+                with pytest.raises(BatchRunError, match="nothing of run 1"):
+                    await begins
+                await cluster.spark_drivers.crash(second)
+                await cluster.until_status(job_id, JobStatus.RESTARTING)
+                last = 3
+            else:
+                gate.set()
+                await eventually(lambda: commit_is_known(cluster, job_id))
+            await cluster.pass_time(2)
+            driver = await cluster.next_spark_driver(last)
+            await driver.begin()
+            await eventually(lambda: bool(driver.submissions))
+            part = await driver.master.read_blob(driver.submissions[0].committables_blob_key, 0, 1 << 20)
+            kept = msgspec.msgpack.decode(part.data, type=StoredCommittables)
+            assert kept.messages == (prepared(driver, 0),)
+            # Too late: parts of the output may be visible.
+            await cluster.dispatcher.cancel_job(job_id)
+            await settled()
+            assert driver.cancelled == []
+            await driver.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+
+    run(body())
+
+
+async def commit_is_known(cluster: ControlCluster, job_id: JobID) -> bool:
+    """The master has decided that its results are committed."""
+    decisions = await cluster.dispatcher.request_scheduler_decisions(job_id, 5)
+    return any(b"CommitBegun" in decision for decision in decisions)
 
 
 def test_what_a_lost_run_has_prepared_is_not_committed(tmp_path: Path) -> None:
