@@ -222,7 +222,7 @@ MUTANTS = (
         killer="test_task_executor.py::test_stale_senders_are_refused",
     ),
     Mutant(
-        "TaskExecutor.request_slot",
+        "TaskExecutor._check_slot_request",
         "request.slot_id.resource_id != self.resource_id",
         "request.slot_id.resource_id == self.resource_id",
         killer="test_task_executor.py::test_without_the_folder_of_its_workers_it_wants_to_end",

@@ -41,11 +41,14 @@ async def next_driver(cluster: ControlCluster, *former: FakeSparkDriver) -> Fake
     def found() -> list[FakeSparkDriver]:
         return [driver for driver in drivers(cluster) if driver not in former]
 
-    for _ in range(12):
+    for _ in range(120):
         await settled()
         if found():
             break
-        cluster.timers.advance(10)
+        cluster.timers.advance(1)
+        # What is stored goes through threads, which need their time.
+        await asyncio.sleep(0.01)
+    await eventually(lambda: bool(found()))
     assert len(drivers(cluster)) == 1, "a job has one driver"
     return found()[0]
 

@@ -15,12 +15,15 @@ from yarrow.runtime.config.values.option import EngineOption, option
 
 #: Keys that Flink does not have. A key that is missing here and in Flink's list is most likely mistyped.
 OWN_KEYS = {
+    "execution.batch.combine",
     "execution.batch.max-rows",
     "execution.batch.max-size",
     "execution.batch.slice-time",
     "execution.checkpointing.allow-non-replayable-sources",
     "execution.checkpointing.jobmanager-storage.max-state-size",
     "execution.batch.sort-memory",
+    "execution.batch.spark.full-compiler",
+    "execution.batch.spark.sql",
     "execution.batch.spark.start-timeout",
     "execution.exchange-mode",
     "execution.task-threads",
@@ -56,6 +59,8 @@ OWN_KEYS = {
     "yarn.environment",
     "yarn.initial-task-executors",
     "yarn.proxy.allow-cancel",
+    "yarn.spark-driver.memory",
+    "yarn.spark-driver.vcores",
 }
 
 each_option = pytest.mark.parametrize("declared", ALL_OPTIONS, ids=lambda declared: declared.key)
