@@ -83,6 +83,8 @@ class SourceReading:
         self._told_to_wait = False
         #: The source has said that no rows follow.
         self._at_end = False
+        #: A poll has failed with this error while rows waited, which run before it is raised.
+        self._failure: BaseException | None = None
 
     @property
     def _sizer(self) -> SliceSizer:
@@ -146,13 +148,16 @@ class SourceReading:
 
     def _gather(self) -> SourceRecords | NothingAvailable | None:
         """Polls until there are rows for a chunk, and gives the answer to the last poll."""
+        if self._failure is not None:
+            raise self._failure
         if self._at_end:
             return None
-        end, rows = self._slices.seconds() + _GATHERING_SECONDS, 0
+        source, end, rows = self._source, self._slices.seconds() + _GATHERING_SECONDS, 0
         while isinstance(found := self._poll(), SourceRecords):
             rows += len(found.rows)
-            few = rows < MIN_POLL_ROWS and self._source.reads_ahead and not self._in_columns
-            if not few or self._slices.over(end):
+            if rows >= MIN_POLL_ROWS or self._in_columns or self._chain.blocking or self._slices.over(end):
+                break
+            if not (source.reads_ahead and source.gives_fixed_rows):
                 break
         self._at_end = found is None
         return found
@@ -163,8 +168,14 @@ class SourceReading:
         if self._in_columns:
             asked = max(asked, min(sizer.rows, self._polls.batch_rows))
         started = seconds()
-        with self._attributed:
-            found = source.poll(asked)
+        try:
+            with self._attributed:
+                found = source.poll(asked)
+        except Exception as error:
+            if not self._waiting:
+                raise
+            self._failure = error
+            return NothingAvailable(0.0)
         if isinstance(found, SourceRecords):
             spent = seconds() - started
             self._in_columns = isinstance(found.rows, pa.RecordBatch)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from yarrow.container.task.slice_sizer import MIN_POLL_ROWS
 from yarrow.datastream.connectors.base import SourceRecords
 
 _SLICED = (list, tuple, range)
@@ -35,10 +36,13 @@ class WaitingRecords:
         return sum(len(records.rows) for records in self._records) - self._position
 
     def put(self, records: SourceRecords) -> None:
-        """Adds records behind all others."""
+        """Adds records behind all others. A reader may use its lists again."""
         if isinstance(records.rows, Sequence) and not isinstance(records.rows, _SLICED):
             # Only lists and the like can surely be sliced.
             records = replace(records, rows=list(records.rows))
+        elif type(records.rows) is list and len(records.rows) < MIN_POLL_ROWS:
+            # Another poll may come before these few rows run.
+            records = _kept(records)
         if self._records and (joined := _joined(self._records[-1], records)) is not None:
             self._records[-1] = joined
         else:
@@ -66,6 +70,18 @@ class WaitingRecords:
             return []
         first, *others = self._records
         return [part_of(first, self._position), *others]
+
+
+def _kept(records: SourceRecords) -> SourceRecords:
+    """The same in lists that nobody else has."""
+    return SourceRecords(
+        list(records.rows),
+        None if records.timestamps is None else list(records.timestamps),
+        records.split_id,
+        None if records.side is None else list(records.side),
+        records.num_errors,
+        records.finished_before,
+    )
 
 
 def _joined(records: SourceRecords, behind: SourceRecords) -> SourceRecords | None:

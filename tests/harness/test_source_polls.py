@@ -15,6 +15,7 @@ from tests.support.kept_snapshots import KeptSnapshots
 from yarrow.common.time import Duration
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
+from yarrow.container.fragment import FragmentFailedError
 from yarrow.container.operators.sources.carried_records import CARRIED
 from yarrow.container.task.task_life import TaskStage
 from yarrow.datastream import OutputTag
@@ -73,6 +74,8 @@ class World:
     poll_rows: ClassVar[int]
     #: Nothing is there at the end, or yet, and the source goes on.
     endless: ClassVar[bool]
+    #: Each poll gives this list, filled anew; None = a new one.
+    reused: ClassVar[list[Any] | None]
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +91,7 @@ def world() -> None:
     World.on_poll = staticmethod(lambda: None)
     World.poll_rows = 1 << 20
     World.endless = False
+    World.reused = None
 
 
 class Polled(Source[Any, Place]):
@@ -101,6 +105,17 @@ class Polled(Source[Any, Place]):
 
 
 class BlockingPolled(Polled):
+    blocking = True
+
+
+class TypedPolled(Polled):
+    """Its declared type proves that no row changes after its poll."""
+
+    def produced_type(self) -> Any:
+        return Types.LONG()
+
+
+class BlockingTypedPolled(TypedPolled):
     blocking = True
 
 
@@ -126,7 +141,11 @@ class PolledReader(SourceReader[Any, Place]):
         World.clock.advance(fixed + each * (split.next - first))
         if first == split.next:
             return NothingAvailable() if World.endless else None
-        return SourceRecords([World.make(i) for i in range(first, split.next)], split_id=split.name)
+        rows = [World.make(i) for i in range(first, split.next)]
+        if World.reused is not None:
+            World.reused[:] = rows
+            rows = World.reused
+        return SourceRecords(rows, split_id=split.name)
 
     def snapshot_state(self, checkpoint_id: int) -> list[Place]:
         return [Place(split.name, split.next) for split in self.splits]
@@ -326,29 +345,53 @@ def test_what_a_sink_or_a_function_of_batches_costs_by_itself_is_spread_too(frag
 
 
 def test_polls_of_few_rows_are_gathered_into_chunks() -> None:
-    World.poll_rows, polls_before = 5, []
+    World.poll_rows, World.reused, polls_before = 5, [], []
     World.on_row = staticmethod(lambda row: polls_before.append(len(World.asked)))
-    with harness() as running:
+    with harness(TypedPolled()) as running:
         running.run()
         assert running.output == list(range(1000))
     # 52 polls give 260 rows, which run together.
     assert sorted(set(polls_before)) == [52, 104, 156, 201]
 
 
+@pytest.mark.parametrize("source", [Polled(), BlockingTypedPolled()], ids=["any-object", "blocking"])
+def test_rows_run_before_a_poll_that_may_change_them_or_wait(source: Source[Any, Any]) -> None:
+    World.poll_rows, polls_before = 5, []
+    World.on_row = staticmethod(lambda row: polls_before.append(len(World.asked)))
+    with harness(source) as running:
+        running.run()
+    assert polls_before == [row // 5 + 1 for row in range(1000)]
+
+
 def test_rows_do_not_wait_for_further_polls_that_take_long() -> None:
     World.poll_rows, World.poll, polls_before = 5, (0.001, 0.0), []
     World.on_row = staticmethod(lambda row: polls_before.append(len(World.asked)))
-    with harness() as running:
+    with harness(TypedPolled()) as running:
         running.run()
     assert polls_before == [row // 5 + 1 for row in range(1000)]
 
 
 def test_a_source_that_has_ended_is_not_polled_again_while_gathered_rows_run() -> None:
     World.poll_rows, World.row = 5, 1e-3
-    with harness() as running:
+    with harness(TypedPolled()) as running:
         running.run()
         assert running.output == list(range(1000))
     assert len(World.asked) == 201
+
+
+def test_rows_run_that_were_read_before_a_poll_fails() -> None:
+    def poll() -> None:
+        if len(World.asked) == 4:
+            raise ValueError("no more")
+
+    World.poll_rows, World.on_poll = 5, staticmethod(poll)
+    ran: list[int] = []
+    World.on_row = staticmethod(ran.append)
+    with harness(TypedPolled()) as running:
+        with pytest.raises(FragmentFailedError, match="no more"):
+            running.run()
+        assert ran == list(range(15))
+    assert len(World.asked) == 4
 
 
 def test_buffered_rows_leave_at_their_time_though_a_source_always_has_more() -> None:

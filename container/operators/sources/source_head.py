@@ -60,6 +60,11 @@ class SourceHead(WatermarkMaker):
     #: state.
     reads_ahead = False
 
+    @property
+    def gives_fixed_rows(self) -> bool:
+        """Whether rows stay as they are when the source is polled again: its declared type proves it."""
+        return False
+
     def rows_wait(self, waiting: bool) -> None:
         """Says that the source is not polled, because rows wait or the task is suspended; or is polled again."""
         self._time.rows_wait(waiting)

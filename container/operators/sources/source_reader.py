@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
-from yarrow.container.operators.base import OperatorContext, TaskEnvironment
+from yarrow.container.operators.base import OperatorContext, TaskEnvironment, declared_type
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,
@@ -109,6 +109,7 @@ class ReadingSource(SourceHead):
         self._serves = False
         self._last_cut: int | None = None
         self._errors = 0
+        self._gives_fixed_rows = False
         #: Records for the present cut, besides the splits; at first the restored ones.
         self._carries: list[SourceRecords] = []
         self._carried: list[SourceRecords] = []
@@ -119,6 +120,8 @@ class ReadingSource(SourceHead):
 
     def open(self) -> None:
         environment = self.context.environment
+        declared = declared_type(self.context.descriptor.output_type)
+        self._gives_fixed_rows = declared is not None and declared.is_immutable
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
         state = self.context.operator_state
         self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
@@ -147,6 +150,10 @@ class ReadingSource(SourceHead):
         if mine is not None and mine[3]:
             self._take([("no_more",)])
         self._reader.start()
+
+    @property
+    def gives_fixed_rows(self) -> bool:
+        return self._gives_fixed_rows
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         assert self._reader is not None
