@@ -198,7 +198,8 @@ class SparkDriver(RpcEndpoint):
             await self.master.finish_batch(run.result())
         elif end is RunEnd.CANCELED:
             await self.master.confirm_cancelled(submission.job_id, submission.run)
-        else:
+        elif not self.finished.done():
+            # Where the driver ends, its session is closed under the run: that is no failure of the job.
             assert cause is not None
             await self.master.fail_batch(submission.job_id, submission.run, cause)
 

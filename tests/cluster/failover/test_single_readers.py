@@ -20,7 +20,9 @@ ROWS = 1500
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
-    with mini_cluster(task_executors=2, slots=1) as running:
+    # On a busy machine the slot of a killed worker comes back late: no further TaskExecutor is asked for meanwhile.
+    patient = {"slotmanager.requirement-check.delay": "5 s"}
+    with mini_cluster(task_executors=2, slots=1, configuration=patient) as running:
         yield running
 
 
