@@ -25,7 +25,7 @@ from yarrow.container.operators.columnar.aggregate_state import (
     UnsupportedColumnError,
 )
 from yarrow.container.operators.columnar.aggregate_states import state_for
-from yarrow.container.operators.columnar.last_rows import KeptRows, LastRows
+from yarrow.container.operators.columnar.last_rows import KeptRows, LastRows, order_of_times
 from yarrow.container.operators.columnar.tuple_index import index_of_keys
 from yarrow.container.operators.columnar.vectorized_index import KeyIndex, Slots, grown
 from yarrow.container.operators.columnar_operator import ColumnarOperator
@@ -62,8 +62,8 @@ class VectorizedAggregation(ColumnarOperator):
     """SUM, MIN, MAX, COUNT and MEAN by key.
 
     The result has the key columns and one column an aggregate. Its rows stand in the order of the last row of
-    each key in the batch, with that row's timestamp. Of bounded input there is one result for all batches. A key
-    of floats is shown as it came last (NaN and -0.0 included).
+    each key in the batch, with that row's timestamp. Of bounded input there is one result for all batches, and
+    the last row is that by event time. A key of floats is shown as in that row (NaN and -0.0 included).
     """
 
     #: `end_keys` gives batches.
@@ -139,7 +139,7 @@ class VectorizedAggregation(ColumnarOperator):
             slots = self._index.slots_of(keys)
         except ColumnKeyError as error:
             raise AggregationError(f"operator '{self.name}': {self._key.explain(keys, error)}") from error
-        rows = self._last_rows(slots)
+        rows = self._last_rows(slots, batch.timestamps)
         touched = slots[rows]
         size = self._index.size
         results = [rows_of_column(key, pa.array(rows)) for key in keys]
@@ -230,12 +230,19 @@ class VectorizedAggregation(ColumnarOperator):
         values = tuple(key[row].as_py() for key in keys)
         return values if self._key.is_tuple else values[0]
 
-    def _last_rows(self, slots: Slots) -> Slots:
-        """The position of the last row of each occurring slot, ascending (1-d integer array)."""
+    def _last_rows(self, slots: Slots, stamps: pa.Array | None) -> Slots:
+        """The position of the last row of each occurring slot, ascending (1-d integer array).
+
+        Of bounded input that is the last row by event time: producers and batches change nothing about it.
+        """
         self._last_row = grown(self._last_row, self._index.size)
-        order = np.arange(len(slots), dtype=np.int32)
-        self._last_row[slots] = order
-        return np.flatnonzero(self._last_row.take(slots) == order)
+        positions = np.arange(len(slots), dtype=np.int32)
+        if self._once and stamps is not None:
+            order = order_of_times(stamps)
+            self._last_row[slots[order]] = positions[order]
+        else:
+            self._last_row[slots] = positions
+        return np.flatnonzero(self._last_row.take(slots) == positions)
 
     def _check(self, schema: pa.Schema) -> None:
         for name in self._columns:

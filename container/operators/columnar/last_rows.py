@@ -7,7 +7,7 @@ that later ones replace. Must not know aggregates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -61,8 +61,7 @@ class LastRows:
         stamps = pa.concat_arrays(list(map(_stamps_of, kept))) if timed else None
         order = np.arange(len(slots), dtype=np.int64)
         if stamps is not None:
-            # Stable: of equal times the row that came last counts.
-            order = np.argsort(stamps.fill_null(MIN_TIMESTAMP).to_numpy(), kind="stable")
+            order = order_of_times(stamps)
         sorted_slots = slots[order]
         position = np.full(int(slots.max()) + 1, -1, np.int64)
         position[sorted_slots] = np.arange(len(order))
@@ -73,6 +72,14 @@ class LastRows:
             [rows_of_column(key, taken) for key in keys],
             None if stamps is None else stamps.take(taken),
         )
+
+
+def order_of_times(stamps: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The positions of rows in order of their times (int64, or null); rows without a time stand first.
+
+    It is stable: of equal times the row that came last counts.
+    """
+    return np.argsort(stamps.fill_null(MIN_TIMESTAMP).to_numpy(), kind="stable")
 
 
 def _stamps_of(rows: KeptRows) -> pa.Array:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.batch_runner import collect, collecting_graph, run_batch, shuffled
 from tests.unit.runtime.graph.programs import environment
-from yarrow.common import Types
+from yarrow.common import Types, WatermarkStrategy
+from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.split_assignment import assign
 from yarrow.datastream import (
@@ -19,6 +20,7 @@ from yarrow.datastream import (
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
     OutputTag,
+    ProcessFunction,
 )
 from yarrow.datastream.state import MapStateDescriptor
 from yarrow.runtime.common.clock import ManualClock
@@ -151,3 +153,27 @@ def test_unkeyed_inputs_come_one_after_the_other() -> None:
     first, second = env.from_collection(range(5)), env.from_collection(range(5, 10))
     found = collect(env, first.connect(second).process(Sides()), deal=shuffled(2))
     assert found == [(1, n) for n in range(5)] + [(2, n) for n in range(5, 10)]
+
+
+class ThirdField(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[2])
+
+
+class WithTime(ProcessFunction[Any, Any]):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield tuple(value), ctx.timestamp()
+
+
+@pytest.mark.parametrize("combine", ["true", "false"])
+@pytest.mark.parametrize("producers", [1, 2, 3])
+def test_an_aggregate_of_columns_has_the_latest_time_of_its_key(producers: int, combine: str) -> None:
+    schema = pa.schema([("key", pa.int64()), ("number", pa.int64()), ("time", pa.int64())])
+    env = environment(producers)
+    timed = [(1, 10, 5), (1, 20, 3), (1, 30, 4), (2, 1, 9), (2, 1, 1)]
+    rows = env.from_collection(timed, Types.TUPLE([Types.LONG()] * 3)).rebalance()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ThirdField())
+    columns = rows.assign_timestamps_and_watermarks(strategy).to_arrow(schema)
+    summed = columns.key_by("key").aggregate([("number", "sum")]).to_rows().process(WithTime())
+    found = collect(env, summed, settings={"execution.batch.combine": combine})
+    assert sorted(found) == [((1, 60), 5), ((2, 2), 9)]
