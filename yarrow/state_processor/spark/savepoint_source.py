@@ -34,9 +34,8 @@ class SavepointSource(DataSource):  # type: ignore[misc]
     `security.snapshot.secret-file`. A schema with fewer columns has the others not decoded.
     """
 
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self.options = options
+    #: Of DataSource: as the program gave them, by names in any case.
+    options: MutableMapping[str, str]
 
     @classmethod
     def name(cls) -> str:
@@ -57,14 +56,16 @@ class SavepointSource(DataSource):  # type: ignore[misc]
         return spark_schema(table.schema(known))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the columns of a schema."""
+        """Reads the columns of a schema. Raises UntrustedPickleError before any task starts."""
         try:
             wanted = int(self.options.get("partitions", "1"))
         except ValueError:
             raise StateProcessorError(
                 f"expected a whole number as the option 'partitions', not {self.options['partitions']!r}"
             ) from None
-        return _Reader(self._table(), schema, wanted)
+        table = self._table()
+        table.refuse_pickles()
+        return _Reader(table, schema, wanted)
 
     def _table(self) -> StateTable:
         path, operator, state = (self._option(name) for name in ("path", "operator", "state"))

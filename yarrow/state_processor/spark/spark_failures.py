@@ -1,4 +1,4 @@
-"""What a failed run of Spark says in short: the last line of Python's own traceback, else Spark's first.
+"""What a failed run of Spark says in short: the message at the end of Python's own traceback, else Spark's first line.
 
 Owner: the calling thread; pure.
 """
@@ -8,17 +8,31 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: The last line of a traceback: a class of an error, and its message.
-_RAISED: Final = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)): (.+)$", re.MULTILINE)
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+#: What follows Python's traceback in the text of an error of PySpark.
+_OF_JAVA: Final = re.compile(
+    r"\s+at [\w.$/]+\(|\s*(Driver stacktrace|JVM stacktrace|Caused by):|\s+\.\.\. \d+ more"
+)
 _MOST: Final = 1000
 
 
 def told_in_short(error: BaseException) -> str:
     """One line of an error of PySpark, without traces and classes of Java."""
     text = str(error)
-    python = text.partition("Traceback (most recent call last)")[2]
-    found = [
-        match[2] for match in _RAISED.finditer(python) if not match[1].startswith(("org.", "java.", "py4j."))
-    ]
-    line = found[-1] if found else text.strip().partition("\n")[0]
-    return line.strip()[:_MOST] or type(error).__name__
+    _, found, python = text.rpartition(_TRACEBACK)
+    line = _raised(python) if found else ""
+    return (line or text.strip().partition("\n")[0].strip())[:_MOST] or type(error).__name__
+
+
+def _raised(trace: str) -> str:
+    """The message of the exception behind the frames of a traceback; its class, if it has none."""
+    told: list[str] = []
+    for line in trace.splitlines():
+        if _OF_JAVA.match(line):
+            break
+        if told or (line and not line[0].isspace()):
+            told.append(line.strip())
+    kind, colon, _ = told[0].partition(": ") if told else ("", "", "")
+    if colon and " " not in kind:
+        told[0] = told[0][len(kind) + len(colon) :]
+    return " ".join(filter(None, told))

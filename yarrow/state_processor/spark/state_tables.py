@@ -78,8 +78,6 @@ class TablePartition:
     keyed: tuple[KeyedStateHandle, ...] = ()
     #: With the subtask of each.
     of_operator: tuple[tuple[int, OperatorStateHandle], ...] = ()
-    #: Bytes of state, about: files hold other states too.
-    size: int = 0
 
     @property
     def what(self) -> str:
@@ -223,7 +221,6 @@ class StateTable:
                 (part.start, part.end),
                 tuple(h for h in handles if h.key_groups[0] <= part.end and part.start <= h.key_groups[1]),
                 (),
-                round(part.size),
             )
             for part in found
         ]
@@ -234,11 +231,9 @@ class StateTable:
         key_groups: tuple[int, int],
         keyed: tuple[KeyedStateHandle, ...],
         of_operator: tuple[tuple[int, OperatorStateHandle], ...],
-        size: int = 0,
     ) -> TablePartition:
         return TablePartition(
-            self.directory, self.operator.name, self.kind, self.name, self.trusted, key_groups, keyed, of_operator,
-            size or sum(handle.handle.size for _, handle in of_operator),
+            self.directory, self.operator.name, self.kind, self.name, self.trusted, key_groups, keyed, of_operator
         )  # fmt: skip
 
     def _keyed_handles(self) -> Iterator[KeyedStateHandle]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.format.golden_snapshots import native_checkpoint, savepoint
 from tests.unit.state_processor.bootstrapped import Color, Pair, Point, Unsafe
@@ -25,6 +26,7 @@ from yarrow.state_processor import (
 )
 from yarrow.state_processor.operator_identifier import OperatorIdentifier
 from yarrow.state_processor.spark.key_group_ranges import SizedRange, divided
+from yarrow.state_processor.spark.savepoint_source import SavepointSource
 from yarrow.state_processor.spark.state_tables import TableKind
 
 
@@ -129,6 +131,15 @@ def test_only_wanted_columns_are_decoded(tmp_path: Path) -> None:
         table_of(path, "op", TableKind.KEYED, "s").refuse_pickles()
     with pytest.raises(UntrustedPickleError, match=r"operator 'op', state 's'"):
         read_as_tasks(table_of(path, "op", TableKind.KEYED, "s"), 1)
+
+
+def test_the_data_source_refuses_pickles_before_tasks_start(tmp_path: Path) -> None:
+    path = made(tmp_path, {1: Unsafe()}, PICKLED)
+    options = {"path": path, "operator": "op", "state": "s"}
+    schema = StructType([StructField("key", LongType())])
+    with pytest.raises(UntrustedPickleError, match=r"operator 'op', state 's': its values are pickled"):
+        SavepointSource(options).reader(schema)
+    assert len(SavepointSource({**options, "trustPickle": "true"}).reader(schema).partitions()) == 1
 
 
 def test_a_task_verifies_what_it_reads(tmp_path: Path) -> None:
