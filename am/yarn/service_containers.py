@@ -124,6 +124,8 @@ class ServiceContainers:
         #: Number of requests without an answer: their containers are no strays.
         self._asking = 0
         self._waiting_for = ""
+        #: For whom the text above was told.
+        self._waiting: frozenset[ResourceID] = frozenset()
         self._asked_why_at = float("-inf")
         self._failed_to_poll = False
 
@@ -299,9 +301,10 @@ class ServiceContainers:
         if waiting:
             self._asked_why_at = now
             text = await self._why(len(waiting), now - waiting[0].requested_at)
-        if text.partition(";")[2] != self._waiting_for.partition(";")[2] or bool(text) != bool(
-            self._waiting_for
-        ):
+        names = frozenset(one.resource_id for one in waiting)
+        # The first part has the seconds of waiting, which always differ.
+        if names != self._waiting or text.partition(";")[2] != self._waiting_for.partition(";")[2]:
+            self._waiting = names
             await self._tell(text)
 
     async def _why(self, number: int, seconds: float) -> str:

@@ -81,7 +81,10 @@ class YarnSparkDrivers(ContainerEvents):
     async def start_spark_driver(
         self, request: SparkDriverRequest, on_ended: OnDriverEnded, on_delayed: OnDriverDelayed
     ) -> None:
-        """Returns when YARN has taken the request; `on_delayed` hears why the container does not come."""
+        """Returns when YARN has taken the request; `on_delayed` hears why the container does not come.
+
+        Raises SparkDriverStartError; NoSparkDriversError if YARN never gives such a container.
+        """
         driver_id = request.driver_id
         job = self._config.overlay(Settings(request.configuration, "the job"))
         # Skein's ApplicationMaster would end with a request that YARN refuses, and all jobs with it.
@@ -120,8 +123,10 @@ class YarnSparkDrivers(ContainerEvents):
         try:
             return await self._containers.call(partial(self._refusal, self._settings.shape))
         except YarrowError as error:
-            _log.info("it is unknown whether the queue gives containers of SparkDrivers: %s", error)
-            return ""
+            raise SparkDriverStartError(
+                "it is unknown whether the application's queue gives containers of SparkDrivers, and a request that is"
+                f" too large would end the application: {error}"
+            ) from error
 
     # ContainerEvents.
 

@@ -100,7 +100,7 @@ class ContainerExplainer:
     def __call__(self, shape: ContainerShape, number: int) -> str:
         """Raises YarnError when the server cannot be asked."""
         web = self._connected()
-        name, queue = self._own_queue(web)
+        name, queue = self._own_queue(web, web.leaf_queues())
         try:
             nodes: Sequence[Node] = web.nodes()
         except YarnError:
@@ -109,24 +109,32 @@ class ContainerExplainer:
         return explain_containers(shape, name, queue, nodes, web.metrics(), self._keys)
 
     def refusal(self, shape: ContainerShape) -> str:
-        """Why the application's queue never gives such a container; "" = it may.
+        """Why the application's queue never gives such a container; "" = it may, or the scheduler shows no queues.
 
-        Raises YarnError when the server cannot be asked.
+        Raises YarnError when the server cannot be asked, and when it shows queues without the application's own.
         """
-        name, queue = self._own_queue(self._connected())
-        return "" if queue is None else too_large(shape, name, queue, self._keys)
+        web = self._connected()
+        queues = web.leaf_queues()
+        name, queue = self._own_queue(web, queues)
+        if queue is not None:
+            return too_large(shape, name, queue, self._keys)
+        # The FIFO scheduler names none.
+        if any(one.name for one in queues):
+            raise YarnError(f"YARN's scheduler shows no queue {name!r}, in which this application runs")
+        return ""
 
     def _connected(self) -> ResourceManagerWeb:
         if self._web is None:
             self._web = ResourceManagerWeb.of(HadoopConfiguration.load(self._config, self._environment))
         return self._web
 
-    def _own_queue(self, web: ResourceManagerWeb) -> tuple[str, LeafQueue | None]:
-        """Name and state of the application's queue."""
+    def _own_queue(
+        self, web: ResourceManagerWeb, queues: Sequence[LeafQueue]
+    ) -> tuple[str, LeafQueue | None]:
+        """Name of the application's queue, and its state among `queues`."""
         if not self._queue:
             self._queue = web.application(self._application_id).report.queue
         name = self._queue.rpartition(".")[2]
-        queues = web.leaf_queues()
         queue = next((one for one in queues if self._queue in (one.path, one.name)), None) or next(
             (one for one in queues if one.name == name), None
         )

@@ -16,7 +16,7 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.messages import SparkDriverRequest
-from yarrow.runtime.yarn.gateways import ContainerShape
+from yarrow.runtime.yarn.gateways import ContainerShape, YarnError
 from yarrow.runtime.yarn.layout import (
     JOB_ID,
     JOB_MASTER_ADDRESS,
@@ -45,9 +45,9 @@ class Heard:
         self.delays.append(explanation)
 
 
-def request(**configuration: str) -> SparkDriverRequest:
+def request(driver_id: ResourceID = DRIVER, **configuration: str) -> SparkDriverRequest:
     return SparkDriverRequest(
-        driver_id=DRIVER,
+        driver_id=driver_id,
         job_id=JobID("a" * 32),
         job_master_id=JobMasterID("b" * 32),
         job_master_address="grpc://master:1/jobmanager",
@@ -131,6 +131,35 @@ def test_a_driver_that_waits_says_why_until_it_is_granted() -> None:
             yarn.grant("spark-driver_0")
             await until(lambda: yarn.published[KV_WAITING_FOR] == "")
             assert len(heard.delays) == 1, "a driver that has its container waits for none"
+
+    asyncio.run(run())
+
+
+def test_each_driver_that_waits_hears_why() -> None:
+    async def run() -> None:
+        yarn, second = ContainersOfYarn(), Heard()
+        async with driving(yarn, explain=lambda *_: "the queue is full", patience=0.0) as (drivers, first):
+            await drivers.start_spark_driver(request(), first.end, first.delay)
+            await until(lambda: bool(first.delays))
+            await drivers.start_spark_driver(request(ResourceID("sparkdriver-2")), second.end, second.delay)
+            await until(lambda: bool(second.delays))
+            assert second.delays[0].startswith("YARN has not granted 2 containers of 2048 MB and 2 cores")
+            assert second.delays[0].endswith("; the queue is full")
+
+    asyncio.run(run())
+
+
+def test_without_an_answer_about_the_queue_yarn_is_not_asked() -> None:
+    def silent(shape: ContainerShape) -> str:
+        raise YarnError("the web server does not answer")
+
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn, refusal=silent) as (drivers, heard):
+            with pytest.raises(SparkDriverStartError, match="the web server does not answer") as raised:
+                await drivers.start_spark_driver(request(), heard.end, heard.delay)
+            assert not isinstance(raised.value, NoSparkDriversError), "the restart strategy decides"
+            assert yarn.services == []
 
     asyncio.run(run())
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
-from yarrow.runtime.yarn.gateways import ContainerShape
-from yarrow.runtime.yarn.resource_manager_web import LeafQueue, Node
-from yarrow.runtime.yarn.waiting_containers import explain_containers
+import pytest
+
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.gateways import ContainerShape, YarnError
+from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
+from yarrow.runtime.yarn.resource_manager_web import LeafQueue, Node, ResourceManagerWeb
+from yarrow.runtime.yarn.waiting_containers import ContainerExplainer, explain_containers
 
 SHAPE = ContainerShape(1024, 2)
 QUEUE = LeafQueue("small", "root.small", "RUNNING", 97.0, 3, 4, 4096, 8)
@@ -45,3 +51,38 @@ def test_room_on_a_node_but_not_in_the_queue() -> None:
 
 def test_nothing_known_is_nothing_said() -> None:
     assert why(queue=None) == ""
+
+
+@dataclass
+class Web:
+    """A web server of YARN that shows some queues; the application is in the queue `small`."""
+
+    queues: Sequence[LeafQueue]
+
+    def leaf_queues(self) -> Sequence[LeafQueue]:
+        return self.queues
+
+    def application(self, application_id: str) -> SimpleNamespace:
+        return SimpleNamespace(report=SimpleNamespace(queue="root.small"))
+
+
+def refusal(monkeypatch: pytest.MonkeyPatch, *queues: LeafQueue) -> str:
+    """What is said about a container of 8 GiB."""
+    monkeypatch.setattr(HadoopConfiguration, "load", lambda config, environment: None)
+    monkeypatch.setattr(ResourceManagerWeb, "of", lambda configuration: Web(queues))
+    return ContainerExplainer(Settings(), "application_1_1").refusal(ContainerShape(8192, 1))
+
+
+def test_a_queue_refuses_what_is_too_large_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "at most 4096 MB" in refusal(monkeypatch, QUEUE)
+    assert refusal(monkeypatch, replace(QUEUE, maximum_memory_mb=0)) == ""
+
+
+def test_a_queue_that_is_not_shown_is_no_queue_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(YarnError, match="shows no queue 'small'"):
+        refusal(monkeypatch, replace(QUEUE, name="other", path="root.other"))
+
+
+def test_a_scheduler_without_queues_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(monkeypatch) == ""
+    assert refusal(monkeypatch, replace(QUEUE, name="", path="", maximum_memory_mb=0)) == ""
