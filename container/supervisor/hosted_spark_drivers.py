@@ -20,12 +20,11 @@ from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
 from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.messages import SparkDriverStart
+from yarrow.runtime.rpc.spark_driver_process import GRACE
 
 _log = logging.getLogger(__name__)
 #: Allocations that have ended and are remembered, so that a message that comes late starts no driver again.
 _REMEMBERED: Final = 1000
-#: Seconds in which Spark may end in order before it is killed with all below it.
-_GRACE: Final = 10.0
 
 
 class DriverProcess(Protocol):
@@ -55,7 +54,7 @@ class _Hosted(msgspec.Struct):
     process: DriverProcess | None = None
     #: Why it is being ended; "" = it is not.
     end_cause: str = ""
-    grace: float = _GRACE
+    grace: float = GRACE
     #: Ends its process.
     ending: asyncio.Task[None] | None = None
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 #: Arguments of the interpreter.
 _COMMAND: Final = ("-m", "yarrow.container.batch.spark.driver_main")
-#: Seconds in which Spark may end in order before all of the session is killed.
-GRACE: Final = 10.0
+#: Seconds in which Spark may end in order before all of the session is killed: the first driver of a user writes its
+#: classes meanwhile (WRITING_SECONDS of container/batch/spark/class_archive.py), and Python processes end.
+GRACE: Final = 30.0
 
 
 class SparkDriverProcess:

@@ -13,12 +13,17 @@ import logging
 import os
 import shutil
 import stat
+import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
 _log = logging.getLogger(__name__)
 #: Files that are kept: one for each Java and each set of jars that was used last. Each has some 160 MB.
 _KEPT_FILES: Final = 2
+#: What the name of an archive ends with while it is copied, and seconds after which nobody copies it any more.
+_PART: Final = ".part"
+_STALE_SECONDS: Final = 3600.0
 #: Drivers that try to write it: a machine that is too slow shall not pay at the end of each.
 _MOST_TRIES: Final = 3
 #: Java names each class that it leaves out.
@@ -43,7 +48,8 @@ class ClassArchive:
         self.is_awaited = usable and not self._is_there and _size_of(self._tries) < _MOST_TRIES
 
     def arguments(self) -> list[str]:
-        """Java's arguments: to use the archive, or to write it."""
+        """Java's arguments: to use the archive, or to write it. Removes what drivers left that were killed."""
+        self._remove_stale_parts()
         if self._is_there:
             with contextlib.suppress(OSError):
                 os.utime(self._file)
@@ -60,14 +66,30 @@ class ClassArchive:
         if not self._new.exists():
             return
         try:
-            part = self._file.with_suffix(f".{os.getpid()}")
-            shutil.copyfile(self._new, part)
-            os.replace(part, self._file)
+            self._copy()
             self._tries.unlink(missing_ok=True)
             for old in sorted(self._folder.glob("*.jsa"), key=_used_at)[:-_KEPT_FILES]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             _log.info("the archive of Java's classes could not be kept in %s: %s", self._folder, error)
+
+    def _copy(self) -> None:
+        """Puts the new archive in its place, all of it or nothing. Raises OSError."""
+        # Hosts that share this home may write at the same time: a process id would not tell them apart.
+        descriptor, part = tempfile.mkstemp(prefix=f"{self._file.stem}.", suffix=_PART, dir=self._folder)
+        try:
+            os.close(descriptor)
+            shutil.copyfile(self._new, part)
+            os.replace(part, self._file)
+        finally:
+            Path(part).unlink(missing_ok=True)
+
+    def _remove_stale_parts(self) -> None:
+        """Removes what drivers left that were killed while they copied."""
+        with contextlib.suppress(OSError):
+            for part in self._folder.glob(f"*{_PART}"):
+                if _used_at(part) < time.time() - _STALE_SECONDS:
+                    part.unlink(missing_ok=True)
 
 
 def _fingerprint(java: Path, jars: Path) -> str:

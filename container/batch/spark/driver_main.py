@@ -20,7 +20,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -45,14 +45,19 @@ from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.messages import BatchSubmission, FailureCause, SparkApplication
 from yarrow.runtime.rpc.service import RpcService
+from yarrow.runtime.rpc.spark_driver_process import GRACE
 from yarrow.runtime.security.result_proof import result_key
 
 if TYPE_CHECKING:
     from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
     from yarrow.container.batch.spark.session import SparkHost
 
-#: Seconds between the parent's end and the forced end of this process; Java may be writing its classes meanwhile.
+#: Seconds between the parent's end and the forced end of this process.
 _ORPHAN_LIMIT: Final = 9.0
+#: The same if the parent lives and wants the end: it kills all of the session a second later.
+_ENDING_LIMIT: Final = GRACE - 1.0
+#: Seconds between two looks whether the parent has ended since.
+_LOOK: Final = 0.2
 _log = logging.getLogger(__name__)
 
 
@@ -64,7 +69,7 @@ def main() -> int:
     except BootstrapError as error:
         print(error, file=sys.stderr)
         return 1
-    return run_process(bootstrap, _watch_parent)
+    return run_process(bootstrap, partial(_watch_parent, Path(bootstrap.working_directory), os.getppid()))
 
 
 def run_process(
@@ -142,7 +147,7 @@ class _DriverProcess:
                 return await self._serve(driver, address)
             finally:
                 await driver.stop()
-                self._remove_files()
+                remove_files(self._folders.working)
 
     async def _read_configuration(self, master: BatchJobMasterGateway, seconds: float) -> None:
         """Lays the job's own configuration over that of the cluster."""
@@ -172,7 +177,7 @@ class _DriverProcess:
             host.start_java()
             return await self._serve_with(driver, address, host, heartbeat)
         finally:
-            await asyncio.to_thread(host.close, keep_classes=driver.has_finished_run)
+            await asyncio.to_thread(host.close, keep_classes=may_keep_classes(driver))
             heartbeat.stop()
 
     def _heartbeat_of(self, host: SparkHost) -> JavaHeartbeat:
@@ -232,8 +237,26 @@ class _DriverProcess:
         """The log of Spark, beside the driver's own."""
         return self._log_file.with_name(f"{self._log_file.stem}-spark.log")
 
-    def _remove_files(self) -> None:
-        for left in self._folders.working.iterdir():
+
+class _EndingDriver(Protocol):
+    """What of a SparkDriver tells how it ends."""
+
+    has_finished_run: bool
+    finished: asyncio.Future[DriverEnd]
+
+
+def may_keep_classes(driver: _EndingDriver) -> bool:
+    """Whether Java may take its time to write its classes: a job has finished, and somebody waits for this end."""
+    finished = driver.finished
+    return (
+        driver.has_finished_run and finished.done() and not finished.cancelled() and finished.result().orderly
+    )
+
+
+def remove_files(folder: Path) -> None:
+    """Removes what the driver has put into its folder; the folder is its parent's."""
+    with contextlib.suppress(OSError):
+        for left in folder.iterdir():
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
@@ -290,7 +313,7 @@ def _watch_java(host: SparkHost, loop: asyncio.AbstractEventLoop, driver: SparkD
     threading.Thread(target=watch, name="java watch", daemon=True).start()
 
 
-def _watch_parent(driver: SparkDriver) -> None:
+def _watch_parent(folder: Path, parent: int, driver: SparkDriver) -> None:
     """Ends the driver at the end of standard input: its parent is gone, or wants it to end."""
     loop = asyncio.get_running_loop()
 
@@ -298,13 +321,26 @@ def _watch_parent(driver: SparkDriver) -> None:
         with contextlib.suppress(OSError):
             while os.read(0, 4096):
                 pass
+        lives = os.getppid() == parent
+        cause = "the process that started it " + ("has told it to end" if lives else "has ended")
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(driver.finish, "the process that started it has ended")
+            loop.call_soon_threadsafe(partial(driver.finish, cause, orderly=lives))
+        wait_for_forced_end(lambda: os.getppid() == parent, threading.Event().wait)
         # The kernel ends Java with this process, and Java's end is that of its Python processes.
-        threading.Event().wait(_ORPHAN_LIMIT)
+        remove_files(folder)
         os._exit(1)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+def wait_for_forced_end(parent_lives: Callable[[], bool], wait: Callable[[float], object]) -> None:
+    """Returns when a driver that has been told to end must be ended by force; `wait` gets seconds."""
+    waited = 0.0
+    while parent_lives() and waited < _ENDING_LIMIT:
+        wait(_LOOK)
+        waited += _LOOK
+    if waited < _ENDING_LIMIT:
+        wait(min(_ORPHAN_LIMIT, _ENDING_LIMIT - waited))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,42 @@ def test_a_folder_that_cannot_be_made_is_done_without(installation: Installation
     installation.cache.write_text("no folder")
     assert installation.archive().arguments() == []
     assert not installation.archive().is_awaited
+
+
+def parts(installation: Installation) -> list[Path]:
+    """What of the cache is neither an archive nor a count of tries."""
+    return [file for file in installation.cache.iterdir() if file.suffix not in (".jsa", ".tries")]
+
+
+def test_a_copy_that_fails_leaves_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(source: Path, target: str) -> None:
+        Path(target).write_bytes(b"the beginning")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full_disk)
+    installation.write()
+    assert parts(installation) == []
+    assert installation.archive().is_awaited
+
+
+def test_a_driver_that_was_killed_while_it_copied_leaves_nothing_for_ever(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(source: Path, target: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", killed)
+        # What is killed runs no `finally`.
+        patch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
+        with pytest.raises(KeyboardInterrupt):
+            installation.write()
+    [left] = parts(installation)
+    fresh = left.with_name(f"other{left.suffix}")
+    fresh.touch()
+    hours_ago = time.time() - 2 * 3600
+    os.utime(left, (hours_ago, hours_ago))
+    installation.archive().arguments()
+    assert parts(installation) == [fresh], "another driver may copy at this moment"
