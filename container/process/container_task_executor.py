@@ -30,10 +30,10 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.yarn.application import TaskExecutorSecrets
 from yarrow.runtime.yarn.container_files import (
     ContainerFolder,
-    ContainerFolderError,
     configuration_of,
     read_description,
     read_secrets,
+    request_of,
 )
 from yarrow.runtime.yarn.layout import (
     RESOURCE_ID,
@@ -58,16 +58,7 @@ class ResourceManagerRequest:
     @staticmethod
     def of(environment: Mapping[str, str]) -> ResourceManagerRequest:
         """Reads them. Raises ContainerFolderError with the missing variable."""
-        values = {
-            name: environment.get(name, "")
-            for name in (RESOURCE_ID, RESOURCE_MANAGER_ADDRESS, RESOURCE_MANAGER_ID)
-        }
-        missing = [name for name, value in values.items() if not value]
-        if missing:
-            raise ContainerFolderError(
-                f"the environment has no {', '.join(missing)}. The ResourceManager of an application on YARN"
-                " starts this process in a container: do not start it by hand"
-            )
+        values = request_of(environment, (RESOURCE_ID, RESOURCE_MANAGER_ADDRESS, RESOURCE_MANAGER_ID))
         return ResourceManagerRequest(
             ResourceID(values[RESOURCE_ID]),
             values[RESOURCE_MANAGER_ADDRESS],

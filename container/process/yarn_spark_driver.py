@@ -26,10 +26,10 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap
 from yarrow.runtime.yarn.application import SparkDriverSecrets
 from yarrow.runtime.yarn.container_files import (
     ContainerFolder,
-    ContainerFolderError,
     configuration_of,
     read_description,
     read_secrets,
+    request_of,
 )
 from yarrow.runtime.yarn.layout import (
     JOB_ID,
@@ -58,13 +58,7 @@ def bootstrap_of(
 
     Raises ConfigError, and ContainerFolderError with the missing variable.
     """
-    values = {name: environment.get(name, "") for name in _VARIABLES}
-    missing = [name for name, value in values.items() if not value]
-    if missing:
-        raise ContainerFolderError(
-            f"the environment has no {', '.join(missing)}. The ResourceManager of an application on YARN starts this"
-            " process in a container: do not start it by hand"
-        )
+    values = request_of(environment, _VARIABLES)
     return SparkDriverBootstrap(
         application_id=secrets.application_secret_id,
         driver_id=ResourceID(values[SPARK_DRIVER_ID]),

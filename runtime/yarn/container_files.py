@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -71,6 +71,21 @@ class ContainerFolder:
             host=environment.get("NM_HOST") or socket.getfqdn(),
             log_directory=Path(logs) if logs else Path.cwd(),
         )
+
+
+def request_of(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The variables that the requesting ResourceManager set for a container.
+
+    Raises ContainerFolderError with those that are missing.
+    """
+    values = {name: environment.get(name, "") for name in names}
+    missing = [name for name, value in values.items() if not value]
+    if missing:
+        raise ContainerFolderError(
+            f"the environment has no {', '.join(missing)}. The ResourceManager of an application on YARN starts this"
+            " process in a container: do not start it by hand"
+        )
+    return values
 
 
 def read_description(folder: Path) -> ApplicationDescription:

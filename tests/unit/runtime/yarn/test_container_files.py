@@ -19,6 +19,7 @@ from yarrow.runtime.yarn.container_files import (
     configuration_of,
     read_description,
     read_secrets,
+    request_of,
 )
 from yarrow.runtime.yarn.distutils_stand_in import LooseVersion
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
@@ -107,3 +108,9 @@ def test_skein_is_loaded_without_setuptools() -> None:
 def test_versions_are_compared_by_their_numbers() -> None:
     assert LooseVersion("1.9.2") < "1.18.0"
     assert not LooseVersion("1.85.0") < "1.18.0"
+
+
+def test_what_the_resource_manager_did_not_set_is_named() -> None:
+    assert request_of({"ONE": "1", "TWO": "2", "OTHER": "3"}, ("ONE", "TWO")) == {"ONE": "1", "TWO": "2"}
+    with pytest.raises(ContainerFolderError, match=r"has no TWO, THREE.*do not start it by hand"):
+        request_of({"ONE": "1", "TWO": ""}, ("ONE", "TWO", "THREE"))
