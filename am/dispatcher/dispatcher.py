@@ -383,7 +383,8 @@ class Dispatcher(RpcEndpoint):
             await master.start()
             self._check_leads(graph.job_id)
         except BaseException:
-            del self._jobs.running[graph.job_id]
+            # A job that was cancelled while its master started may have ended already.
+            self._jobs.running.pop(graph.job_id, None)
             await master.stop()
             raise
         if graph.client_heartbeat_timeout > 0:

@@ -21,6 +21,7 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import JobNotFoundError, YarrowError
 from yarrow.runtime.common.ids import JobID, is_hex_id
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
@@ -123,13 +124,17 @@ class JobRecovery:
     async def _cancel(self, job: RecoveringJob, graph: JobGraph) -> None:
         """Ends a job that was cancelled before it ran again.
 
-        It is restored if possible, so that its checkpoints are removed.
+        It is restored if possible, so that its checkpoints are removed. A bounded job may have begun to commit: it is
+        restored for certain, and brings its commit to its end. Raises what its restoration raises, if a later try may
+        succeed.
         """
         try:
             await self._run(graph)
         except LeadershipLostError:
             raise
         except Exception as error:
+            if graph.job_type is JobType.BATCH and passes_by_itself(error):
+                raise
             _log.warning(
                 "job %s is cancelled before it was restored, and its checkpoints are kept: %s",
                 job.job_id,

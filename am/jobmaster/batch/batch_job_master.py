@@ -138,11 +138,18 @@ class BatchJobMaster(RpcEndpoint):
 
     async def on_start(self) -> None:
         await self._encoded.prepare(self.graph.job)
-        if self.graph.machine.is_terminal:
-            raise EndpointStoppedError(f"{self.name} was stopped before it had started")
+        self._check_starts()
         await self._commits.recover()
+        self._check_starts()
         self._driver.start(self._services.rpc.serve(BATCH_JOB_MASTER, self))
         self._decide(BatchJobStarted(self._now(), commits=bool(self._commits.blob_key)))
+
+    def _check_starts(self) -> None:
+        """Raises EndpointStoppedError if the job was cancelled, or the leadership lost, while the master started."""
+        if self.graph.status is not JobStatus.INITIALIZING or not self.is_running:
+            raise EndpointStoppedError(
+                f"{self.name} was stopped before it had started: the job is {self.graph.status.value}"
+            )
 
     async def on_stop(self) -> None:
         self._timers.cancel_all()

@@ -21,7 +21,7 @@ from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.spark_drivers import OnDriverDelayed, OnDriverEnded, SparkDrivers
 from yarrow.am.rest.views.jobs import job_details
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -519,6 +519,39 @@ def test_what_a_lost_run_has_prepared_is_not_committed(tmp_path: Path) -> None:
             assert msgspec.msgpack.decode(blob.read_bytes(), type=StoredCommittables).messages == (again,)
             await second.finish()
             assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+
+    run(body())
+
+
+@pytest.mark.parametrize("end", ["cancelled", "leadership lost"])
+def test_a_job_that_ends_while_its_master_starts_says_so_and_asks_for_no_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            gate, inside = threading.Event(), threading.Event()
+            real = JobGraphStore.commits
+
+            def commits(records: JobGraphStore, job: JobID) -> bytes:
+                inside.set()
+                assert gate.wait(DEADLINE)
+                return real(records, job)
+
+            monkeypatch.setattr(JobGraphStore, "commits", commits)
+            graph = bounded_job()
+            submits = asyncio.ensure_future(cluster.submit(graph))
+            await eventually(inside.is_set)
+            if end == "cancelled":
+                await cluster.dispatcher.cancel_job(graph.job_id)
+                await settled()
+            else:
+                cluster.plane.dispatcher._jobs.running[graph.job_id].suspend("another master leads")
+            gate.set()
+            with pytest.raises(YarrowError, match="was stopped before it had started"):
+                await submits
+            if end == "cancelled":
+                assert (await cluster.result(graph.job_id)).status is JobStatus.CANCELED
+            assert cluster.spark_drivers.drivers == []
 
     run(body())
 

@@ -235,6 +235,45 @@ def test_the_next_leadership_commits_what_the_former_one_has_stored(tmp_path: Pa
     run(body())
 
 
+def test_a_commit_that_was_begun_before_a_cancellation_outlives_a_store_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        async with bounded_job_of_a_former_leader(tmp_path) as (cluster, job_id, first):
+            sent = prepared(first, 0)
+            await first.master.store_committables(sent)
+            await first.master.begin_commit(job_id, 0)
+            # Too late: parts of the output may be visible. The next leader finds the request all the same.
+            await cluster.dispatcher.cancel_job(job_id)
+            await cluster.follow()
+            tries: list[JobID] = []
+            real = JobGraphStore.commits
+
+            def commits(store: JobGraphStore, job: JobID) -> bytes:
+                tries.append(job)
+                if len(tries) == 1:
+                    raise OSError("the storage does not answer")
+                return real(store, job)
+
+            monkeypatch.setattr(JobGraphStore, "commits", commits)
+            await cluster.lead()
+
+            def asked_again() -> bool:
+                cluster.timers.advance(0.1)
+                return len(tries) > 1
+
+            await eventually(asked_again)
+            second = await cluster.next_spark_driver(2)
+            await second.begin()
+            await eventually(lambda: bool(second.submissions))
+            part = await second.master.read_blob(second.submissions[0].committables_blob_key, 0, 1 << 20)
+            assert msgspec.msgpack.decode(part.data, type=StoredCommittables).messages == (sent,)
+            await second.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+
+    run(body())
+
+
 def test_a_leader_that_was_replaced_lets_nothing_be_committed(tmp_path: Path) -> None:
     async def body() -> None:
         async with bounded_job_of_a_former_leader(tmp_path) as (cluster, job_id, driver):
