@@ -70,6 +70,7 @@ def test_a_run_that_fails_because_its_driver_ends_is_no_failure_of_the_job(
     async def body() -> None:
         master, runs = Master(), list[Failing]()
         driver = driver_for(master, tmp_path)
+        await driver.start()
 
         def make_run(submission: BatchSubmission, folder: Path) -> Failing:
             runs.append(Failing(submission))
@@ -84,5 +85,6 @@ def test_a_run_that_fails_because_its_driver_ends_is_no_failure_of_the_job(
         runs[0].fails.set()
         await settled()
         assert len(master.failures) == (0 if ends else 1)
+        await driver.stop()
 
     run(body())
