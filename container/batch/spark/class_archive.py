@@ -14,9 +14,10 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from pathlib import Path
 from typing import Final
+
+from yarrow.runtime.common.clock import Clock
 
 _log = logging.getLogger(__name__)
 #: Files that are kept: one for each Java and each set of jars that was used last. Each has some 160 MB.
@@ -35,9 +36,10 @@ WRITING_SECONDS: Final = 20.0
 class ClassArchive:
     """The archive for one Java and one folder of jars."""
 
-    def __init__(self, folder: Path, java: Path, jars: Path, temporary: Path) -> None:
+    def __init__(self, folder: Path, java: Path, jars: Path, temporary: Path, clock: Clock) -> None:
         """`folder` keeps archives; it is made for this user alone. `temporary` takes a new one while it is written."""
         self._folder = folder
+        self._clock = clock
         self._file = folder / f"{_fingerprint(java, jars)}.jsa"
         #: Has one byte for each try to write the archive.
         self._tries = self._file.with_suffix(".tries")
@@ -88,7 +90,7 @@ class ClassArchive:
         """Removes what drivers left that were killed while they copied."""
         with contextlib.suppress(OSError):
             for part in self._folder.glob(f"*{_PART}"):
-                if _used_at(part) < time.time() - _STALE_SECONDS:
+                if _used_at(part) < self._clock.epoch_ms() / 1000 - _STALE_SECONDS:
                     part.unlink(missing_ok=True)
 
 

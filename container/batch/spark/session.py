@@ -34,6 +34,7 @@ from yarrow.container.batch.spark.settings import (
     spark_settings,
 )
 from yarrow.runtime.common.cache_folder import spark_classes_folder
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.options import batch
@@ -170,6 +171,7 @@ class SparkHost:
                 self._installation.executable,
                 jars,
                 self._folders.temporary,
+                SystemClock(),
             )
             arguments = [*self._archive.arguments(), *arguments]
         environment = java_environment(os.environ, home, self._announcement)

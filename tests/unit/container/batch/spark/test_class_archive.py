@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from yarrow.container.batch.spark.class_archive import ClassArchive
+from yarrow.runtime.common.clock import SystemClock
 
 
 class Installation:
@@ -29,7 +30,7 @@ class Installation:
 
     def archive(self) -> ClassArchive:
         """That of the next driver."""
-        return ClassArchive(self.cache, self.java, self.jars, self.temporary)
+        return ClassArchive(self.cache, self.java, self.jars, self.temporary, SystemClock())
 
     def write(self, *, to_the_end: bool = True) -> None:
         """One driver whose Java writes the archive at its end."""
