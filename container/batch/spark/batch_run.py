@@ -54,7 +54,7 @@ from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import batch, execution
 from yarrow.runtime.config.settings import Settings
@@ -63,7 +63,8 @@ from yarrow.runtime.graph.batch_planner import plan as plan_of
 from yarrow.runtime.graph.batch_sql import sql_stages, with_sql
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
+from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.messages import (
     BatchCommittables,
     BatchResult,
@@ -141,6 +142,8 @@ class BatchRun:
         self._settings = Settings(services.configuration, "the job")
         #: Results may still have to be committed, by this run or a later one.
         self._commit_is_open = False
+        #: Another run may execute already: this one has lost its master, or Java.
+        self._is_cut_off = False
         #: What a former run has left to commit.
         self._stored = b""
 
@@ -154,7 +157,8 @@ class BatchRun:
             reports = self._loop.create_task(self._report(), name=f"progress of run {self.submission.run}")
             commits_only = bool(self.submission.committables_blob_key)
             await asyncio.to_thread(self._commit_stored if commits_only else self._run, shared)
-            await asyncio.to_thread(self._remove_leftovers)
+            if await self._may_remove_leftovers():
+                await asyncio.to_thread(self._remove_leftovers)
         except Exception as error:
             self._fail(self._cause_of(error))
         finally:
@@ -173,6 +177,7 @@ class BatchRun:
 
     def java_ended(self, cause: FailureCause) -> None:
         """Ends the run, because Spark is gone."""
+        self._is_cut_off = True
         self._fail(cause)
 
     def result(self) -> BatchResult:
@@ -270,6 +275,7 @@ class BatchRun:
                 self._results.flush()
                 self._commit()
         except Exception as error:
+            self._note_cut(error)
             self._fail(self._cause_of(error))
         finally:
             self._over.set()
@@ -292,12 +298,7 @@ class BatchRun:
         submission = self.submission
         # From here on the stored results belong to the job, whatever becomes of this run.
         self._commit_is_open = True
-        try:
-            self._wait_for(self._services.master.begin_commit(submission.job_id, submission.run))
-        except BatchRunError:
-            # The job has ended: nothing will be committed.
-            self._commit_is_open = False
-            raise
+        self._wait_for(self._services.master.begin_commit(submission.job_id, submission.run))
         self._commit_all(self._results.committables)
 
     def _commit_stored(self, shared: SharedJob) -> None:
@@ -315,10 +316,30 @@ class BatchRun:
             commit(graph, sink, payloads, self._settings, clock)
         self._commit_is_open = False
 
+    def _note_cut(self, error: Exception) -> None:
+        self._is_cut_off = self._is_cut_off or isinstance(error, RpcUnavailableError | FencingTokenError)
+
+    async def _may_remove_leftovers(self) -> bool:
+        """Whether no other run can need what the job's sinks have begun; else a later run of the job ends it.
+
+        A sink's unfinished results bear no run: those of the next run, on another host, look the same.
+        """
+        if self._cancelled:
+            # The master cancels no run that it has allowed to commit.
+            return True
+        if self._commit_is_open or self._is_cut_off or self._services.host.java.has_ended():
+            return False
+        if self._failure is None:
+            return True
+        try:
+            await self._services.master.report_stages(self.submission.job_id, self.submission.run, ())
+        except YarrowError as error:
+            _log.warning("what attempts of the sinks have begun is left to the next run: %s", error)
+            return False
+        return True
+
     def _remove_leftovers(self) -> None:
         """Ends what attempts have begun and nobody commits; what cannot be ended is left, and told."""
-        if self._commit_is_open:
-            return
         for sink in sinks_of(self._graph):
             try:
                 remove_leftovers(
@@ -470,6 +491,7 @@ class BatchRun:
 
     def results_failed(self, error: Exception) -> None:
         """The master does not take them."""
+        self._note_cut(error)
         self._fail(failure_cause(error, "the results of the job"))
 
     def results_ended(self) -> None:
