@@ -361,10 +361,14 @@ def test_a_store_that_is_away_delays_a_commit_and_costs_no_run(
 
             monkeypatch.setattr(JobGraphStore, "put_commits", put)
             await driver.master.store_committables(prepared(driver, 0))
+            await settled()
+            timers = cluster.timers.pending
             begins = asyncio.ensure_future(driver.master.begin_commit(job_id, 0))
             for number in (1, 2):
-                await eventually(lambda number=number: len(tries) == number)  # type: ignore[misc]
-                await settled()
+                # The pause has begun, too: the thread counts before the master hears of it.
+                await eventually(
+                    lambda number=number: len(tries) == number and cluster.timers.pending > timers  # type: ignore[misc]
+                )
                 assert not begins.done()
                 cluster.timers.advance(1)
             await begins
@@ -390,9 +394,10 @@ def test_a_job_that_is_cancelled_while_its_store_is_away_commits_nothing(
                 raise RecordsError("ZooKeeper is away")
 
             monkeypatch.setattr(JobGraphStore, "put_commits", put)
-            begins = asyncio.ensure_future(driver.master.begin_commit(job_id, 0))
-            await eventually(lambda: len(tries) == 1)
             await settled()
+            timers = cluster.timers.pending
+            begins = asyncio.ensure_future(driver.master.begin_commit(job_id, 0))
+            await eventually(lambda: len(tries) == 1 and cluster.timers.pending > timers)
             await cluster.dispatcher.cancel_job(job_id)
             cluster.timers.advance(1)
             with pytest.raises(BatchRunError, match="must not commit"):
