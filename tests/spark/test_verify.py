@@ -105,7 +105,7 @@ def test_equal_modes_give_0_and_no_sink_of_the_program_runs(tmp_path: Path) -> N
             "  Sink: Print to Std. Out: equal, 4 rows",
             "  Sink: appends: equal, 4 rows",
             "  files: Writer: equal, 4 rows",
-            "The modes are equal.",
+            "The modes are equal. The first job alone was compared.",
         ]
     )
     # Nothing is written, and the program has ended at its job.
@@ -120,7 +120,7 @@ def test_differing_modes_give_1_with_keys_rows_and_causes(tmp_path: Path) -> Non
     assert parts["sums"] == "equal, 2 rows"
     assert parts["reduced"].splitlines()[:4] == [
         "differs, 2 rows in STREAMING, 2 in BATCH, 2 keys of both differ",
-        "    first key: 'a'",
+        "    first key, by its selector on the results: 'a'",
         "      STREAMING: ('a', 160)",
         "      BATCH: ('a', 110)",
     ]
@@ -139,7 +139,7 @@ def test_differing_modes_give_1_with_keys_rows_and_causes(tmp_path: Path) -> Non
     ]
     assert "    first key: 'a'\n" in parts["timers"]
     assert "cause: In STREAMING 4 late records reached 'late', behind the watermark." in parts["lateness"]
-    assert out.endswith("The modes differ in 4 of 5 sinks.\n")
+    assert out.endswith("The modes differ in 4 of 5 sinks. The first job alone was compared.\n")
 
 
 def test_a_job_that_fails_is_not_compared(tmp_path: Path) -> None:

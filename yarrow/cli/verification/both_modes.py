@@ -145,7 +145,7 @@ class _Verification:
                 causes = causes_of(
                     self._graph, sink.place, found.first, streaming.facts, batch.facts, explained.examples
                 )
-            reports.append(SinkReport(sink.name, found, causes))
+            reports.append(SinkReport(sink.name, found, causes, sink.key.selector is not None))
         return ModesReport(self._graph.name, batch.facts.spark_application, reports)
 
     def _compared(self, name: str, *, rows_are_keys: bool, again: str = "") -> SinkComparison:

@@ -18,6 +18,8 @@ class SinkReport:
     name: str
     comparison: SinkComparison
     causes: Sequence[str] = field(default_factory=tuple)
+    #: The keys are those that a key selector tells of the results.
+    is_key_of_results: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ def text_of(report: ModesReport) -> str:
         lines.append(f"The modes differ in {different} of {_counted(len(report.sinks), 'sink')}.")
     else:
         lines.append("The modes are equal.")
+    lines[-1] += " The first job alone was compared."
     return "\n".join(lines)
 
 
@@ -59,16 +62,18 @@ def _sink_lines(sink: SinkReport) -> Iterator[str]:
         f"  {sink.name}: differs, {_counted(streaming, 'row')} in STREAMING, {batch} in BATCH,"
         f" {_counted(sink.comparison.differing_keys, what)} of both differ"
     )
-    yield from _difference_lines(first)
+    yield from _difference_lines(
+        first, "first key, by its selector on the results" if sink.is_key_of_results else "first key"
+    )
     for cause in sink.causes:
         yield f"    cause: {cause}"
 
 
-def _difference_lines(first: KeyDifference) -> Iterator[str]:
+def _difference_lines(first: KeyDifference, key: str) -> Iterator[str]:
     if first.is_row:
         yield "    rows that only one mode has:"
     else:
-        yield f"    first key: {first.key_text}"
+        yield f"    {key}: {first.key_text}"
     for mode, rows, missing in (
         ("STREAMING", first.only_streaming, first.missing[0]),
         ("BATCH", first.only_batch, first.missing[1]),

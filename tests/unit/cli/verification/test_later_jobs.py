@@ -40,6 +40,8 @@ def later(text: str) -> Call | None:
             6,
         ),
         ("for day in range(3):\n  env.execute()", 2),
+        ("run = env.execute\nenv.execute()\nrun()", 3),
+        ("def main(other):\n  env.execute()\n  other.execute()\nmain(env)", 3),
         ("env.execute_async()\nfor row in env.execute_and_collect():\n  print(row)", 2),
     ],
 )
@@ -53,6 +55,8 @@ def test_another_job_is_named_by_line(text: str, line: int) -> None:
     "text",
     [
         "env.execute()",
+        "import sqlite3\ncursor = sqlite3.connect(':memory:').cursor()\nenv.execute()\ncursor.execute('SELECT 1')",
+        "import sqlite3\ndef main(rows):\n  env.execute()\n  rows.execute('SELECT 1')\nmain(sqlite3.connect(''))",
         "def main():\n  env.execute()\nif __name__ == '__main__':\n  main()",
         "def unused():\n  env.execute()\nenv.execute('one')\nprint('done')",
         "try:\n  env.execute()\nfinally:\n  print('done')",
@@ -62,6 +66,15 @@ def test_another_job_is_named_by_line(text: str, line: int) -> None:
 )
 def test_programs_of_one_job_have_no_later_one(text: str) -> None:
     assert later(text) is None
+
+
+def test_functions_of_other_modules_of_the_program_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "second_job_of_the_test.py").write_text("def second(env):\n  env.execute()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    call = later("from second_job_of_the_test import second\nenv.execute()\nsecond(env)")
+    assert call is not None and (Path(call.file).name, call.line) == ("second_job_of_the_test.py", 2)
 
 
 def test_frames_of_the_engine_do_not_count(tmp_path: Path) -> None:
