@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
+from yarrow.container.batch.kept_values import kept_test
 from yarrow.container.network.element_codec import HAS_TIMESTAMPS, Buffer, ElementCodec
 from yarrow.container.network.frames import FrameType, WireProtocolError
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of, codec_of, edge_type
 from yarrow.runtime.data.elements import Batch, RowBatch, StreamElement
-from yarrow.runtime.data.errors import SerializationError
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
@@ -37,8 +38,12 @@ class PartialRows(RowBatch):
 class PartialRowsCodec(ElementCodec):
     """The codec of an edge on which PartialRows may come between batches of rows."""
 
-    def __init__(self, rows: ElementCodec, values: ElementCodec) -> None:
-        """`rows` encodes rows as they come; `values` does so for folded values, and blames the folding operator."""
+    def __init__(self, rows: ElementCodec, values: ElementCodec, is_kept: Callable[[Any], bool]) -> None:
+        """`rows` encodes rows as they come; `values` does so for folded values, and blames the folding operator.
+
+        `is_kept` tells whether `values` gives a value back as it was; any other value is pickled.
+        """
+        self._is_kept = is_kept
         self._of_rows = rows
         self._of_values = values
 
@@ -60,17 +65,14 @@ class PartialRowsCodec(ElementCodec):
     def _encode_values(
         self, values: list[Any], timestamps: list[int | None] | None
     ) -> tuple[FrameType, list[Buffer], int]:
-        try:
+        if all(map(self._is_kept, values)):
             return self._of_values.encode_batch(RowBatch(values, timestamps))
-        except SerializationError:
-            # A sum may be too large for the declared type of a row, which only rows that leave the operator need
-            # to fit.
-            try:
-                pickled = pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
-            except Exception:  # whatever a user's class raises
-                pickled = b""
-            if not pickled:
-                raise
+        # A sum may be too large for the declared type of a row, or of another class: only rows that leave the
+        # operator need to fit.
+        try:
+            pickled = pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever a user's class raises
+            return self._of_values.encode_batch(RowBatch(values, timestamps))
         stamps = pickle.dumps(timestamps, pickle.HIGHEST_PROTOCOL)
         flags = PICKLED if timestamps is None else PICKLED | HAS_TIMESTAMPS
         return FrameType.ROWS, [_LENGTH.pack(len(stamps)), stamps, pickled], flags
@@ -96,7 +98,7 @@ def partial_codec(graph: JobGraph, edge: JobEdge) -> ElementCodec:
         # Folded columns have a schema of their own.
         return codec_of(edge)
     values = ElementCodec(serializer_for(edge_type(edge)), producer=graph.vertex(edge.target).head.name)
-    return PartialRowsCodec(checking_codec_of(graph, edge), values)
+    return PartialRowsCodec(checking_codec_of(graph, edge), values, kept_test(edge_type(edge)))
 
 
 def _split(payload: memoryview) -> tuple[memoryview, memoryview]:

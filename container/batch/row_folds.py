@@ -1,9 +1,10 @@
 """RowFolds: generated code that folds the rows of each key into few, before they are sent to a rolling aggregate.
 
 Owner: the task thread, through a CombiningPartition. A fold may only drop or join rows where the aggregate behind the
-exchange gives the same results. Rows without a time meet in order of their place, so it is enough that folding is
-associative. Rows with a time are sorted by it behind the exchange: a fold keeps the rows that this order can show.
-What a fold cannot judge is passed on as it is. Must not know channels.
+exchange gives the same results. A row that the codec of the declared type would convert or refuse is passed on, for
+the aggregate sees what the codec makes of it. Rows without a time meet in order of their place, so it is enough that
+folding is associative. Rows with a time are sorted by it behind the exchange: a fold keeps the rows that this order
+can show. What a fold cannot judge is passed on as it is. Must not know channels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row
+from yarrow.container.batch.kept_values import generate_kept, never_kept
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.operators.rows.keyed_aggregation import with_field
@@ -90,6 +92,8 @@ class FoldingHost(Protocol):
 
 def fold_for(folding: Folding, host: FoldingHost, *, timed: bool) -> RowFold | None:
     """The fold of rows with or without timestamps; None if these rows cannot be folded."""
+    if never_kept(folding.row_type):
+        return None
     if folding.reduce is not None:
         if timed and not folding.commutes:
             return None
@@ -129,20 +133,26 @@ class RowFold(ABC):
         own = code.bind_as("YarrowError", YarrowError)
         error = code.fresh("x")
         with code.block("try:"):
-            field = value if folding.position is None else self._field(code, value)
-            row = RowNames(key, value, field, timestamp)
-            guard = self._guard(code, row)
-            if guard:
-                with code.block(f"if {guard}:"):
-                    self._generate_passing(code, row)
-                with code.block("else:"):
-                    self._generate_fold(code, row)
-            else:
-                self._generate_fold(code, row)
+            with code.block(f"if {generate_kept(code, value, folding.row_type)}:"):
+                self._generate_kept(code, key, value, timestamp)
+            with code.block("else:"):
+                self._generate_passing(code, RowNames(key, value, value, timestamp))
         with code.block(f"except {own}:"):
             code.line("raise")
         with code.block(f"except BaseException as {error}:"):
             code.line(f"{code.bind('blame', self._blame)}({value}, {error})")
+
+    def _generate_kept(self, code: CodeWriter, key: str, value: str, timestamp: str | None) -> None:
+        field = value if self._folding.position is None else self._field(code, value)
+        row = RowNames(key, value, field, timestamp)
+        guard = self._guard(code, row)
+        if not guard:
+            self._generate_fold(code, row)
+            return
+        with code.block(f"if {guard}:"):
+            self._generate_passing(code, row)
+        with code.block("else:"):
+            self._generate_fold(code, row)
 
     def _blame(self, row: Any, error: BaseException) -> NoReturn:
         raise OperatorFailure(self._folding.operator, short_record(row), error) from error
@@ -194,6 +204,12 @@ class RowFold(ABC):
 
 class _Reduction(RowFold):
     """A user's reduce of rows without a time: an entry is the value so far."""
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None) -> None:
+        if self._folding.object_reuse:
+            # Nobody has fixed the row, which other outputs hold, too; the function may change its arguments.
+            value = generate_fixed(code, value, self._folding.row_type, False)
+        super().generate(code, value, timestamp)
 
     @property
     def sample(self) -> Any:
@@ -371,12 +387,12 @@ class _TimedExtreme(RowFold):
         return self.entries[next(reversed(self.entries))][1]
 
     def drain(self) -> Iterator[Folded]:
-        whole_rows = self._folding.kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY)
         for key, entry in self.entries.items():
             first, (_, *best), last = entry[_FIRST], entry[_BEST], entry[_LAST]
-            found = [best, last] if whole_rows else [first, best, last]
             sent: list[Any] | None = None
-            for time, row in found:
+            # A NaN that comes first stays the extreme, so the first row shows in any case: it may stand before a
+            # NaN of another fold.
+            for time, row in (first, best, last):
                 # The same row twice would change nothing.
                 if sent is None or sent[0] != time or sent[1] is not row:
                     yield key, row, time
