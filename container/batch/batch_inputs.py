@@ -24,13 +24,14 @@ from yarrow.container.batch.key_group_sizes import OnLargest, most_frequent_key
 from yarrow.container.batch.key_order import PIECE_ROWS, KeyedEdge, KeyOrder
 from yarrow.container.batch.partial_rows import PartialRows, PartialRowsCodec, partial_codec
 from yarrow.container.batch.single_key_state import SingleKeyStateBackend
+from yarrow.container.batch.source_chunks import SourceChunks
 from yarrow.container.batch.split_assignment import split_events
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.rows.keyed_aggregation import PARTIAL_INPUT
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
-from yarrow.datastream.connectors.base import NothingAvailable
+from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch, stamps_column
@@ -38,7 +39,7 @@ from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import StreamKind
 
-#: Least rows for which a source is asked at once; see SourceReader.poll.
+#: Least rows for which a source is asked at once, and of a chunk; see SourceReader.poll.
 _LEAST_POLL: Final = 256
 
 #: The key of a folded value.
@@ -95,18 +96,30 @@ class BatchInputs:
         with chain.attributed(0):
             for event in split_events(splits):
                 source.handle_event(event)
+        chunks = SourceChunks(self._poll_rows)
         while True:
             outputs.woken.clear()
-            with chain.attributed(0):
-                found = source.poll(self._poll_rows)
-            if found is None:
-                return
+            try:
+                with chain.attributed(0):
+                    found = source.poll(self._poll_rows)
+            except Exception:
+                # What was read before is run before: its errors and prints come first.
+                yield from self._run_source(source, chunks.end())
+                raise
             if isinstance(found, NothingAvailable):
                 yield
                 outputs.woken.wait(found.wait_seconds)
                 continue
+            yield from self._run_source(source, chunks.end() if found is None else chunks.put(found))
+            if found is None:
+                return
+
+    def _run_source(self, source: SourceHead, chunks: Iterator[SourceRecords]) -> Iterator[None]:
+        """Runs chunks of a source's rows."""
+        chain = self._chain
+        for chunk in chunks:
             with chain.attributed(0):
-                parts = iter(source.timed(found))
+                parts = iter(source.timed(chunk))
             while True:
                 with chain.attributed(0):
                     part = next(parts, None)

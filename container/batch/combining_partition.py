@@ -65,6 +65,8 @@ class CombiningPartition(ResultPartition):
         self._partials = 0
         #: `_offered`, and rows that left instead, when it was last judged whether folding pays.
         self._judged = (0, 0)
+        #: `records_taken` when the table was last looked at.
+        self._looked_at = 0
         self._worth = FoldingWorth()
 
     @property
@@ -129,6 +131,10 @@ class CombiningPartition(ResultPartition):
         if self._fold is None:
             return
         offered, left = self._offered[0], self._passed + self._partials
+        if self.records_taken == self._looked_at:
+            # The chunk had no row for this output: another run may have cut such chunks differently.
+            return
+        self._looked_at = self.records_taken
         if self._fold.entries:
             self._measure(self._fold)
             folded = offered - self._offered_before
