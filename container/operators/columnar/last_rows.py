@@ -75,9 +75,9 @@ class LastRows:
 
 
 def order_of_times(stamps: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The positions of rows in order of their times (int64, or null); rows without a time stand first.
+    """The positions of rows (int64, shape (rows,)) in order of their times; rows without a time stand first.
 
-    It is stable: of equal times the row that came last counts.
+    The order is stable: of equal times the row that came last counts.
     """
     return np.argsort(stamps.fill_null(MIN_TIMESTAMP).to_numpy(), kind="stable")
 
