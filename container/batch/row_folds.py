@@ -1,8 +1,8 @@
 """RowFolds: generated code that folds the rows of each key into few, before they are sent to a rolling aggregate.
 
 Owner: the task thread, through a CombiningPartition. A fold may only drop or join rows where the aggregate behind the
-exchange gives the same results. It passes on a row that the codec of the declared type would convert or refuse: the
-codec's row is the one that the aggregate sees. Rows without a time meet in order of their place, so it is enough that
+exchange gives the same results. It passes on a row that the codec of the declared type would convert or refuse. So the
+aggregate sees the codec's row. Rows without a time meet in order of their place, so it is enough that
 folding is associative. Rows with a time are sorted by it behind the exchange: a fold keeps the rows that this order
 can show. What a fold cannot judge is passed on as it is. Must not know channels.
 """
