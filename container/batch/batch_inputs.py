@@ -28,6 +28,7 @@ from yarrow.container.batch.source_chunks import SourceChunks
 from yarrow.container.batch.split_assignment import split_events
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.operators.base import declared_type
 from yarrow.container.operators.rows.keyed_aggregation import PARTIAL_INPUT
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
@@ -35,6 +36,7 @@ from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch, stamps_column
+from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import StreamKind
@@ -96,7 +98,8 @@ class BatchInputs:
         with chain.attributed(0):
             for event in split_events(splits):
                 source.handle_event(event)
-        chunks = SourceChunks(self._poll_rows)
+        declared = declared_type(source.context.descriptor.output_type)
+        chunks = SourceChunks(self._poll_rows, copier_for(declared))
         while True:
             outputs.woken.clear()
             try:

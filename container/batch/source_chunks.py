@@ -6,11 +6,12 @@ run takes the same decisions there, however many rows a poll gives. Must not run
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.data.immutability import freeze_or_copy
 
 #: Estimated bytes at which a chunk ends before it has all its rows.
 CHUNK_BYTES: Final = 8 << 20
@@ -18,6 +19,7 @@ CHUNK_BYTES: Final = 8 << 20
 SAMPLED: Final = 16
 
 Stamps = Sequence[int | None] | None
+Copy = Callable[[Any], Any]
 
 
 class SourceChunks:
@@ -27,10 +29,11 @@ class SourceChunks:
     large rows. Values for side outputs make chunks of their own by the same rule. Record batches stay as they are.
     """
 
-    def __init__(self, most_rows: int) -> None:
+    def __init__(self, most_rows: int, copy: Copy | None) -> None:
+        """`copy` fixes a row that waits while the source is polled again; None = no row can change."""
         self._split_id: str | None = None
-        self._rows = _Waiting(most_rows)
-        self._side = _Waiting(most_rows)
+        self._rows = _Waiting(most_rows, copy)
+        self._side = _Waiting(most_rows, freeze_or_copy)
         #: What no chunk has told yet: ids of splits that have ended, and skipped records.
         self._finished: tuple[str, ...] = ()
         self._errors = 0
@@ -38,8 +41,7 @@ class SourceChunks:
     def put(self, found: SourceRecords) -> Iterator[SourceRecords]:
         """Takes the result of a poll, and yields the chunks that it completes.
 
-        The reader may use the result's lists again. Rows that wait must stay as they are, like those in the buffers
-        of an output.
+        The reader may use the result's lists and rows again.
         """
         rows, stamps = found.rows, found.timestamps
         if self._split_id in found.finished_before or (
@@ -74,8 +76,9 @@ class SourceChunks:
 class _Waiting:
     """Values of a chunk that is not complete yet, and their timestamps."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, copy: Copy | None) -> None:
         self._most = most
+        self._copy = copy
         self._values: list[Any] = []
         #: None = no value has a timestamp so far.
         self._stamps: list[int | None] | None = None
@@ -124,6 +127,6 @@ class _Waiting:
     def _add(self, values: Sequence[Any], stamps: Stamps) -> None:
         if stamps is not None and self._stamps is None:
             self._stamps = [None] * len(self._values)
-        self._values.extend(values)
+        self._values.extend(values if self._copy is None else map(self._copy, values))
         if self._stamps is not None:
             self._stamps.extend([None] * len(values) if stamps is None else stamps)

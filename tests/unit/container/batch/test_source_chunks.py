@@ -29,6 +29,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
+from yarrow.runtime.data.immutability import freeze_or_copy
 
 #: A row of a test: (split, row, timestamp, whether it goes to the side output).
 ROWS = st.lists(
@@ -56,7 +57,7 @@ def polled(rows: list[Any], cuts: random.Random) -> Iterator[SourceRecords]:
 
 def cut(rows: list[Any], seed: int) -> tuple[list[Any], list[Any], int]:
     """The chunks of rows, those of the side output, and the number of errors."""
-    chunks = SourceChunks(7)
+    chunks = SourceChunks(7, None)
     found = []
     for records in polled(rows, random.Random(seed)):
         found += [(list(each.rows), each) for each in chunks.put(records)]
@@ -87,7 +88,7 @@ def test_chunks_depend_on_rows_alone(rows: list[Any], seed: int) -> None:
 def test_chunks_of_large_rows_are_smaller(monkeypatch: pytest.MonkeyPatch, poll: int) -> None:
     monkeypatch.setattr(source_chunks, "CHUNK_BYTES", 3 * SAMPLED * 1000)
     rows = [b"x" * 1000 for _ in range(100)]
-    chunks = SourceChunks(2048)
+    chunks = SourceChunks(2048, None)
     lengths = [
         len(each.rows)
         for at in range(0, len(rows), poll)
@@ -99,14 +100,14 @@ def test_chunks_of_large_rows_are_smaller(monkeypatch: pytest.MonkeyPatch, poll:
 
 def test_record_batches_stay_as_they_are_and_behind_the_rows_before() -> None:
     batch = pa.record_batch([[1, 2]], names=["number"])
-    chunks = SourceChunks(7)
+    chunks = SourceChunks(7, None)
     assert not list(chunks.put(SourceRecords([1], None, "a")))
     rows, columns = chunks.put(SourceRecords(batch, None, "a"))
     assert (rows.rows, columns.rows) == ([1], batch)
 
 
 def test_the_end_of_another_split_ends_no_chunk() -> None:
-    chunks = SourceChunks(7)
+    chunks = SourceChunks(7, None)
     assert not list(chunks.put(SourceRecords([1], None, "a")))
     assert not list(chunks.put(SourceRecords([2], None, "a", finished_before=("b",))))
     first, *none = chunks.put(SourceRecords([3], None, "c", finished_before=("a",)))
@@ -209,3 +210,13 @@ def test_what_was_read_before_a_failing_poll_runs_first() -> None:
     with pytest.raises(OperatorFailure) as found:
         run_batch(collecting_graph(env, stream.map(lambda row: 1 / row[1])))
     assert isinstance(found.value.__cause__, ZeroDivisionError)
+
+
+def test_rows_that_wait_do_not_change_with_a_row_that_the_reader_uses_again() -> None:
+    chunks = SourceChunks(7, freeze_or_copy)
+    row, found = [0], list[Any]()
+    for number in range(10):
+        row[0] = number
+        found += [list(each.rows) for each in chunks.put(SourceRecords([row], None, "a"))]
+    found += [list(each.rows) for each in chunks.end()]
+    assert found == [[[number] for number in range(7)], [[7], [8], [9]]]
