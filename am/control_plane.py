@@ -21,6 +21,7 @@ import msgspec
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.dispatcher.dispatcher import Dispatcher
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore
+from yarrow.am.dispatcher.schedule_store import ScheduleStore
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.execution.blob_store import BlobStore
 from yarrow.am.jobmaster.services import JobMasterServices, log_printed
@@ -301,7 +302,12 @@ class ControlPlane:
             print_output=services.print_output,
         )
         dispatcher = Dispatcher(
-            job_services, store, recovery, settings.dispatcher, on_shut_down=self._shut_down.set
+            job_services,
+            store,
+            ScheduleStore(records),
+            recovery,
+            settings.dispatcher,
+            on_shut_down=self._shut_down.set,
         )
         self._leading = _Leadership(epoch, resource_manager, dispatcher)
         try:

@@ -70,6 +70,8 @@ BATCH_ROWS = (
     Target("batch-columns", "columnar group-by of 50 M rows from Parquet"),
     Target("batch-map-batches", "the same behind one `map_batches`"),
     Target("batch-flights", "flights on Spark, from the shell, cold"),
+    Target("batch-savepoint", "10 M keys of a DataFrame to a savepoint"),
+    Target("batch-read-savepoint", "that savepoint as a DataFrame, with a sum"),
     Target("batch-one-key", "peak memory of a Python worker, one key of 5 M records of 100 bytes", 1),
 )
 

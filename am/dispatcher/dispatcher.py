@@ -21,6 +21,8 @@ from yarrow.am.dispatcher.job_recovery import JobRecovery
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of, has_run
 from yarrow.am.dispatcher.records_retry import LAST_PAUSE, RecordsRetry
 from yarrow.am.dispatcher.refused_jobs import RefusedJobs
+from yarrow.am.dispatcher.schedule_store import ScheduleStore
+from yarrow.am.dispatcher.schedules import Schedules
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.execution.errors import UnknownCollectError
@@ -28,6 +30,7 @@ from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
+from yarrow.common.values.schedule import Schedule
 from yarrow.runtime.common.errors import (
     CheckpointFailedError,
     JobAlreadyEndedError,
@@ -35,7 +38,7 @@ from yarrow.runtime.common.errors import (
     JobSubmissionError,
     YarrowError,
 )
-from yarrow.runtime.common.ids import DispatcherID, JobID
+from yarrow.runtime.common.ids import DispatcherID, JobID, ScheduleID
 from yarrow.runtime.config.options import execution, rpc
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -58,6 +61,7 @@ from yarrow.runtime.rpc.messages import (
     JobResult,
     RescaleRequest,
     SavepointRequest,
+    ScheduleOverview,
 )
 
 _log = logging.getLogger(__name__)
@@ -72,11 +76,12 @@ class Dispatcher(RpcEndpoint):
         self,
         services: JobMasterServices,
         store: JobGraphStore,
+        schedules: ScheduleStore,
         recovery: RecordedCheckpointRecovery,
         settings: DispatcherSettings,
         on_shut_down: Callable[[], None],
     ) -> None:
-        """`store` and `recovery` belong to the leadership under which this Dispatcher works.
+        """The stores and `recovery` belong to the leadership under which this Dispatcher works.
 
         `on_shut_down` is called when a client asks to end the cluster.
         """
@@ -87,7 +92,8 @@ class Dispatcher(RpcEndpoint):
         self._settings = settings
         finished = FinishedJobs(settings.finished_jobs, settings.finished_expiration, services.clock)
         self._jobs = Jobs(finished)
-        self._ends = JobEnds(self, services, store, recovery, self._jobs, settings)
+        self._schedules = Schedules(self, services, schedules, self._jobs, self.submit_job, store.end_of)
+        self._ends = JobEnds(self, services, store, recovery, self._jobs, settings, self._schedules.run_ended)
         self._recovery = JobRecovery(self, services, store, self._jobs, self._ends, self._recover)
         self._refused = RefusedJobs(self._remove_stored, RecordsRetry(self, services.timers).pause)
         self._clients = AttachedClients(services.clock, services.timers, self._client_is_gone)
@@ -100,7 +106,9 @@ class Dispatcher(RpcEndpoint):
         self.address = self._services.rpc.serve(DISPATCHER, self)
         self._services.resource_manager.start(self._resource_manager_changed)
         # Jobs are known before anybody can ask for them; slow work comes after.
+        await self._schedules.load()
         await self._recovery.begin()
+        self._schedules.begin()
 
     async def on_stop(self) -> None:
         """Suspends running jobs: their data stay, and the next leader continues them."""
@@ -273,6 +281,20 @@ class Dispatcher(RpcEndpoint):
             )
             self._clients.expect(job_id, LAST_PAUSE)
 
+    # The gateway: schedules.
+
+    async def create_schedule(self, blob_key: str, schedule: Schedule) -> ScheduleOverview:
+        return await self._schedules.create(blob_key, schedule)
+
+    async def list_schedules(self) -> tuple[ScheduleOverview, ...]:
+        return self._schedules.all()
+
+    async def request_schedule(self, schedule_id: ScheduleID) -> ScheduleOverview:
+        return self._schedules.get(schedule_id)
+
+    async def cancel_schedule(self, schedule_id: ScheduleID) -> JobID | None:
+        return await self._schedules.cancel(schedule_id)
+
     async def request_overview(self) -> ClusterOverview:
         counts = Counter(job.overview.status for job in self._jobs.finished.all())
         executors = await self._resource_manager.request_task_executors() if self._resource_manager else ()
@@ -423,7 +445,9 @@ class Dispatcher(RpcEndpoint):
         return bool(self._jobs.kept)
 
     async def has_unfinished_jobs(self) -> bool:
-        """Whether unfinished jobs are stored. Raises RecordsError."""
+        """Whether unfinished jobs are stored, or schedules that would run more of them. Raises RecordsError."""
+        if self._schedules.has_some:
+            return True
 
         def look() -> bool:
             ended = set(self._store.ended())

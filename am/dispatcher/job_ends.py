@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.dispatcher.finished_jobs import FinishedJob
@@ -37,9 +38,14 @@ class JobEnds:
         recovery: RecordedCheckpointRecovery,
         jobs: Jobs,
         settings: DispatcherSettings,
+        before_removal: Callable[[JobID], Awaitable[None]],
     ) -> None:
-        """Uses the threads and tasks of the `endpoint`."""
+        """Uses the threads and tasks of the `endpoint`.
+
+        `before_removal` hears of each job that has ended, while the record of its end still exists.
+        """
         self._endpoint = endpoint
+        self._before_removal = before_removal
         self._services = services
         self._store = store
         self._jobs = jobs
@@ -108,4 +114,5 @@ class JobEnds:
         self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: JobStatus | None = None
     ) -> None:
         """See JobLeftovers."""
+        await self._before_removal(job_id)
         await self._leftovers.remove(job_id, blobs, checkpoints_by)

@@ -159,11 +159,18 @@ class JobGraphStore:
     # Commits of bounded jobs: CommitRecords.
 
     def put_commits(self, job_id: JobID, commits: bytes) -> None:
-        """Stores what a job is to commit; returns when it is durable. Raises as `put`."""
+        """Stores what a job is to commit; returns when it is durable.
+
+        Raises as `put`, and KeyError if the job was removed meanwhile: then nothing is stored.
+        """
         digest = hashlib.sha256(commits).hexdigest()
         path = self._write(job_id, commits)
         stored = StoredCommits(sha256=digest, path=path, commits=b"" if path else commits)
         self._records.write(Put(_commits(job_id), msgspec.msgpack.encode(stored)))
+        if not self.is_stored(job_id):
+            # The storage was slow, and the job has ended: its removal has seen neither file nor record.
+            self.remove(job_id)
+            raise KeyError(job_id)
 
     def commits(self, job_id: JobID) -> bytes:
         """What a former leader has stored for a job to commit; b"" = nothing.
@@ -221,6 +228,14 @@ class JobGraphStore:
         except msgspec.DecodeError:
             # The purpose of the record is to say that the job has ended.
             return StoredResult(name="", status=JobStatus.FAILED, end_time=-1)
+
+    def end_of(self, job_id: JobID) -> tuple[JobStatus, str] | None:
+        """Final status and cause of the job; None if it has not ended, or is forgotten."""
+        result = self.result(job_id)
+        if result is None:
+            return None
+        cause = result.cause
+        return result.status, f"{cause.exception_name}: {cause.message}" if cause is not None else ""
 
     def ended(self) -> tuple[JobID, ...]:
         """Jobs whose results are stored."""

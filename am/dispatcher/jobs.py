@@ -10,7 +10,7 @@ from yarrow.am.dispatcher.recovering_job import RecoveringJob
 from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import DuplicateJobError, JobNotFoundError, YarrowError
-from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.common.ids import JobID, ScheduleID
 from yarrow.runtime.graph.job_graph import JobGraph
 
 
@@ -31,6 +31,8 @@ class Jobs:
         self.ending: set[RunningJob] = set()
         #: Accepted jobs whose JobMaster is not started yet, with the blobs that they need.
         self.starting: dict[JobID, tuple[str, ...]] = {}
+        #: Schedules, with the blobs that their runs need.
+        self.scheduled: dict[ScheduleID, tuple[str, ...]] = {}
         self.finished = finished
 
     def check_new(self, job_id: JobID) -> None:
@@ -44,6 +46,8 @@ class Jobs:
             raise DuplicateJobError(
                 f"a job of the id {job_id} is running already: give the new job another id"
             )
+        if ScheduleID(job_id) in self.scheduled:
+            raise DuplicateJobError(f"a schedule of the id {job_id} exists: give the new job another id")
         if (ended := self.finished.get(job_id)) is not None:
             raise has_run(job_id, ended.overview.status)
 
@@ -68,7 +72,7 @@ class Jobs:
             raise NotKnownYetError(
                 f"the files are kept: the stored job {unread[0]} has not been read yet, and may need them too"
             )
-        used = {key for keys in self.starting.values() for key in keys}
+        used = {key for keys in (*self.starting.values(), *self.scheduled.values()) for key in keys}
         for graph in [master.graph.job for master in self.running.values()] + [
             job.job for job in stored if job.job is not None and job.job_id != job_id
         ]:

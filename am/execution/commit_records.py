@@ -19,7 +19,7 @@ class CommitRecords(Protocol):
         """Keeps what a job is to commit; returns when it is durable.
 
         Raises LeadershipLostError if another master leads: then nothing may be committed. Raises RecordsError, OSError
-        and FileSystemError.
+        and FileSystemError, and KeyError if the job is no more.
         """
         ...
 

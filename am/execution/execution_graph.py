@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from yarrow.am.execution.accumulators import AccumulatorMergeError, merge_accumulators
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.accumulators import AccumulatorMergeError, merge_accumulators
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import (
     AllocationID,

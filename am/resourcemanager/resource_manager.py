@@ -38,6 +38,7 @@ from yarrow.am.resourcemanager.slot_manager import SlotManager
 from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots, SlotSparkDrivers
 from yarrow.am.resourcemanager.spark_drivers import (
     NO_SPARK_DRIVERS,
+    LaunchersByRunner,
     SparkDriverLauncher,
     SparkDrivers,
 )
@@ -115,7 +116,9 @@ class ResourceManager(RpcEndpoint):
         self._jobs = JobMasterConnections(service, settings.heartbeat, clock, self.spawn)
         drivers = spark_drivers if isinstance(spark_drivers, DriversInSlots) else DriversInSlots()
         self._slot_drivers = SlotSparkDrivers(drivers, self._slots, self._executors, self._handle, self.spawn)
-        launcher = self._slot_drivers if isinstance(spark_drivers, DriversInSlots) else spark_drivers
+        launcher: SparkDriverLauncher = self._slot_drivers
+        if not isinstance(spark_drivers, DriversInSlots):
+            launcher = LaunchersByRunner(spark_drivers, self._slot_drivers)
         self._spark_drivers = SparkDrivers(launcher, service, self.spawn)
         self._ticks: list[TimerHandle] = []
         #: Checks requirements slotmanager.requirement-check.delay after a job has declared some.

@@ -24,6 +24,7 @@ from yarrow.am.resourcemanager.spark_drivers import OnDriverDelayed, OnDriverEnd
 from yarrow.am.resourcemanager.task_executor_connections import Spawn, TaskExecutorConnections
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
+from yarrow.runtime.graph.states import BatchRunner
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import (
     ResourceProfile,
@@ -147,11 +148,14 @@ class SlotSparkDrivers:
             return None
         driver.phase, driver.slot = _Phase.REQUESTED, request
         own = driver.request
+        # The TaskExecutor calls the BatchJobMaster under its own name then.
+        is_local = own.runner is BatchRunner.LOCAL
         return SparkDriverStart(
             slot=request,
             driver_id=own.driver_id,
             configuration=own.configuration,
-            identity=msgspec.msgpack.encode(self._settings.identity),
+            identity=b"" if is_local else msgspec.msgpack.encode(self._settings.identity),
+            runner=own.runner,
         )
 
     def acknowledged(self, request: SlotRequest) -> None:
@@ -265,7 +269,8 @@ class SlotSparkDrivers:
         if driver.started.done():
             driver.on_ended(own.driver_id, cause)
         else:
-            error = SparkDriverStartError(f"the SparkDriver {own.driver_id} did not start: {cause}")
+            noun = own.runner.driver_noun
+            error = SparkDriverStartError(f"the {noun} {own.driver_id} did not start: {cause}")
             driver.started.set_exception(error)
         if not self._is_closed:
             self._handle(JobGone(own.job_id))

@@ -23,6 +23,7 @@ from yarrow.am.execution.errors import (
 from yarrow.am.resourcemanager.task_executor_connections import Spawn
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import JobMasterID, ResourceID
+from yarrow.runtime.graph.states import BatchRunner
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
 from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER
 from yarrow.runtime.rpc.messages import SparkDriverRequest
@@ -77,6 +78,31 @@ NO_SPARK_DRIVERS = NoSparkDrivers(
     "this cluster starts no Spark drivers yet: run the program with `python`, which makes a cluster of its own, or in"
     " STREAMING mode"
 )
+
+
+class LaunchersByRunner:
+    """A launcher for each kind of driver: those of workers take slots, whatever starts SparkDrivers."""
+
+    def __init__(self, spark: SparkDriverLauncher, local: SparkDriverLauncher) -> None:
+        self._spark = spark
+        self._local = local
+        self._local_ids: set[ResourceID] = set()
+
+    async def start_spark_driver(
+        self, request: SparkDriverRequest, on_ended: OnDriverEnded, on_delayed: OnDriverDelayed
+    ) -> None:
+        if request.runner is BatchRunner.SPARK:
+            await self._spark.start_spark_driver(request, on_ended, on_delayed)
+            return
+        self._local_ids.add(request.driver_id)
+        await self._local.start_spark_driver(request, on_ended, on_delayed)
+
+    async def end_spark_driver(self, driver_id: ResourceID) -> None:
+        if driver_id in self._local_ids:
+            self._local_ids.discard(driver_id)
+            await self._local.end_spark_driver(driver_id)
+        else:
+            await self._spark.end_spark_driver(driver_id)
 
 
 class _Driver(msgspec.Struct):
@@ -134,7 +160,7 @@ class SparkDrivers:
                 if not self._is_closed
                 else "this ResourceManager leads no more: it starts no SparkDriver"
             )
-        _log.info("SparkDriver %s starts for job %s", request.driver_id, request.job_id)
+        _log.info("%s %s starts for job %s", request.runner.driver_noun, request.driver_id, request.job_id)
 
     async def release(self, job_master_id: JobMasterID, driver_id: ResourceID) -> None:
         """Ends the driver of a job; returns when nothing of it is left.
@@ -176,12 +202,13 @@ class SparkDrivers:
         driver = self._drivers.get(driver_id)
         if driver is not None:
             self._forget(driver_id)
-            _log.warning("SparkDriver %s ended: %s", driver_id, cause)
+            _log.warning("%s %s ended: %s", driver.request.runner.driver_noun, driver_id, cause)
             self._spawn(self._tell_end(driver, cause), "tell of a SparkDriver's end")
 
     async def _tell_end(self, driver: _Driver, cause: str) -> None:
         driver_id = driver.request.driver_id
-        failure = failure_of(SparkDriverLostError, f"SparkDriver {driver_id} is gone: {cause}")
+        noun = driver.request.runner.driver_noun
+        failure = failure_of(SparkDriverLostError, f"{noun} {driver_id} is gone: {cause}")
         try:
             await driver.gateway.disconnect_spark_driver(driver_id, failure)
         except YarrowError as error:

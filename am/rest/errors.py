@@ -13,6 +13,7 @@ from yarrow.runtime.common.errors import (
     InvalidProgramError,
     JobAlreadyEndedError,
     JobNotFoundError,
+    ScheduleNotFoundError,
     YarrowError,
 )
 from yarrow.runtime.config.values.errors import ConfigError
@@ -84,6 +85,7 @@ class UploadedProgramFailedError(RequestRefusedError):
 
 _STATUS: tuple[tuple[type[YarrowError], HTTPStatus], ...] = (
     (JobNotFoundError, HTTPStatus.NOT_FOUND),
+    (ScheduleNotFoundError, HTTPStatus.NOT_FOUND),
     (JobAlreadyEndedError, HTTPStatus.CONFLICT),
     (DuplicateJobError, HTTPStatus.CONFLICT),
     (InvalidProgramError, HTTPStatus.BAD_REQUEST),

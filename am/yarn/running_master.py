@@ -29,6 +29,7 @@ from yarrow.am.yarn.modes.cluster import LOOK, RunningCluster, until_led
 from yarrow.am.yarn.modes.end_file import EndFile
 from yarrow.am.yarn.modes.recorded_end import record_end, recorded_end
 from yarrow.am.yarn.service_containers import ExplainWaiting, PublishedDelays
+from yarrow.am.yarn.spark_applications import SparkApplications
 from yarrow.am.yarn.yarn_driver import YarnDriver
 from yarrow.am.yarn.yarn_spark_drivers import YarnSparkDrivers
 from yarrow.runtime.common.clock import Clock, SystemClock
@@ -52,7 +53,9 @@ from yarrow.runtime.yarn.container_output import ContainerOutput
 from yarrow.runtime.yarn.delegation_tokens import tokens_end
 from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
+from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS, SPARK_DRIVER_SERVICE
+from yarrow.runtime.yarn.resource_manager_web import ResourceManagerWeb
 from yarrow.runtime.yarn.waiting_containers import SPARK_DRIVER_KEYS, ContainerExplainer
 
 #: The page's route below the tracking URL, and its name on Skein's own page.
@@ -112,6 +115,12 @@ class RunningMaster:
             explain_waiting or explain_drivers,
             None if explain_waiting else explain_drivers.refusal,
             ContainerOutput(config, service=SPARK_DRIVER_SERVICE),
+        )
+        self._spark_applications = SparkApplications(
+            self._spark_drivers,
+            lambda: ResourceManagerWeb.of(HadoopConfiguration.load(config)),
+            config,
+            self._clock,
         )
         self._activity = ClientActivity(self._clock)
         self._application = application_for_rest(description, folder.application_id, self._clock.epoch_ms())
@@ -258,11 +267,14 @@ class RunningMaster:
 
     async def _start(self) -> RunningCluster:
         rpc = await self._free_rpc()
+        if self._folder.attempt > 1:
+            # Drivers of a former attempt are gone; what they have asked YARN for may not be.
+            await self._spark_applications.end_tagged(self._folder.application_id)
         services = ControlPlaneServices(
             clock=self._clock,
             high_availability=await self._high_availability(),
             log_directory=self._folder.log_directory,
-            spark_drivers=self._spark_drivers,
+            spark_drivers=self._spark_applications,
         )
         self._plane = plane = ControlPlane(rpc, self._driver, self._settings.control_plane, services)
         await plane.start()

@@ -15,6 +15,11 @@ def batch(job: str, size: int, *options: str, quick: int = 100_000) -> Program:
     return engine("batch.py", "--job", job, *options, name=name, sizes=(size,), quick=quick, module=True)
 
 
+def data_sets(job: str, size: int, *options: str, quick: int) -> Program:
+    name = " ".join(["Yarrow's DataSets on Spark,", job, *(option.removeprefix("--") for option in options)])
+    return engine("data_sets.py", "--job", job, *options, name=name, sizes=(size,), quick=quick, module=True)
+
+
 def spark(script: str, form: str, size: int, *options: str, quick: int = 100_000) -> Program:
     return module_peer(script, *options, name=f"PySpark, {form}", sizes=(size,), quick=quick)
 
@@ -35,7 +40,30 @@ PROCESS = batch("process", RECORDS, _GROUPS)
 COLUMNS = batch("columns", ROWS)
 MAPPED_COLUMNS = batch("mapped-columns", ROWS)
 ONE_KEY = batch("one-key", 5_000_000, "--runs=1", "--memory")
+GROUPED = data_sets("reduce", RECORDS, quick=100_000)
+GROUPED_MANY = data_sets("reduce", RECORDS, _MANY, quick=100_000)
+ROUNDS = data_sets("rounds", 20_000, quick=1000)
+COMPONENTS = data_sets("components", 1_000_000, quick=10_000)
 FLIGHTS = Program("Yarrow on Spark, flights", flights, (1,))
+
+
+def savepoint(job: str, name: str, *options: str) -> Program:
+    return engine(
+        "savepoint_frames.py",
+        f"--job={job}",
+        *options,
+        name=name,
+        sizes=(RECORDS,),
+        quick=100_000,
+        module=True,
+    )
+
+
+SAVEPOINT = savepoint("write", "Yarrow, DataFrame to a savepoint")
+SAVEPOINT_BY_ROWS = savepoint("write", "the same without Spark's limit of bytes", "--no-byte-limit")
+SAVEPOINT_READ = savepoint("read", "Yarrow, savepoint to a DataFrame, with a sum")
+SAVEPOINT_READER = savepoint("reader", "SavepointReader in one process, with a sum")
+PARQUET = savepoint("parquet", "PySpark, the same rows as Parquet")
 
 RDD_REDUCE = spark("spark_rows", "reduceByKey", RECORDS)
 RDD_IDIOMATIC = spark("spark_rows", "idiomatic reduceByKey", RECORDS, "--job=idiomatic")
@@ -63,5 +91,12 @@ CASES = [
         measure=Measure.SECONDS,
         at_most_of=((FLIGHTS_SCRIPT.name, 1.3),),
     ),
+    # At most 2.5 times its time.
+    against("batch-savepoint", SAVEPOINT, PARQUET, 0.4, SAVEPOINT_BY_ROWS),
+    against("batch-read-savepoint", SAVEPOINT_READ, SAVEPOINT_READER, 1.6),
     Case("batch-one-key", ONE_KEY, measure=Measure.REPORTED, at_most=512.0),
+    against("data-set-reduce", GROUPED, RDD_REDUCE, 1.0, RDD_IDIOMATIC),
+    against("data-set-reduce-1m", GROUPED_MANY, RDD_REDUCE_MANY, 1.0),
+    Case("data-set-rounds", ROUNDS, measure=Measure.REPORTED, at_most=1.2),
+    Case("data-set-components", COMPONENTS, measure=Measure.REPORTED),
 ]

@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from yarrow.runtime.graph.batch.batch_sql import driver_configuration
 from yarrow.runtime.graph.job_graph import JobGraph
 
 Environment = StreamExecutionEnvironment
@@ -112,6 +113,11 @@ def graph_of(job: str, records: int, keys: int, *, collecting: bool = False) -> 
     return env.get_job_graph()
 
 
+def driver_options(graph: JobGraph, given: Sequence[str]) -> dict[str, str]:
+    """The configuration with which a master asks for the job's driver, under options KEY=VALUE of the command line."""
+    return {**driver_configuration(graph), **dict(option.split("=", 1) for option in given)}
+
+
 def run_once(driver: DriverUnderTest, graph: JobGraph) -> None:
     """One run to its end. Raises RuntimeError with the traceback of a failure."""
     outcome = driver.submit(graph)[1].result(_LIMIT)
@@ -143,8 +149,8 @@ def main() -> None:
         "--option", action="append", default=[], help="KEY=VALUE for the driver; repeatable"
     )
     given = arguments.parse_args()
-    options = dict(option.split("=", 1) for option in given.option)
     graph = graph_of(given.job, given.records, given.keys, collecting=given.check)
+    options = driver_options(graph, given.option)
     with (
         tempfile.TemporaryDirectory(prefix="bench-batch-") as folder,
         spark_driver(Path(folder), configuration=options) as driver,

@@ -17,18 +17,21 @@ from typing import Final, cast
 import pyarrow as pa
 
 from yarrow.container.batch.batch_outputs import BatchOutputs
-from yarrow.container.batch.chunk import Chunk
+from yarrow.container.batch.chunk import Chunk, EndTime
 from yarrow.container.batch.chunk_channel import decode_batch
 from yarrow.container.batch.chunk_order import ChunkOrder
-from yarrow.container.batch.key_group_sizes import OnLargest, most_frequent_key
+from yarrow.container.batch.folding.partial_rows import PartialRows, PartialRowsCodec, partial_codec
+from yarrow.container.batch.history.key_time import KeyTime
+from yarrow.container.batch.history_splits import HistorySplits
+from yarrow.container.batch.key_group_sizes import most_frequent_key
 from yarrow.container.batch.key_order import PIECE_ROWS, KeyedEdge, KeyOrder
-from yarrow.container.batch.partial_rows import PartialRows, PartialRowsCodec, partial_codec
+from yarrow.container.batch.largest_key_group import OnLargest
 from yarrow.container.batch.single_key_state import SingleKeyStateBackend
 from yarrow.container.batch.source_chunks import SourceChunks
 from yarrow.container.batch.split_assignment import split_events
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.codegen.user_functions import load_function, method_of
-from yarrow.container.operators.base import declared_type
+from yarrow.container.operators.base import HistoryTime, declared_type
 from yarrow.container.operators.rows.keyed_aggregation import PARTIAL_INPUT
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
@@ -37,7 +40,7 @@ from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch, stamps_column
 from yarrow.runtime.data.immutability import copier_for
-from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
+from yarrow.runtime.graph.batch.batch_plan import BatchStage, ExchangeKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import StreamKind
 
@@ -63,12 +66,18 @@ class BatchInputs:
         settings: Settings,
         directory: Path,
         on_largest: OnLargest,
+        *,
+        keeps_state: bool = False,
     ) -> None:
         """`directory`: a folder of this task for rows that do not fit into memory; made on demand.
+
+        `keeps_state`: the input is the history of a stream.
 
         `on_largest` hears of the key group that has the most records, when the task begins with it.
         """
         self._on_largest = on_largest
+        self._keeps_state = keeps_state
+        self._key_time: KeyTime | None = None
         self._chain = chain
         self._outputs = outputs
         self._directory = directory
@@ -116,6 +125,33 @@ class BatchInputs:
             yield from self._run_source(source, chunks.end() if found is None else chunks.put(found))
             if found is None:
                 return
+
+    def read_history(self, splits: tuple[bytes, ...], until: int | None) -> Iterator[None]:
+        """Reads the splits of the source at the head up to the end of history; `end_time` is known then."""
+        chain = self._chain
+        declared = declared_type(chain.head.context.descriptor.output_type)
+        found = HistorySplits(
+            chain,
+            until,
+            lambda: SourceChunks(self._poll_rows, copier_for(declared)),
+            self._poll_rows,
+            self._outputs.woken,
+        )
+        source = chain.source
+        assert source is not None, "the vertex begins with a source"
+
+        def run(rows: object, stamps: Sequence[int | None] | None) -> Iterator[None]:
+            self._run_part(source, rows, stamps)
+            yield from self._flow_on()
+
+        yield from found.read(splits, run)
+        time = found.time()
+        self.order.end_times.append(EndTime(time.watermark, time.lag))
+
+    @property
+    def end_time(self) -> HistoryTime:
+        """Event time at the end of history, when all input has come."""
+        return HistoryTime.least(HistoryTime(*time) for time in self.order.end_times)
 
     def _run_source(self, source: SourceHead, chunks: Iterator[SourceRecords]) -> Iterator[None]:
         """Runs chunks of a source's rows."""
@@ -188,7 +224,8 @@ class BatchInputs:
         self.records_in += len(batch)
         if isinstance(batch, RowBatch):
             self._chain.counts.records_in += len(batch)
-            self._chain.run_rows(number, batch.rows, batch.timestamps)
+            in_turn = self._chain.head.takes_inputs_in_turn
+            self._chain.run_rows(number, batch.rows, None if in_turn else batch.timestamps)
         else:
             self._chain.run_batch(number, batch, self._outputs.is_full)
         yield from self._flow_on()
@@ -206,7 +243,8 @@ class BatchInputs:
         """Runs the rows of one key group."""
         head = self._chain.head
         timed = any(edge in self.order.timed for edge in self._keyed)
-        if head.takes_rows and not (head.mixes_keys and not timed):
+        in_any_order = head.takes_inputs_in_turn or (head.mixes_keys and not timed)
+        if head.takes_rows and not in_any_order:
             yield from self._run_by_key(chunks, timed=timed)
             return
         for chunk in chunks:
@@ -229,11 +267,14 @@ class BatchInputs:
                 batch = self._decoded(chunk)
                 assert isinstance(batch, RowBatch), "the head takes rows"
                 group.add(_partial_edge(chunk.edge) if isinstance(batch, PartialRows) else chunk.edge, batch)
-            waiting = 0
+            waiting, history = 0, self._history_time()
             for pieces in group.by_key():
                 for piece in pieces:
                     number = len(piece.rows)
-                    chain.run_rows_of_key(piece.input, piece.rows, piece.timestamps)
+                    if history is None:
+                        chain.run_rows_of_key(piece.input, piece.rows, piece.timestamps)
+                    else:
+                        waiting += history.run(piece.input, piece.rows, piece.timestamps)
                     chain.counts.records_in += number
                     self.records_in += number
                     waiting += number
@@ -247,8 +288,22 @@ class BatchInputs:
         finally:
             group.close()
 
+    def _history_time(self) -> KeyTime | None:
+        """The time of keys in a stream's history; None = the input is no history."""
+        if self._keeps_state and self._key_time is None:
+            self._key_time = KeyTime(self._chain, self.end_time)
+        return self._key_time
+
+    def end_history(self) -> None:
+        """Ends the input of a history: the operators have all timers that the stream has to fire."""
+        if self._key_time is not None:
+            self._key_time.restore_timers()
+
     def _end_keys(self) -> int:
         """Ends the keys that have come; returns the number of results."""
+        history = self._history_time()
+        if history is not None:
+            return history.end_keys()
         results = self._chain.end_keys()
         cast(SingleKeyStateBackend, self._chain.head.context.state).empty()
         return results

@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import AnyStr, Final
 
-from yarrow.container.batch.chunk import COLLECTED, COMMITTABLES, PRINTED
+from yarrow.container.batch.chunk import COLLECTED, COMMITTABLES, PRINTED, EndTime, encode_time
 from yarrow.container.batch.chunk_channel import ChunkChannel, Outbox
-from yarrow.container.batch.combining import combining_partition
 from yarrow.container.batch.commits import encode_committables
-from yarrow.container.batch.partial_rows import partial_codec
+from yarrow.container.batch.folding.combining import combining_partition
+from yarrow.container.batch.folding.partial_rows import partial_codec
 from yarrow.container.batch.split_assignment import SplitAssignmentError
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.network.partition import Partition
-from yarrow.container.operators.base import CollectMessage
+from yarrow.container.operators.base import CollectMessage, HistoryTime
 from yarrow.container.sources.source_events import decode_to_coordinator
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
 from yarrow.container.task.task_environment import BatchBounds, TaskServices, partition_over
 from yarrow.runtime.config.options import execution, taskmanager
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.batch_plan import BatchExchange, BatchStage, ExchangeKind
+from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
+from yarrow.runtime.graph.batch.batch_plan import BatchExchange, BatchStage, ExchangeKind
 from yarrow.runtime.graph.distribution import consumers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
 
@@ -42,12 +44,15 @@ _BUFFERED_COLUMNS: Final = 1 << 20
 class BatchOutputs:
     """What leaves one task, as chunks in the `outbox`; also the services that its operators call."""
 
-    def __init__(self, graph: JobGraph, stage: BatchStage, subtask: int, settings: Settings) -> None:
+    def __init__(
+        self, graph: JobGraph, stage: BatchStage, subtask: int, settings: Settings, directory: Path
+    ) -> None:
+        """`directory`: a folder of this task for chunks that do not fit into memory; made on demand."""
         self._graph = graph
         self._stage = stage
         self._subtask = subtask
         self._settings = settings
-        self.outbox = Outbox(subtask)
+        self.outbox = Outbox(subtask, directory)
         self._mails: deque[Callable[[], None]] = deque()
         self._messages: deque[CollectMessage] = deque()
         #: Set when something for which a source may wait has changed.
@@ -131,6 +136,25 @@ class BatchOutputs:
     def _write(self, printer: int, text: str) -> None:
         for part in _parts(text):
             self.outbox.put(PRINTED, printer, part.count("\n"), part.encode("utf-8", "backslashreplace"))
+
+    def put_times(self, times: Sequence[HistoryTime]) -> None:
+        """Tells each partition of each consumer the event time behind the operators, at the end of history."""
+        for edge in self._graph.outputs_of(self._stage.vertex_id):
+            time = times[edge.source_operator]
+            exchange = next(each for each in self._stage.outputs if each.edge == edge.index)
+            for target in self._end_targets(edge, exchange):
+                payload = encode_time(EndTime(time.watermark, time.lag))
+                self.outbox.put(edge.index, target, 0, payload)
+
+    def _end_targets(self, edge: JobEdge, exchange: BatchExchange) -> Iterable[int]:
+        """One target in each partition."""
+        if exchange.kind is not ExchangeKind.KEYED:
+            return self._targets(edge, exchange)
+        target = self._graph.vertex(edge.target)
+        return (
+            key_group_range_for_operator_index(target.max_parallelism, target.parallelism, subtask).start
+            for subtask in range(target.parallelism)
+        )
 
     def put_committables(self, chain: OperatorChain) -> None:
         """Takes what the sinks of a finished chain have prepared."""

@@ -6,6 +6,7 @@ engine of batch jobs moves it. Must not know who moves it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,12 @@ COLLECTED: Final = -1
 PRINTED: Final = -2
 COMMITTABLES: Final = -3
 FINISHED: Final = -4
+
+#: All fields of a chunk but its payload.
+_HEAD: Final = struct.Struct("<iiiqi")
+
+#: The first byte of the payload of a chunk that tells a time: no frame has this type.
+_TIME: Final = b"\xff"
 
 #: The schema of chunks as columns.
 CHUNK_SCHEMA: Final = pa.schema(
@@ -58,6 +65,25 @@ class Chunk(NamedTuple):
     payload: bytes
 
 
+class EndTime(NamedTuple):
+    """The event time of a producer at the end of history, in a chunk without rows; see HistoryTime."""
+
+    watermark: int | None
+    lag: int
+
+
+def encode_time(time: EndTime) -> bytes:
+    """The payload of the last chunk of a producer for a partition."""
+    return _TIME + msgspec.msgpack.encode(time)
+
+
+def time_of(chunk: Chunk) -> EndTime | None:
+    """The time that a chunk tells; None = it holds rows."""
+    if chunk.rows or not chunk.payload.startswith(_TIME):
+        return None
+    return _END_TIME.decode(chunk.payload[1:])
+
+
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a task that has finished tells: the payload of its FINISHED chunk."""
 
@@ -71,10 +97,15 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     #: Rows read from sources or from chunks, and the encoded bytes of these chunks.
     records_in: int = 0
     bytes_in: int = 0
+    #: What an operator's state became in a savepoint of history: see `kept_state.write_state`.
+    states: bytes = b""
     #: Last values of the metrics of operators, by `operator.metric` (numLateRecords, ...).
     metrics: dict[str, float] = {}
+    #: Pickled values of the task's aggregators, in the body of an iteration.
+    aggregates: dict[str, bytes] = {}
 
 
+_END_TIME = msgspec.msgpack.Decoder(EndTime)
 _RESULT = msgspec.msgpack.Decoder(TaskResult)
 
 
@@ -86,6 +117,17 @@ def encode_task_result(result: TaskResult) -> bytes:
 def decode_task_result(payload: bytes) -> TaskResult:
     """The result in a FINISHED chunk. Raises msgspec.ValidationError with the invalid part."""
     return _RESULT.decode(payload)
+
+
+def encode_chunk(chunk: Chunk) -> bytes:
+    """A chunk as it lies on disk."""
+    return _HEAD.pack(*chunk[:5]) + chunk.payload
+
+
+def decode_chunk(data: bytes) -> Chunk:
+    """The chunk of `encode_chunk`."""
+    edge, target, producer, sequence, rows = _HEAD.unpack_from(data)
+    return Chunk(edge, target, producer, sequence, rows, data[_HEAD.size :])
 
 
 def to_record_batch(chunks: Sequence[Chunk]) -> pa.RecordBatch:

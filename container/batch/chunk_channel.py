@@ -6,8 +6,11 @@ Owner: the task thread. Control elements have no place in a batch job and end he
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
-from yarrow.container.batch.chunk import Chunk
+from yarrow.container.batch.chunk import Chunk, decode_chunk, encode_chunk
+from yarrow.container.batch.spilled_runs import SpilledRuns
 from yarrow.container.network.element_codec import HAS_TIMESTAMPS, ElementCodec
 from yarrow.container.network.frames import FrameType, WireProtocolError
 from yarrow.container.network.output_channel import BatchTooLargeError, EncodedBatch, OutputChannel
@@ -15,34 +18,71 @@ from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement, RowB
 
 #: Bytes before the encoded batch: frame type and flags.
 _HEAD = 2
+#: Bytes of chunks of a task that wait in memory.
+OUTBOX_BYTES: Final = 32 << 20
 
 
 class Outbox:
-    """The chunks that a task has made and nobody has taken yet, numbered in their order."""
+    """The chunks that a task has made and nobody has taken yet, numbered in their order.
 
-    def __init__(self, producer: int) -> None:
+    One call of a function may give more than fits into memory: chunks beyond the budget wait on disk.
+    """
+
+    def __init__(self, producer: int, directory: Path, budget: int = OUTBOX_BYTES) -> None:
+        """`budget`: bytes of payloads in memory; more go to a file in `directory`."""
         self._producer = producer
+        self._directory = directory
+        self._budget = budget
         self._sequence = 0
         self._waiting: list[Chunk] = []
+        self._size = 0
+        #: Chunks before those in memory.
+        self._spilled: SpilledRuns[Chunk] | None = None
         #: Encoded bytes on all edges so far.
         self.bytes_out = 0
 
     def put(self, edge: int, target: int, rows: int, payload: bytes) -> None:
-        """Adds a chunk behind the others."""
+        """Adds a chunk behind the others. Raises SpillError if the disk does not take it."""
         self._waiting.append(Chunk(edge, target, self._producer, self._sequence, rows, payload))
         self._sequence += 1
+        self._size += len(payload)
         if edge >= 0:
             self.bytes_out += len(payload)
+        if self._size > self._budget:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._spilled is None:
+            self._spilled = SpilledRuns(self._directory, encode_chunk, decode_chunk)
+        self._spilled.append(self._waiting)
+        self._waiting, self._size = [], 0
 
     @property
     def is_full(self) -> bool:
         """Whether some chunk waits."""
-        return bool(self._waiting)
+        return bool(self._waiting) or self._spilled is not None
 
     def take(self) -> Iterator[Chunk]:
         """The waiting chunks; they are out of the box before the first one is processed."""
-        waiting, self._waiting = self._waiting, []
-        return iter(waiting)
+        if self._spilled is not None:
+            self._spill()
+        spilled, self._spilled = self._spilled, None
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        return iter(waiting) if spilled is None else _read(spilled)
+
+    def close(self) -> None:
+        """Removes what nobody has taken."""
+        self._waiting = []
+        if self._spilled is not None:
+            self._spilled.close()
+
+
+def _read(spilled: SpilledRuns[Chunk]) -> Iterator[Chunk]:
+    try:
+        for run in spilled.readers():
+            yield from run
+    finally:
+        spilled.close()
 
 
 class ChunkChannel(OutputChannel):

@@ -6,18 +6,16 @@ budget of memory. Must not look into payloads.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from yarrow.container.batch.chunk import Chunk
+from yarrow.container.batch.chunk import Chunk, EndTime, decode_chunk, encode_chunk, time_of
 from yarrow.container.batch.chunk_channel import has_timestamps
 from yarrow.container.batch.key_group_sizes import KeyGroupSizes
 from yarrow.container.batch.spilled_runs import SpilledRuns
-from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
+from yarrow.runtime.graph.batch.batch_plan import BatchStage, ExchangeKind
 
-_HEAD: Final = struct.Struct("<iiiqi")
 #: Bytes of a chunk besides its payload.
 _OVERHEAD: Final = 200
 
@@ -31,13 +29,15 @@ class ChunkOrder:
         """`budget`: bytes of chunks in memory; more go to files in `directory`."""
         self._exchanges = {exchange.edge: exchange for exchange in stage.inputs}
         self._budget = budget
-        self._runs: SpilledRuns[Chunk] = SpilledRuns(directory, _encode, _decode)
+        self._runs: SpilledRuns[Chunk] = SpilledRuns(directory, encode_chunk, decode_chunk)
         self._keyed = {exchange.edge for exchange in stage.inputs if exchange.kind is ExchangeKind.KEYED}
         #: Complete when the first chunk leaves.
         self.key_groups = KeyGroupSizes()
         #: Rows and encoded bytes that have come.
         self.rows = 0
         self.bytes = 0
+        #: Times of the producers at the end of history; complete when the first chunk of several producers leaves.
+        self.end_times: list[EndTime] = []
         #: Edges of which some rows may have a timestamp; complete when the first chunk leaves.
         self.timed: set[int] = set()
 
@@ -60,6 +60,10 @@ class ChunkOrder:
 
     def _counted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         for chunk in chunks:
+            end_time = time_of(chunk)
+            if end_time is not None:
+                self.end_times.append(end_time)
+                continue
             self.rows += chunk.rows
             self.bytes += len(chunk.payload)
             if chunk.edge in self._keyed:
@@ -105,12 +109,3 @@ class ChunkOrder:
     def close(self) -> None:
         """Removes files."""
         self._runs.close()
-
-
-def _encode(chunk: Chunk) -> bytes:
-    return _HEAD.pack(*chunk[:5]) + chunk.payload
-
-
-def _decode(data: bytes) -> Chunk:
-    edge, target, producer, sequence, rows = _HEAD.unpack_from(data)
-    return Chunk(edge, target, producer, sequence, rows, data[_HEAD.size :])

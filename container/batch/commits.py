@@ -38,13 +38,16 @@ class BatchSink(NamedTuple):
 
 
 def sinks_of(graph: JobGraph) -> list[BatchSink]:
-    """The operators of a job whose writers may prepare commits."""
-    return [
+    """The operators of a job whose writers may prepare commits, in the order of their commits."""
+    sinks = [
         BatchSink(vertex.id, index)
         for vertex in graph.vertices
         for index, descriptor in enumerate(vertex.operators)
         if descriptor.spec.writes_for_sink
     ]
+    return sorted(
+        sinks, key=lambda sink: cast(SinkWriterOperator, _descriptor(graph, sink).spec).commits_last
+    )
 
 
 def encode_committables(committables: Sequence[Any]) -> bytes:

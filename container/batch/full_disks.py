@@ -9,11 +9,12 @@ import errno
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from yarrow.container.protocol.failure import OperatorFailure
+from yarrow.container.protocol.failure import OperatorFailure, failure_cause
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -51,10 +52,16 @@ def full_disk_of_executor(text: str) -> str:
     )
 
 
-def with_full_disk(cause: FailureCause, error: BaseException) -> FailureCause:
-    """The cause, with disk and remedy if a function of the program has filled a disk."""
+def failure_of_task(error: BaseException, where: str) -> FailureCause:
+    """The cause of a task's failure, with disk and remedy if a function of the program has filled a disk.
+
+    It is final, since the same records would fail again, unless a disk is full: another attempt may find room.
+    """
+    cause = failure_cause(error, where)
     if isinstance(error, OperatorFailure):
         error = error.cause
+    is_full = any(map(means_full, _with_causes(error)))
+    cause = msgspec.structs.replace(cause, is_final=not is_full)
     if not means_full(error):
         return cause
     assert isinstance(error, OSError)
@@ -65,6 +72,16 @@ def with_full_disk(cause: FailureCause, error: BaseException) -> FailureCause:
     return msgspec.structs.replace(
         cause, message=f"{cause.message}; {text}", stacktrace=f"{cause.stacktrace}  {text}\n"
     )
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those of which it was made."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__
 
 
 def _sizes(folder: str | os.PathLike[str]) -> str:

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
+from yarrow.container.batch.folding.partial_rows import PartialRows
 from yarrow.container.batch.key_order import KeyedEdge
-from yarrow.container.batch.partial_rows import PartialRows
+from yarrow.container.batch.largest_key_group import LARGE_RECORDS, LargestKeyGroup
 from yarrow.container.protocol.failure import short_record
 from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.elements import Batch, RowBatch
@@ -22,24 +21,6 @@ from yarrow.runtime.graph.job_graph import JobEdge
 
 #: Records of a chunk whose keys are looked at.
 _SAMPLE: Final = 200
-#: Key groups with fewer records are of no interest: their key is not looked for.
-LARGE_RECORDS: Final = 100_000
-
-
-class LargestKeyGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The key group of a task that has the most records."""
-
-    key_group: int
-    records: int
-    #: The key that most of its records have, as text; "" = no key has most of them, or they are few.
-    key: str = ""
-    #: Records and number of all key groups of the task that have records.
-    task_records: int
-    task_key_groups: int
-
-
-#: Gets the largest key group of a task when the task begins with it.
-OnLargest = Callable[[LargestKeyGroup], None]
 
 
 class KeyGroupSizes:

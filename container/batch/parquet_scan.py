@@ -10,15 +10,16 @@ import json
 import pickle
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yarrow.runtime.common.paths import is_hidden, scheme_of
 from yarrow.runtime.fs.registry import file_system_for
-from yarrow.runtime.graph.batch_plan import SqlAggregation
+from yarrow.runtime.graph.batch.batch_plan import SqlAggregation
 from yarrow.runtime.graph.operator_spec import AggregateKind
 
 _MOST: Final = 2**63 - 1
@@ -58,8 +59,14 @@ class ScanFiles(NamedTuple):
     why_not: str
 
 
-def files_of(sql: SqlAggregation, splits: Iterable[Sequence[bytes]]) -> ScanFiles:
-    """Looks at the files of a source, whose encoded splits these are."""
+def files_of(
+    sql: SqlAggregation, splits: Iterable[Sequence[bytes]], why_unread: Callable[[str], str]
+) -> ScanFiles:
+    """Looks at the files of a source, whose encoded splits these are.
+
+    `why_unread` says why Java cannot read a file of HDFS; "" = it can. Java may know other addresses than Python does,
+    or prove itself otherwise.
+    """
     parts: dict[str, list[ScannedPart]] = defaultdict(list)
     for of_subtask in splits:
         for split in of_subtask:
@@ -72,12 +79,22 @@ def files_of(sql: SqlAggregation, splits: Iterable[Sequence[bytes]]) -> ScanFile
         why = _why_not_whole(path, parts[path])
         if why:
             return ScanFiles(paths, why)
-    return ScanFiles(paths, _Check(sql).why_not(paths))
+    return ScanFiles(paths, _Check(sql).why_not(paths) or _why_not_by_java(paths, why_unread))
+
+
+def _why_not_by_java(paths: Iterable[str], why_unread: Callable[[str], str]) -> str:
+    """Tries one file of each HDFS."""
+    first: dict[str, str] = {}
+    for path in paths:
+        if scheme_of(path) == "hdfs":
+            first.setdefault(urlsplit(path).netloc, path)
+    reasons = ((path, why_unread(path)) for path in first.values())
+    return next((f"Java cannot read {path}: {why}" for path, why in reasons if why), "")
 
 
 def _why_not_whole(path: str, parts: Sequence[ScannedPart]) -> str:
-    if scheme_of(path) != "file":
-        return f"{path} is not on this host"
+    if scheme_of(path) not in ("file", "hdfs"):
+        return f"{path} is neither local nor on HDFS"
     if _PATTERN & set(path):
         return f"Spark takes the path {path} for a pattern"
     name = posixpath.basename(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from yarrow.container.network.element_codec import estimated_bytes
+from yarrow.container.network.element_codec import estimated_bytes, estimated_bytes_of_each
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.data.immutability import freeze_or_copy
 
@@ -118,10 +118,15 @@ class _Waiting:
         """How far the values from `start` on belong to the present chunk, and whether it is complete then."""
         waiting = len(self._values)
         end = min(len(values), start + self._most - waiting)
-        for position in range(start + -waiting % SAMPLED, end, SAMPLED):
-            self._bytes += SAMPLED * estimated_bytes([values[position]])
-            if self._bytes >= CHUNK_BYTES:
-                return position + 1, True
+        first = start + -waiting % SAMPLED
+        size = SAMPLED * estimated_bytes_of_each(values[first:end:SAMPLED])
+        if self._bytes + size >= CHUNK_BYTES:
+            for position in range(first, end, SAMPLED):
+                self._bytes += SAMPLED * estimated_bytes([values[position]])
+                if self._bytes >= CHUNK_BYTES:
+                    return position + 1, True
+        else:
+            self._bytes += size
         return end, end - start + waiting == self._most
 
     def _add(self, values: Sequence[Any], stamps: Stamps) -> None:

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import pickle
 import threading
-from typing import cast
+from typing import Final, NamedTuple, cast
 
+import msgspec
+
+from yarrow.container.sources.coordinator_state import dump_state, load_state
 from yarrow.container.sources.source_coordinator import SourceCoordinator
 from yarrow.container.sources.source_events import UNNUMBERED, Message, ReaderInbox, encode_to_coordinator
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
-from yarrow.runtime.data.checkpoint_options import CheckpointOptions
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import SourceOperator
 
+_SNAPSHOT: Final = 1
+_AS_SAVEPOINT: Final = CheckpointOptions(
+    kind=SnapshotKind.SAVEPOINT, location=CheckpointLocation(directory="")
+)
 #: Seconds until an enumerator must have assigned its splits.
 ASSIGNMENT_SECONDS = 300.0
 
@@ -34,15 +41,45 @@ def assign(
     Raises OperatorFailure if the enumerator fails, and SplitAssignmentError if it sends events to readers or
     does not end.
     """
-    vertex = graph.vertex(vertex_id)
-    if not vertex.has_enumerator:
+    if not graph.vertex(vertex_id).has_enumerator:
         return [[] for _ in range(parallelism)]
+    return _run(graph, vertex_id, parallelism, timeout, keeps_state=False).splits
+
+
+class AssignedSplits(NamedTuple):
+    """The splits of each task, and the state in which the enumerator was then."""
+
+    splits: list[list[bytes]]
+    #: As a savepoint holds it; b"" if nobody asked for it, or there is no enumerator.
+    enumerator: bytes = b""
+
+
+def assign_history(
+    graph: JobGraph, vertex_id: JobVertexID, parallelism: int, timeout: float = ASSIGNMENT_SECONDS
+) -> AssignedSplits:
+    """The same as `assign`, with the state from which the stream's enumerator goes on."""
+    if not graph.vertex(vertex_id).has_enumerator:
+        return AssignedSplits([[] for _ in range(parallelism)])
+    found = _run(graph, vertex_id, parallelism, timeout, keeps_state=True)
+    name = graph.vertex(vertex_id).head.name
+    # The splits are with the readers: nothing that was sent to them is to be sent again.
+    state = msgspec.structs.replace(load_state(found.enumerator, name), readers=[])
+    return AssignedSplits(found.splits, dump_state(state, name))
+
+
+def _run(
+    graph: JobGraph, vertex_id: JobVertexID, parallelism: int, timeout: float, *, keeps_state: bool
+) -> AssignedSplits:
+    vertex = graph.vertex(vertex_id)
     name = vertex.head.name
     readers = _Readers(name, parallelism)
     coordinator = SourceCoordinator(name, cast(SourceOperator, vertex.head.spec).source, parallelism, readers)
     readers.begin(coordinator)
     try:
         ended = readers.ended.wait(timeout)
+        if ended and keeps_state and readers.failure is None:
+            coordinator.checkpoint(_SNAPSHOT, _AS_SAVEPOINT)
+            ended = readers.saved.wait(timeout)
     finally:
         coordinator.stop_and_join()
     if readers.failure is not None:
@@ -53,7 +90,7 @@ def assign(
             f"readers within {timeout:g} s. Batch mode assigns all splits before readers run. Let the enumerator call "
             "signal_no_more_splits, or run the job in STREAMING mode"
         )
-    return readers.splits
+    return AssignedSplits(readers.splits, readers.enumerator)
 
 
 class _Readers:
@@ -64,6 +101,9 @@ class _Readers:
         self.splits: list[list[bytes]] = [[] for _ in range(parallelism)]
         self.failure: BaseException | None = None
         self.ended = threading.Event()
+        #: The enumerator's snapshot, once it is there or the enumerator has failed.
+        self.enumerator = b""
+        self.saved = threading.Event()
         self._inboxes = [ReaderInbox(-1, -1) for _ in range(parallelism)]
         #: Number of each stand-in's next message.
         self._numbers = [0] * parallelism
@@ -117,12 +157,16 @@ class _Readers:
         """Takes a failure of the enumerator; the first one counts."""
         self.failure = self.failure or error
         self.ended.set()
+        self.saved.set()
 
     def deliver(self, checkpoint_id: int, options: CheckpointOptions, state: bytes) -> None:
-        """No checkpoint is taken."""
+        """Takes the state of the enumerator that has assigned all splits."""
+        self.enumerator = state
+        self.saved.set()
 
     def decline(self, checkpoint_id: int, error: BaseException) -> None:
-        """No checkpoint is taken."""
+        """Takes a failure to take the state."""
+        self.fail(error)
 
 
 def encode_split(split: object) -> bytes:

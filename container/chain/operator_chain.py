@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Any, cast
 
 from yarrow.container.chain.batch_flow import BatchFlow, never
@@ -22,6 +23,7 @@ from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.network.partition import Partition
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import (
+    HistoryTime,
     Operator,
     OperatorContext,
     TaskEnvironment,
@@ -35,7 +37,7 @@ from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
-from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
 
 
@@ -369,6 +371,32 @@ class OperatorChain:
         The caller ends the chunk.
         """
         return self._flow_results(0, self.head.end_keys())
+
+    def fire_head_timers(self) -> int:
+        """Fires the event-time timers of the head that are due; returns the number of results, which flow on.
+
+        The caller ends the chunk.
+        """
+        return self._flow_results(0, self.head.fire_event_timers(inf))
+
+    def end_history(self, time: HistoryTime) -> list[HistoryTime]:
+        """Ends event time at that of all inputs, or of the source; returns that behind each operator.
+
+        No timer of a key may be left in the operators.
+        """
+        watermark = time.watermark
+        if watermark is not None and watermark > MIN_TIMESTAMP:
+            if self.source is not None:
+                self.time.behind[0].emit_watermark(watermark)
+            else:
+                self.time.begin(watermark)
+                self.time.proceed(inf)
+        before = {edge.target: edge.source for edge in self._vertex.chained_edges}
+        times: list[HistoryTime] = []
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                times.append(operator.end_history(times[before[index]] if index in before else time))
+        return times
 
     def _emit_results(self, index: int, results: TimeResults) -> int:
         count = self._flow_results(index, results)

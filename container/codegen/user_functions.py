@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yarrow.datastream.functions import RuntimeContext
+from yarrow.datastream.functions.data_set_functions import RichFunction
 from yarrow.runtime.common.errors import InvalidProgramError
 
 
@@ -43,6 +44,8 @@ def method_of(function: Any, name: str, operator_name: str) -> Callable[..., Any
 
 def open_function(function: Any, context: RuntimeContext) -> None:
     """Calls `open` if the function has one."""
+    if isinstance(function, RichFunction):
+        function.set_runtime_context(context)
     opener = getattr(function, "open", None)
     if callable(opener) and not isinstance(function, type):
         opener(context)

@@ -22,6 +22,8 @@ from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMet
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.container.state.backend_builder import keyed_state_backend
 from yarrow.container.state.operator_state import OperatorStateBackend
+from yarrow.container.state.timers import OperatorTimerService
+from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
@@ -54,6 +56,22 @@ class CollectMessage(NamedTuple):
     confirmed: int
     writers: tuple[tuple[int, str], ...] = ()
     awaits: bool = False
+
+
+class HistoryTime(NamedTuple):
+    """Event time at the end of a stream's history, where the stream goes on."""
+
+    #: The watermark; None = nothing holds it back here.
+    watermark: int | None
+    #: Milliseconds by which a watermark stays behind a record.
+    lag: int = 0
+
+    @staticmethod
+    def least(times: Iterable[HistoryTime]) -> HistoryTime:
+        """The time behind several streams together."""
+        found = list(times)
+        known = [time.watermark for time in found if time.watermark is not None]
+        return HistoryTime(min(known, default=None), max((time.lag for time in found), default=0))
 
 
 class RestoredState(msgspec.Struct, frozen=True):
@@ -125,6 +143,8 @@ class TaskEnvironment:
     #: The input ends and comes key group by key group: results of a key leave at its end, and watermark
     #: generators are not asked.
     bounded: bool = False
+    #: The superstep in which the task runs; None = the task is no part of an iteration.
+    superstep: IterationRuntimeContext | None = None
 
 
 class OperatorContext(msgspec.Struct, frozen=True):
@@ -357,6 +377,23 @@ class Operator(ABC):
     def upkeep(self) -> None:
         """Does due work: retries a commit, closes a file."""
         return None
+
+    #: True if times of rows do not count: the rows of the first input come before those of the second one.
+    takes_inputs_in_turn = False
+
+    # The history of a stream: records of a key come together, and state is kept. See docs/design/0027.
+
+    @property
+    def timer_service(self) -> OperatorTimerService | None:
+        """The timers of keys, if the operator has some: whoever runs one key at a time moves its time."""
+        return None
+
+    def end_history(self, before: HistoryTime) -> HistoryTime:
+        """Event time behind the operator when all records of history have passed; `before` is that before it.
+
+        An operator that makes watermarks sends its last one.
+        """
+        return before
 
     # Bounded input (`TaskEnvironment.bounded`): the rows of a key come together, and no watermark between them.
 

@@ -2,8 +2,8 @@
 
 Owner: any thread that builds operators; registering happens while a module is imported. Must not name an
 operator. Every package below this one is searched. The columnar ones are imported only when a job has
-columns, since pyarrow.compute and polars cost memory. An operator that is shipped with a job is found in the
-package of its spec.
+columns, since pyarrow.compute and polars cost memory. Those of data sets are imported only when a job has
+some. An operator that is shipped with a job is found in the package of its spec.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import OperatorSpec, ShippedOperator
 
 _PACKAGE = "yarrow.container.operators"
-#: Packages that are imported only if no other operator runs a spec.
-_ON_DEMAND = frozenset({"columnar"})
+#: Packages that are imported only if no other operator runs a spec, one after the other.
+_ON_DEMAND = ("data_set", "columnar")
 
 _O = TypeVar("_O", bound=type[Operator])
 _classes: dict[type[OperatorSpec], type[Operator]] = {}
@@ -61,8 +61,8 @@ def operator_class(spec: OperatorSpec) -> type[Operator]:
     kind = type(spec)
     if kind not in _classes:
         import_row_operators()
-    if kind not in _classes:
-        for name in sorted(_ON_DEMAND):
+    for name in _ON_DEMAND:
+        if kind not in _classes:
             import_modules(f"{_PACKAGE}.{name}")
     if kind not in _classes:
         package = _PACKAGE if is_of_engine(kind) else kind.__module__

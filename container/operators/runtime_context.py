@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from yarrow.common.accumulators import Accumulator
@@ -15,6 +16,7 @@ from yarrow.common.metrics import MetricGroup
 from yarrow.container.codegen.user_functions import close_function, open_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.datastream.functions import RuntimeContext
+from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
 from yarrow.datastream.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -33,10 +35,31 @@ from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.config.settings import Settings
 
 
+class BroadcastVariable:
+    """The rows of a broadcast input, and the form that the function's initializer has made of them."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._initialized: tuple[Any] | None = None
+
+    def initialized(self, initializer: Any) -> Any:
+        """The form of the first initializer that asked; a callable may stand for one."""
+        if self._initialized is None:
+            make = getattr(initializer, "initialize_broadcast_variable", initializer)
+            self._initialized = (make(self.rows),)
+        return self._initialized[0]
+
+
 class OperatorRuntimeContext(RuntimeContext):
     """The context of one operator's subtask; `keyed` says whether it has keyed state."""
 
-    def __init__(self, context: OperatorContext, keyed: bool) -> None:
+    def __init__(
+        self,
+        context: OperatorContext,
+        keyed: bool,
+        broadcast_variables: Mapping[str, BroadcastVariable] = MappingProxyType({}),
+    ) -> None:
+        self._broadcast_variables = broadcast_variables
         self._context = context
         self._environment = context.environment
         self._keyed = keyed
@@ -90,6 +113,29 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def get_accumulator(self, name: str) -> Accumulator[Any, Any]:
         return self._environment.accumulators[name]
+
+    def get_iteration_runtime_context(self) -> IterationRuntimeContext:
+        superstep = self._environment.superstep
+        return super().get_iteration_runtime_context() if superstep is None else superstep
+
+    def has_broadcast_variable(self, name: str) -> bool:
+        return name in self._broadcast_variables
+
+    def get_broadcast_variable(self, name: str) -> list[Any]:
+        return self._broadcast_variable(name).rows
+
+    def get_broadcast_variable_with_initializer(self, name: str, initializer: Any) -> Any:
+        return self._broadcast_variable(name).initialized(initializer)
+
+    def _broadcast_variable(self, name: str) -> BroadcastVariable:
+        found = self._broadcast_variables.get(name)
+        if found is None:
+            known = ", ".join(map(repr, self._broadcast_variables)) or "none"
+            raise KeyError(
+                f"operator '{self._context.descriptor.name}' has no broadcast variable {name!r}, it has: {known}; name "
+                f"it behind the operator: with_broadcast_set(data_set, {name!r})"
+            )
+        return found
 
     # ------------------------------------------------------------------ state
 

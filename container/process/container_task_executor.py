@@ -27,7 +27,7 @@ from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
 from yarrow.runtime.config.options import rpc, security, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
-from yarrow.runtime.yarn.application import TaskExecutorSecrets
+from yarrow.runtime.yarn.application import ContainerSecrets
 from yarrow.runtime.yarn.container_files import (
     ContainerFolder,
     configuration_of,
@@ -68,7 +68,7 @@ class ResourceManagerRequest:
 
 def bootstrap_of(
     config: Settings,
-    secrets: TaskExecutorSecrets,
+    secrets: ContainerSecrets,
     request: ResourceManagerRequest,
     folder: ContainerFolder,
     working_directory: str,
@@ -119,7 +119,7 @@ async def _main(early: EarlyTemplate, working_directory: str, remove_files: Call
     life.start()
     try:
         folder = ContainerFolder.of(os.environ)
-        secrets = read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, TaskExecutorSecrets)
+        secrets = read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, ContainerSecrets)
         config = configuration_of(
             read_description(folder.path), secrets.sensitive_configuration, folder.application_id
         )

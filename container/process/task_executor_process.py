@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -28,11 +27,13 @@ from yarrow.container.supervisor.output_forwarder import NoForwarding, OutputFor
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.container.supervisor.unfit_launcher import UnfitLauncher
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.private_files import PrivateFileHandler
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.graph.states import BatchRunner
 from yarrow.runtime.interpreters.interpreter import worker_interpreter
 from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
@@ -183,7 +184,7 @@ async def _run_with(
             launcher=launcher,
             files=files,
             output=output,
-            start_spark_driver=partial(_start_spark_driver, bootstrap, settings.slots, files.log_path.stem),
+            start_spark_driver=_DriverStarter(bootstrap, settings.slots, service, launcher, files).start,
         ),
     )
     loop = asyncio.get_running_loop()
@@ -206,13 +207,36 @@ async def _run_with(
         raise RegistrationRefusedError(cause)
 
 
-async def _start_spark_driver(
-    bootstrap: TaskExecutorBootstrap, slots: int, log_stem: str, start: SparkDriverStart
-) -> DriverProcess:
-    # Loaded for bounded jobs alone.
-    from yarrow.container.supervisor.spark_driver_processes import SparkDriverProcesses
+class _DriverStarter:
+    """Starts drivers of bounded jobs: SparkDrivers as processes, those of workers in this one."""
 
-    return await SparkDriverProcesses(bootstrap, bootstrap.resource_id, slots, log_stem).start(start)
+    def __init__(
+        self,
+        bootstrap: TaskExecutorBootstrap,
+        slots: int,
+        service: RpcService,
+        launcher: WorkerLauncher,
+        files: OutputFiles,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._slots = slots
+        self._service = service
+        self._launcher = launcher
+        self._files = files
+
+    async def start(self, start: SparkDriverStart) -> DriverProcess:
+        """Starts a driver. Raises OSError, and InvalidOptionValue for an interpreter."""
+        # Modules of both are loaded for bounded jobs alone.
+        own, slots = self._bootstrap, self._slots
+        if start.runner is BatchRunner.LOCAL:
+            from yarrow.container.batch.local.local_drivers import LocalDrivers
+
+            local = LocalDrivers(own, slots, self._service, self._launcher, self._files, SystemClock())
+            return await local.start(start)
+        from yarrow.container.supervisor.spark_driver_processes import SparkDriverProcesses
+
+        stem = self._files.log_path.stem
+        return await SparkDriverProcesses(own, own.resource_id, slots, stem).start(start)
 
 
 def output_files(bootstrap: TaskExecutorBootstrap, sink: OutputSink | None = None) -> OutputFiles:

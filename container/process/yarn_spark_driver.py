@@ -23,7 +23,7 @@ from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.config.options import rpc, security, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap
-from yarrow.runtime.yarn.application import SparkDriverSecrets
+from yarrow.runtime.yarn.application import ContainerSecrets
 from yarrow.runtime.yarn.container_files import (
     ContainerFolder,
     configuration_of,
@@ -49,7 +49,7 @@ _VARIABLES: Final = (SPARK_DRIVER_ID, JOB_ID, JOB_MASTER_ADDRESS, JOB_MASTER_ID)
 
 def bootstrap_of(
     config: Settings,
-    secrets: SparkDriverSecrets,
+    secrets: ContainerSecrets,
     environment: Mapping[str, str],
     folder: ContainerFolder,
     working_directory: str,
@@ -75,6 +75,7 @@ def bootstrap_of(
         working_directory=working_directory,
         spark_jars=str(jars) if (jars := folder.path / SPARK_JARS_FOLDER).is_dir() else "",
         slots=spark_driver_shape(config).vcores,
+        yarn_application=folder.application_id,
         max_message_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes,
     )
 
@@ -90,7 +91,7 @@ def main() -> int:
     life.start()
     try:
         folder = ContainerFolder.of(os.environ)
-        secrets = read_secrets(folder.path / SPARK_DRIVER_SECRETS_FILE, SparkDriverSecrets)
+        secrets = read_secrets(folder.path / SPARK_DRIVER_SECRETS_FILE, ContainerSecrets)
         config = configuration_of(
             read_description(folder.path), secrets.sensitive_configuration, folder.application_id
         )

@@ -74,6 +74,17 @@ class StartWorker(ToWorker, frozen=True, kw_only=True):
     settings: WorkerSettings
 
 
+class StartBatchWorker(ToWorker, frozen=True, kw_only=True):
+    """First message in place of StartWorker: the worker runs tasks of one bounded job; see container/batch/local."""
+
+    #: Folder of the job's SharedJob.
+    job_folder: str
+    #: Folder (mode 0700) for the page that tells what a dead worker ran.
+    working_directory: str
+    #: As in WorkerSettings.
+    forward_logs: bool = False
+
+
 class SubmitTasks(ToWorker, frozen=True, kw_only=True):
     """Start those tasks of the deployment whose allocation is this worker's (already filtered).
 
@@ -247,6 +258,7 @@ class CurrentUserCall(FromWorker, frozen=True, kw_only=True):
 
 MessageToWorker = (
     StartWorker
+    | StartBatchWorker
     | SubmitTasks
     | CancelTasks
     | DeliverOperatorEvent

@@ -152,6 +152,12 @@ class TimerQueue:
             self._front = []
         return timestamp, entry[0], entry[1]
 
+    def drain(self) -> list[Timer]:
+        """Removes all timers and returns them."""
+        found = list(self.snapshot_timers())
+        self.__init__()  # type: ignore[misc]
+        return found
+
     # ------------------------------------------------------------------ TimerSection
 
     def snapshot_timers(self) -> Collection[Timer]:

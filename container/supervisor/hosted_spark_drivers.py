@@ -33,6 +33,10 @@ class DriverProcess(Protocol):
     @property
     def pid(self) -> int: ...
 
+    def workers(self) -> list[tuple[str, int]]:
+        """(name, pid) of its processes that use the memory of the TaskExecutor; those of Spark have their own."""
+        ...
+
     async def wait(self) -> str:
         """Returns when nothing of it is left, with a description of its end."""
         ...
@@ -80,6 +84,11 @@ class HostedSparkDrivers:
         return {
             one.start.driver_id: one.process.pid for one in self._hosted.values() if one.process is not None
         }
+
+    def workers(self) -> list[tuple[str, int]]:
+        """(name, pid) of all workers of drivers that use the memory of the TaskExecutor."""
+        living = [one.process for one in self._hosted.values() if one.process is not None]
+        return [found for process in living for found in process.workers()]
 
     def start(self, start: SparkDriverStart) -> None:
         """Allocates the slot and begins to start the driver; no effect for a repeated message.
@@ -144,7 +153,7 @@ class HostedSparkDrivers:
         if hosted.end_cause:
             return
         hosted.end_cause = cause
-        _log.info("SparkDriver %s is ended: %s", hosted.start.driver_id, cause)
+        _log.info("%s %s is ended: %s", hosted.start.runner.driver_noun, hosted.start.driver_id, cause)
         self._table.release(hosted.allocation_id, cause)
         if hosted.process is not None:
             hosted.ending = asyncio.get_running_loop().create_task(hosted.process.end(hosted.grace))

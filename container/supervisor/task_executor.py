@@ -207,7 +207,7 @@ class TaskExecutor(RpcEndpoint):
             self._ends_by_force = True
             for job in self.slots.jobs():
                 job.close()
-        shortage = self._watch.shortage(self.workers.processes())
+        shortage = self._watch.shortage(self._processes())
         self.finish(f"{cause}; {shortage}" if shortage else cause, grace=grace)
 
     def finish(self, cause: str, *, orderly: bool = True, grace: float | None = None) -> None:
@@ -296,8 +296,12 @@ class TaskExecutor(RpcEndpoint):
     def sample_memory(self) -> None:
         """Samples the memory of all processes in another thread; heartbeats report it. One sample at a time."""
         if self._sampling is None or self._sampling.done():
-            work = self.run_blocking(self._watch.sample, self.workers.processes())
+            work = self.run_blocking(self._watch.sample, self._processes())
             self._sampling = self.spawn(work, "memory")
+
+    def _processes(self) -> list[tuple[str, int]]:
+        """(name, pid) of every process that uses the memory of this TaskExecutor."""
+        return self.workers.processes() + self.spark_drivers.workers()
 
     def _slot_workers(self, listener: WorkerListener) -> SlotWorkers:
         settings, services = self._settings, self._services

@@ -19,6 +19,7 @@ from yarrow.container.operators.base import (
     RestoredState,
     TaskEnvironment,
 )
+from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
 from yarrow.runtime.config.options import pipeline
@@ -54,6 +55,7 @@ class TaskAttempt(NamedTuple):
     latest_savepoint_id: int = -1
     #: See TaskEnvironment.
     bounded: bool = False
+    superstep: IterationRuntimeContext | None = None
 
 
 def task_environment(
@@ -86,6 +88,7 @@ def task_environment(
         result_key=services.result_key,
         latest_savepoint_id=attempt.latest_savepoint_id,
         bounded=attempt.bounded,
+        superstep=attempt.superstep,
     )
 
 

@@ -9,6 +9,7 @@ never outlives its parent.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import socket
@@ -34,6 +35,7 @@ from yarrow.container.protocol.worker_protocol import (
     OutputLines,
     RequestThreadDump,
     ResetReader,
+    StartBatchWorker,
     StartWorker,
     StopWorker,
     SubmitTasks,
@@ -57,6 +59,8 @@ _log = logging.getLogger(__name__)
 #: Made at import: forked workers share it with their template. Built anew it would take 4 ms and 2 MB in each of them.
 _DECODER: msgspec.msgpack.Decoder[MessageToWorker] = msgspec.msgpack.Decoder(MessageToWorker)
 _REPORT_SECONDS = 1.0
+#: `module:function` of the main of a worker that runs tasks of a bounded job.
+_BATCH_ENTRY = "yarrow.container.batch.local.batch_worker:run_batch_worker"
 #: Seconds that the end of a worker waits for a running write; the job does not know the written files.
 _STOP_SECONDS = 1.0
 #: Switch interval of the interpreter in seconds: with the default of 5 ms the I/O thread would wait that long
@@ -68,6 +72,7 @@ class Worker:
     """The worker of one slot; `run` is its main."""
 
     def __init__(self, sock: socket.socket, *, own_process: bool) -> None:
+        self._socket = sock
         self._control = FramedSocket(sock, _DECODER)
         self._own_process = own_process
         self._garbage = GarbageCollection() if own_process else None
@@ -85,6 +90,8 @@ class Worker:
         first = self._control.receive()
         if first is None:
             return 1
+        if isinstance(first, StartBatchWorker):
+            return self._run_batch(first)
         if not isinstance(first, StartWorker):
             raise FrameError(f"a worker's first message must be StartWorker, not {type(first).__name__}")
         try:
@@ -97,6 +104,15 @@ class Worker:
         self._thread.run()
         self._shut_down()
         return 0
+
+    def _run_batch(self, first: StartBatchWorker) -> int:
+        """Serves a bounded job instead; its modules are named, because only such workers load them."""
+        if self._own_process:
+            self._output.install()
+            self._handle_logs(first.forward_logs)
+        module, _, name = _BATCH_ENTRY.partition(":")
+        run = getattr(importlib.import_module(module), name)
+        return int(run(self._socket, first, self._output, self._own_process))
 
     def _start(self, start: StartWorker) -> None:
         settings = start.settings

@@ -58,6 +58,10 @@ class JobNotFoundError(YarrowError):
     """The cluster has no job of that id (any more)."""
 
 
+class ScheduleNotFoundError(YarrowError):
+    """The cluster has no schedule of that id (any more)."""
+
+
 class JobAlreadyEndedError(YarrowError):
     """The request needs a running job."""
 

@@ -13,6 +13,8 @@ from typing import NewType, Protocol
 JobID = NewType("JobID", str)
 JobVertexID = NewType("JobVertexID", str)
 OperatorID = NewType("OperatorID", str)
+#: A job that runs again and again; each run is a job with an id of its own.
+ScheduleID = NewType("ScheduleID", str)
 AllocationID = NewType("AllocationID", str)
 #: Fencing tokens of the leaders; a message with another token than the receiver's is refused.
 JobMasterID = NewType("JobMasterID", str)

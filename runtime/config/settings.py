@@ -127,10 +127,11 @@ class Settings:
 
     def with_value(self, option: EngineOption[T], value: T) -> Settings:
         """These settings with one option set to `value`; None removes the option."""
-        if value is None:
-            names = {name for name in option.names if OPTION_OF_NAME.get(name, option) is option}
-            return Settings({k: v for k, v in self._values.items() if k not in names}, self._origins)
-        return self.overlay({option.key: option.type.render(value)})
+        names = {name for name in option.names if OPTION_OF_NAME.get(name, option) is option}
+        if option.type.is_map:
+            names.update(f"{option.key}.{entry}" for entry in self._map_entries(option))
+        without = Settings({k: v for k, v in self._values.items() if k not in names}, self._origins)
+        return without if value is None else without.overlay({option.key: option.type.render(value)})
 
     def to_dict(self, redact: bool = True) -> dict[str, str]:
         """Keys and texts; unless `redact` is False values of secret keys, and of such in maps, are hidden."""

@@ -40,6 +40,7 @@ _SALT_OF_TAG: Final = np.zeros(256, np.uint64)
 for _tag, _salt in SALTS.items():
     _SALT_OF_TAG[_tag] = _salt
 _NONE_HASH: Final = hash_of_key(None)
+_INT_ALONE: Final = frozenset((int,))
 #: Codes of several columns are made small again before their product could pass 64 bits.
 _MAX_CODE: Final = 1 << 62
 
@@ -57,6 +58,18 @@ def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
         return _with_none(_hashes_of_payloads(column, words), column)
     codes, keys = distinct_keys(column)
     return _hashes_of(keys)[codes]
+
+
+def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int64]:
+    """The key group of each canonical key: int64, shape (keys,). Whole numbers of 64 bits are hashed by numpy."""
+    if _INT_ALONE.issuperset(map(type, keys)):
+        try:
+            hashes = mix64_array(np.array(keys, np.int64).view(np.uint64))
+        except OverflowError:
+            hashes = _hashes_of(keys)
+    else:
+        hashes = _hashes_of(keys)
+    return (hashes % np.uint64(max_parallelism)).astype(np.int64)
 
 
 def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]:
@@ -168,10 +181,17 @@ def _with_none(hashes: Hashes, column: pa.Array) -> Hashes:
 
 def mix64_array(payload: Hashes) -> Hashes:
     """splitmix64 of each payload, uint64, shape (rows,) as given; the same as key_groups.mix64."""
+    # In place: a new array for each step costs as much as the step.
     z = payload + np.uint64(GAMMA)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX1)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX2)
-    return z ^ (z >> np.uint64(31))
+    shifted = z >> np.uint64(30)
+    z ^= shifted
+    z *= np.uint64(MIX1)
+    np.right_shift(z, np.uint64(27), out=shifted)
+    z ^= shifted
+    z *= np.uint64(MIX2)
+    np.right_shift(z, np.uint64(31), out=shifted)
+    z ^= shifted
+    return z
 
 
 def _hashes_of_payloads(column: pa.Array, words: ColumnPayloads) -> Hashes:

@@ -31,7 +31,7 @@ ENTRY_POINT_GROUP = "yarrow.executors"
 #: Our own executors, found without a look at entry points. No other package takes the place of one.
 _OWN_EXECUTORS = {
     "local": "yarrow.embedded.embedded_executor:EmbeddedExecutor",
-    "remote": "yarrow.client.rest.remote_executor:RemoteExecutor",
+    "remote": "yarrow.client.yarn.standalone_executor:RemoteExecutor",
     "yarn-session": "yarrow.client.yarn.yarn_executor:YarnSessionExecutor",
     "yarn-per-job": "yarrow.client.yarn.yarn_executor:YarnJobExecutor",
     "yarn-application": "yarrow.client.yarn.yarn_executor:YarnApplicationExecutor",
@@ -85,6 +85,8 @@ class ProgramAborted(BaseException):
         super().__init__(f"{job_graph.name!r} was planned, not executed")
         self.job_graph = job_graph
         self.files = tuple(files)
+        #: Whether the program means something as a stream; a DataSet program does not.
+        self.is_stream = True
 
 
 class _PlanOnlyExecutor:
@@ -99,6 +101,21 @@ class _PlanOnlyExecutor:
 def only_plans(executor: PipelineExecutor) -> bool:
     """Whether the executor stops the program at its plan: a job that cannot run may still be shown."""
     return isinstance(executor, _PlanOnlyExecutor)
+
+
+def with_history(executor: PipelineExecutor) -> PipelineExecutor:
+    """The executor that runs each job over its history first, and then as a stream.
+
+    Raises UnsupportedFeatureError where nobody waits for the jobs of the program.
+    """
+    if isinstance(executor, _JobGraphCollector):
+        raise UnsupportedFeatureError(
+            "execution.history.until: the stream starts when its history is read, and here nobody waits for that. Run"
+            " the program with `yarrow run`, or with execution.history.start-stream: false there and with the savepoint"
+            " here."
+        )
+    made = import_module("yarrow.client.history_executor").HistoryExecutor(executor)
+    return cast("PipelineExecutor", made)
 
 
 class _JobGraphCollector:

@@ -15,7 +15,7 @@ import msgspec
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.graph.engine_specs import any_engine_spec
 from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
-from yarrow.runtime.graph.states import JobType
+from yarrow.runtime.graph.states import BatchRunner, JobType
 
 if TYPE_CHECKING:
     _AnySpec = OperatorSpec
@@ -150,6 +150,9 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     edges: tuple[JobEdge, ...]
     user_code: UserCode
     job_type: JobType = JobType.STREAMING
+    #: Who runs the tasks of a job in BATCH, and why, for people; without meaning for a stream.
+    batch_runner: BatchRunner = BatchRunner.SPARK
+    batch_runner_reason: str = ""
     #: The job's own configuration (Flink keys), as strings.
     configuration: dict[str, str] = msgspec.field(default_factory=dict)
     #: Seconds of silence after which the job is cancelled without its client; 0 = it needs no client.

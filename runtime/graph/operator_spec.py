@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from yarrow.common.pipelines.stage import Stage
+
 #: `TypeInformation.to_spec()`; None = no declared type (rows are pickled, and any value that pickles works).
 TypeSpec = Any
 
@@ -106,6 +108,44 @@ class ColumnScan(msgspec.Struct, frozen=True):
     size: int = 0
 
 
+class IterationRole(StrEnum):
+    """What an operator is to an iteration, besides a part of its body."""
+
+    #: Rows of a superstep enter here.
+    INPUT = "INPUT"
+    #: Rows for the next superstep leave here.
+    OUTPUT = "OUTPUT"
+    #: A superstep is the last one if no row comes here.
+    CRITERION = "CRITERION"
+    #: Rows of the last superstep continue here.
+    RESULT = "RESULT"
+
+
+class IterationControl(msgspec.Struct, frozen=True, kw_only=True):
+    """When an iteration ends, and what its functions aggregate."""
+
+    #: For people.
+    name: str
+    max_iterations: int
+    #: It ends when no row is left for the next superstep of the first data set that goes round.
+    ends_when_empty: bool = False
+    #: Names and pickled aggregators.
+    aggregators: tuple[tuple[str, bytes], ...] = ()
+    #: Name of an aggregator, and the pickled criterion that its value may fulfil.
+    convergence: tuple[str, bytes] | None = None
+
+
+class IterationPlace(msgspec.Struct, frozen=True):
+    """An operator's place in an iteration."""
+
+    iteration: str
+    role: IterationRole
+    #: Which of the data sets that go round.
+    variable: int = 0
+    #: At the first input.
+    control: IterationControl | None = None
+
+
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):
     """Base of all operator specs; its class variables and properties tell an operator's abilities."""
 
@@ -121,6 +161,9 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     is_rolling: ClassVar[bool] = False
     #: A running aggregate whose `function` is a user's reduce.
     folds_by_function: ClassVar[bool] = False
+    #: Of bounded input, the rows of the first input come before those of the second one, whatever their times.
+    #: With keys this is so in each key group.
+    takes_inputs_in_turn: ClassVar[bool] = False
     #: False: an operator of parallelism 1 keeps it when the whole job is rescaled.
     rescalable: ClassVar[bool] = True
     #: The operator is not the engine's own: the spec is a ShippedOperator.
@@ -138,6 +181,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     def is_bounded(self) -> bool:
         """True for a source that ends by itself."""
         return False
+
+    @property
+    def as_history(self) -> OperatorSpec | None:
+        """The source that reads the history of this source's stream; None = it says no positions, or is no source."""
+        return None
 
     @property
     def emitted_schema(self) -> bytes | None:
@@ -160,6 +208,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return ()
 
     @property
+    def iteration_place(self) -> IterationPlace | None:
+        """Where the operator stands at the border of an iteration; None = it is no border."""
+        return None
+
+    @property
     def collects_for(self) -> str | None:
         """Id of the client's iterator for the operator's rows; None = no client collects them."""
         return None
@@ -179,6 +232,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         """What the operator computes, if that is built-in aggregates of columns; None = anything else."""
         return None
 
+    @property
+    def spark_stage(self) -> Stage | None:
+        """The stage that the operator is, if its job is a pipeline of Spark stages; None = anything else."""
+        return None
+
 
 class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     """A `Source` (connectors.base) with its enumerator and readers.
@@ -195,12 +253,22 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     watermark_strategy: bytes | None = None
     #: The boundedness of the source is BOUNDED.
     bounded: bool = False
+    #: The bounded source of what there is now, behind which an unbounded source goes on; None = there is none.
+    history: bytes | None = None
     #: The files of a source that emits their columns.
     scan: ColumnScan | None = None
 
     @property
     def is_bounded(self) -> bool:
         return self.bounded
+
+    @property
+    def as_history(self) -> SourceOperator | None:
+        if self.bounded:
+            return self
+        if self.history is None:
+            return None
+        return msgspec.structs.replace(self, source=self.history, bounded=True, scan=None)
 
     @property
     def column_scan(self) -> ColumnScan | None:
@@ -420,6 +488,8 @@ class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writ
     writes_for_sink = True
 
     sink: bytes
+    #: A bounded job commits this sink behind its others.
+    commits_last: bool = False
 
 
 class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
@@ -428,6 +498,12 @@ class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
     is_sink = True
 
     identifier: str = ""
+
+
+class DiscardOperator(OperatorSpec, frozen=True, kw_only=True, tag="discard"):
+    """Stands for a sink whose rows nobody wants: it counts them and drops them."""
+
+    is_sink = True
 
 
 class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):

@@ -13,10 +13,24 @@ from yarrow.common.job_status import JobStatus
 
 
 class JobType(StrEnum):
-    """How a job runs: as a stream in TaskExecutors, or stage by stage on Spark (Flink's job types)."""
+    """How a job runs: as a stream, or stage by stage over bounded input (Flink's job types)."""
 
     STREAMING = "STREAMING"
     BATCH = "BATCH"
+
+
+class BatchRunner(StrEnum):
+    """Who runs the tasks of a job whose type is BATCH."""
+
+    #: Spark, below a SparkDriver.
+    SPARK = "SPARK"
+    #: Workers of a TaskExecutor, without Java.
+    LOCAL = "LOCAL"
+
+    @property
+    def driver_noun(self) -> str:
+        """What people call the driver of such a job."""
+        return "SparkDriver" if self is BatchRunner.SPARK else "batch driver"
 
 
 class ExecutionState(StrEnum):

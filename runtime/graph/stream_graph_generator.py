@@ -8,6 +8,7 @@ agree.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -84,9 +85,11 @@ def generate_stream_graph(roots: Iterable[Transformation], settings: GraphSettin
 
 
 def _in_order_of_inputs(roots: Iterable[Transformation]) -> list[Transformation]:
-    """Every transformation once, inputs before their consumers, else in the order of the calls."""
+    """Every transformation once, with its companions: inputs before their consumers, else in the order of the calls."""
     done: dict[Transformation, None] = {}
-    for root in sorted(roots, key=lambda transformation: transformation.id):
+    waiting = deque(sorted(roots, key=lambda transformation: transformation.id))
+    while waiting:
+        root = waiting.popleft()
         path: dict[Transformation, Iterator[Transformation]] = {}
         if root not in done:
             path[root] = iter(root.inputs)
@@ -96,6 +99,7 @@ def _in_order_of_inputs(roots: Iterable[Transformation]) -> list[Transformation]
             if following is None:
                 del path[current]
                 done[current] = None
+                waiting.extend(current.companions)
             elif following in path:
                 raise _cycle(path, following)
             else:

@@ -37,6 +37,8 @@ class Transformation:
     output_kind: StreamKind = StreamKind.ROW
     #: Arrow schema (IPC bytes) of a columnar stream, if it is known.
     output_schema: bytes | None = None
+    #: Nodes that belong to each job that has this one, though it does not read them.
+    companions: tuple[Transformation, ...] = ()
 
     @property
     def inputs(self) -> Sequence[Transformation]:

@@ -29,6 +29,9 @@ from yarrow.runtime.rpc.messages import (
     SparkConfiguration,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
+    StageCommit,
+    StageEnd,
+    StageSubmission,
 )
 
 
@@ -90,6 +93,22 @@ class BatchJobMasterGateway(Protocol):
         """
         ...
 
+    async def check_run(self, job_id: JobID, run: int) -> Acknowledge:
+        """Answers if that run executes, for all that the master knows. Raises BatchRunError if it is over."""
+        ...
+
+    @waits
+    async def begin_stage_commit(self, commit: StageCommit) -> Acknowledge:
+        """Answers when it is stored that an attempt of a stage leaves these outputs: no other attempt of it does.
+
+        Raises BatchRunError if the attempt is over.
+        """
+        ...
+
+    async def report_stage_end(self, end: StageEnd) -> Acknowledge:
+        """Ends an attempt of a stage of a pipeline."""
+        ...
+
     async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:
         """Ends a run: of several causes the first is told. The driver can take another run."""
         ...
@@ -103,7 +122,7 @@ class BatchJobMasterGateway(Protocol):
         ...
 
     async def notify_not_enough_resources(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
-        """The ResourceManager's reason why the driver has not started yet; "" = it has enough."""
+        """Why the driver has not started yet, by the ResourceManager, or its session, by itself; "" = it has enough."""
         ...
 
     async def read_spark_configuration(self, driver_id: ResourceID) -> SparkConfiguration:
@@ -132,6 +151,13 @@ class SparkDriverGateway(Protocol):
         """Begins a run; repeated for the same run it has no effect.
 
         Raises BatchRunError while another run executes.
+        """
+        ...
+
+    async def submit_stage(self, submission: StageSubmission) -> Acknowledge:
+        """Begins an attempt of a stage in the present run of a pipeline; repeated for the same one it has no effect.
+
+        Raises BatchRunError if that run does not execute.
         """
         ...
 

@@ -98,6 +98,8 @@ class SparkDriverBootstrap(ProcessBootstrap, frozen=True, kw_only=True):
     spark_jars: str = ""
     #: Cores that Spark uses on this host where no option names its master.
     slots: int = 1
+    #: Our application on YARN in whose container it runs; "" = it runs in none.
+    yarn_application: str = ""
     #: The TaskExecutor in whose slot it runs; "" = it runs in none.
     task_executor: str = ""
 

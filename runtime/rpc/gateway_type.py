@@ -137,8 +137,9 @@ def _client_method(schema: MethodSchema) -> Callable[..., Coroutine[Any, Any, An
 class GatewayType(Generic[G]):
     """A gateway Protocol `G` at run time: `GatewayType[XGateway](XGateway)`."""
 
-    def __init__(self, protocol: type) -> None:
-        self.name = protocol.__name__
+    def __init__(self, protocol: type, name: str = "") -> None:
+        """`name` tells two servers of one Protocol apart that have different roles; "" = that of the Protocol."""
+        self.name = name or protocol.__name__
         self.methods: dict[str, MethodSchema] = {
             name: MethodSchema(self.name, name, function)
             for name, function in vars(protocol).items()
@@ -165,3 +166,5 @@ JOB_MASTER = GatewayType[JobMasterGateway](JobMasterGateway)
 TASK_EXECUTOR = GatewayType[TaskExecutorGateway](TaskExecutorGateway)
 BATCH_JOB_MASTER = GatewayType[BatchJobMasterGateway](BatchJobMasterGateway)
 SPARK_DRIVER = GatewayType[SparkDriverGateway](SparkDriverGateway)
+#: The same of a driver that lives in a TaskExecutor, which proves itself as one.
+LOCAL_DRIVER = GatewayType[SparkDriverGateway](SparkDriverGateway, "LocalDriverGateway")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from yarrow.common.job_status import JobStatus
+from yarrow.common.values.schedule import Schedule
 from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,
@@ -19,6 +20,7 @@ from yarrow.runtime.common.ids import (
     JobMasterID,
     ResourceID,
     ResourceManagerID,
+    ScheduleID,
 )
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
@@ -49,6 +51,7 @@ from yarrow.runtime.rpc.messages import (
     ResetSubtask,
     ResourceRequirements,
     SavepointRequest,
+    ScheduleOverview,
     SlotOffer,
     SlotReport,
     SlotRequest,
@@ -105,6 +108,23 @@ class DispatcherGateway(Protocol):
 
     async def report_job_client_heartbeat(self, job_id: JobID) -> Acknowledge:
         """Notes a heartbeat of an attached client; no effect for other jobs. Raises JobNotFoundError."""
+        ...
+
+    async def create_schedule(self, blob_key: str, schedule: Schedule) -> ScheduleOverview:
+        """Keeps the encoded JobGraph of the blob store, and runs it at the times of the schedule.
+
+        The schedule gets the id of the graph, each run one of its own. Refuses a known id, and what is no bounded job.
+        """
+        ...
+
+    async def list_schedules(self) -> tuple[ScheduleOverview, ...]: ...
+
+    async def request_schedule(self, schedule_id: ScheduleID) -> ScheduleOverview:
+        """Raises ScheduleNotFoundError."""
+        ...
+
+    async def cancel_schedule(self, schedule_id: ScheduleID) -> JobID | None:
+        """Forgets a schedule; returns the job of its present run, which goes on. Raises ScheduleNotFoundError."""
         ...
 
     async def request_overview(self) -> ClusterOverview: ...

@@ -38,6 +38,7 @@ SERVED_BY: Final[Mapping[str, Role]] = {
     "TaskExecutorGateway": Role.TASK_EXECUTOR,
     "BatchJobMasterGateway": Role.JOB_MANAGER,
     "SparkDriverGateway": Role.SPARK_DRIVER,
+    "LocalDriverGateway": Role.TASK_EXECUTOR,
 }
 
 #: The methods that a SparkDriver may call, by gateway.
@@ -47,12 +48,16 @@ SPARK_DRIVERS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
             "register_spark_driver",
             "read_spark_configuration",
             "report_spark_application",
+            "notify_not_enough_resources",
             "report_stages",
             "report_subtasks",
             "push_collected",
             "push_output",
             "store_committables",
             "begin_commit",
+            "check_run",
+            "begin_stage_commit",
+            "report_stage_end",
             "fail_batch",
             "finish_batch",
             "confirm_cancelled",
@@ -64,6 +69,8 @@ SPARK_DRIVERS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
 
 #: The methods that a TaskExecutor may call, by gateway. A master may call everything.
 TASK_EXECUTORS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
+    # Drivers of bounded jobs without Spark live in TaskExecutors.
+    **SPARK_DRIVERS_MAY_CALL,
     "ResourceManagerGateway": frozenset(
         {
             "register_task_executor",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Arguments of the interpreter.
 _COMMAND: Final = ("-m", "yarrow.container.batch.spark.driver_main")
 #: Seconds in which Spark may end in order before all of the session is killed: the first driver of a user writes its
-#: classes meanwhile (WRITING_SECONDS of container/batch/spark/class_archive.py), and Python processes end.
+#: classes meanwhile (WRITING_SECONDS of container/batch/spark/java/class_archive.py), and Python processes end.
 GRACE: Final = 30.0
 
 
@@ -73,6 +73,10 @@ class SparkDriverProcess:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    def workers(self) -> list[tuple[str, int]]:
+        """Returns none: Java and Spark's Python processes have memory besides that of a TaskExecutor."""
+        return []
 
     async def wait(self) -> str:
         """Returns when nothing of it is left, with a description of its end."""

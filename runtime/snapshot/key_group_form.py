@@ -36,6 +36,8 @@ _COUNT: Final = struct.Struct("<I")
 #: Most entries of a run, and most values of one serializer call: each call holds the interpreter.
 MAX_RUN: Final = 50_000
 MAX_PART: Final = 50_000
+#: Kinds of states whose entries have one value each, unless they have a time to live.
+KINDS_OF_ONE_VALUE: Final = (StateKind.VALUE, StateKind.REDUCING, StateKind.AGGREGATING)
 
 
 class StateForm(msgspec.Struct, frozen=True):
@@ -90,19 +92,23 @@ def write_key_groups(
     yield _HEAD.pack(MAGIC, VERSION)
     number = 0
     for run in runs:
-        form = states[run.state]
-        for start in range(0, len(run.keys), MAX_RUN):
-            keys, values = run.keys[start : start + MAX_RUN], run.values[start : start + MAX_RUN]
-            key_form, key_bytes = dump_keys(keys)
-            encoded = EncodedRun(
-                run.state, run.key_group, len(keys), key_form, key_bytes, dump_contents(form, values)
-            )
+        for encoded in encode_run(states[run.state], run):
             yield from _pieces(encoded)
             number += 1
     for encoded in carried:
         yield from _pieces(encoded)
         number += 1
     yield _END.pack(_END_MARK, number)
+
+
+def encode_run(form: StateForm, run: Run) -> Iterator[EncodedRun]:
+    """A run as bytes, in several where it is long. Raises the errors of the serializers."""
+    for start in range(0, len(run.keys), MAX_RUN):
+        keys, values = run.keys[start : start + MAX_RUN], run.values[start : start + MAX_RUN]
+        key_form, key_bytes = dump_keys(keys)
+        yield EncodedRun(
+            run.state, run.key_group, len(keys), key_form, key_bytes, dump_contents(form, values)
+        )
 
 
 def _pieces(run: EncodedRun) -> Iterator[bytes]:
@@ -209,6 +215,22 @@ def load_contents(form: StateForm, data: memoryview, count: int) -> list[Any]:
     return [list(islice(elements, length)) for length in lengths]
 
 
+def contents_of_part(values: bytes) -> bytes:
+    """The contents of at most MAX_PART entries that have one value each, of the bytes of these values."""
+    return b"".join((_COUNT.pack(1), _LENGTH.pack(len(values)), values))
+
+
+def parts_of_contents(data: memoryview) -> list[memoryview]:
+    """The bytes of the values of entries that have one value each, part by part.
+
+    Raises ValueError or struct.error for bytes of another form.
+    """
+    sections = _Sections(data)
+    parts = sections.take_part_bytes()
+    sections.end()
+    return parts
+
+
 def _put(out: list[bytes], section: bytes) -> None:
     out.append(_LENGTH.pack(len(section)))
     out.append(section)
@@ -243,12 +265,16 @@ class _Sections:
         return self._data[start:end]
 
     def take_parts(self, serializer: ValueSerializer) -> list[Any]:
+        first, *others = self.take_part_bytes()
+        values = serializer.load_values(first)
+        for part in others:
+            values += serializer.load_values(part)
+        return values
+
+    def take_part_bytes(self) -> list[memoryview]:
         (parts,) = _COUNT.unpack_from(self._data, self._at)
         self._at += _COUNT.size
-        values = serializer.load_values(self.take())
-        for _ in range(parts - 1):
-            values += serializer.load_values(self.take())
-        return values
+        return [self.take() for _ in range(max(1, parts))]
 
     def end(self) -> None:
         if self._at != len(self._data):

@@ -72,17 +72,8 @@ class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):
     rest_identity: PemIdentity = PemIdentity()
 
 
-class TaskExecutorSecrets(msgspec.Struct, frozen=True, kw_only=True):
-    """The secrets that make a process a TaskExecutor of the application."""
-
-    application_secret_id: str
-    identity: PemIdentity
-    data_secret: bytes
-    sensitive_configuration: dict[str, str] = {}
-
-
-class SparkDriverSecrets(msgspec.Struct, frozen=True, kw_only=True):
-    """The secrets that make a process a SparkDriver of the application."""
+class ContainerSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """The secrets that make a process a TaskExecutor or a SparkDriver of the application, as its identity says."""
 
     application_secret_id: str
     identity: PemIdentity

@@ -23,13 +23,12 @@ from yarrow.runtime.config.options import high_availability
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import (
     ApplicationDescription,
+    ContainerSecrets,
     MasterSecrets,
-    SparkDriverSecrets,
-    TaskExecutorSecrets,
 )
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
 
-Secrets = TypeVar("Secrets", MasterSecrets, TaskExecutorSecrets, SparkDriverSecrets)
+Secrets = TypeVar("Secrets", MasterSecrets, ContainerSecrets)
 
 #: `container_e01_1700000000000_0001_02_000003`: epoch (where there is one), cluster, application, attempt, number.
 _CONTAINER_ID = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")

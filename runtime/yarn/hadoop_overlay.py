@@ -34,12 +34,16 @@ log4j.appender.console.layout.ConversionPattern=%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p
 _NO_LIMIT: Final = str((1 << 31) - 1)
 #: A fixed time: the same properties make the same file.
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
-#: A client says soon that nobody answers: Hadoop's own patience is a quarter of an hour.
-_IMPATIENT: Final[Mapping[str, str]] = {
+#: Hadoop's calls say soon that nobody answers: Hadoop's own patience is a quarter of an hour.
+IMPATIENT_CALLS: Final[Mapping[str, str]] = {
     "ipc.client.connect.max.retries": "3",
     "ipc.client.connect.retry.interval": "500",
     "ipc.client.connect.max.retries.on.timeouts": "2",
     "ipc.client.connect.timeout": "5000",
+}
+#: So does a client.
+_IMPATIENT: Final[Mapping[str, str]] = {
+    **IMPATIENT_CALLS,
     "yarn.resourcemanager.connect.retry-interval.ms": "500",
     "yarn.resourcemanager.connect.max-wait.ms": "15000",
 }

@@ -20,9 +20,9 @@ SPARK_DRIVER_SERVICE: Final = "spark-driver"
 DESCRIPTION_FILE: Final = "yarrow-application.json"
 #: MasterSecrets, msgpack; in the master's container only.
 MASTER_SECRETS_FILE: Final = "yarrow-master.secret"
-#: TaskExecutorSecrets, msgpack; in the containers of TaskExecutors only.
+#: ContainerSecrets, msgpack; in the containers of TaskExecutors only.
 TASK_EXECUTOR_SECRETS_FILE: Final = "yarrow-taskexecutor.secret"
-#: SparkDriverSecrets, msgpack; in the containers of SparkDrivers only.
+#: ContainerSecrets, msgpack; in the containers of SparkDrivers only.
 SPARK_DRIVER_SECRETS_FILE: Final = "yarrow-sparkdriver.secret"
 #: The job of a per-job application, with its files: runtime/yarn/packed_job.py writes and reads it.
 JOB_GRAPH_FILE: Final = "job.graph"
@@ -30,6 +30,8 @@ JOB_GRAPH_FILE: Final = "job.graph"
 WEB_PAGES_FILE: Final = "yarrow-web-pages.jar"
 #: Folder of the unpacked environment archive (interpreter, engine, user's packages).
 ENVIRONMENT_FOLDER: Final = "environment"
+#: The script that stands for the interpreter where the environment comes as plain archives.
+START_FILE: Final = "yarrow-python"
 #: Folder of the unpacked jars of Spark, in the containers of SparkDrivers; its archive has them at its root.
 SPARK_JARS_FOLDER: Final = "spark-jars"
 #: Folder with the program and its files (application mode) and the content of `yarn.provided.usrlib.dir`.

@@ -1,8 +1,8 @@
 """Applications, queues and nodes as the ResourceManager's web server shows them: reads without a JVM.
 
-Owner: any thread; every call blocks for one HTTP request with a short timeout. Only reads: nothing here changes an
-application. Where it cannot be read (Kerberos, a filter, no address) it raises ResourceManagerWebError, and callers ask
-YARN by Skein instead.
+Owner: any thread; every call blocks for one HTTP request with a short timeout. Only `kill` changes an application.
+Where it cannot be read (Kerberos, a filter, no address) it raises ResourceManagerWebError, and callers ask YARN by
+Skein instead.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from yarrow.runtime.yarn.gateways import (
     YarnState,
 )
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
+from yarrow.runtime.yarn.staging_root import hadoop_user
 
 _TIMEOUT: Final = 5.0
 #: An answer longer than this is no answer about applications of one user.
 _MAX_BYTES: Final = 64 * 1024 * 1024
+_KILLED: Final = json.dumps({"state": "KILLED"})
 #: An answer from address, status and body.
 Decode = Callable[[str, int, bytes], Mapping[str, Any]]
 
@@ -127,6 +129,22 @@ class ResourceManagerWeb:
         chosen = [one for one in statuses if name is None or one.report.name == name]
         return sorted(chosen, key=lambda one: one.report.start_ms)
 
+    def living(self, tag: str) -> list[tuple[str, frozenset[str]]]:
+        """Id and tags of each application of any type with a tag that has not ended."""
+        states = ",".join(state.value for state in YarnState if not state.has_ended)
+        path = f"/ws/v1/cluster/apps?states={states}&applicationTags={quote(tag, safe='')}"
+        found = (self._get(path).get("apps") or {}).get("app") or []
+        reports = [_status(application).report for application in found]
+        return [(report.application_id, report.tags) for report in reports]
+
+    def kill(self, application_id: str) -> None:
+        """Has YARN end an application, in the name of this process's user.
+
+        Raises ResourceManagerWebError where the web server asks for a login.
+        """
+        user = quote(hadoop_user(), safe="")
+        self._get(f"/ws/v1/cluster/apps/{quote(application_id, safe='')}/state?user.name={user}", end=True)
+
     def leaf_queues(self) -> Sequence[LeafQueue]:
         """Empty when the scheduler shows none of the forms known here."""
         return list(_leaves(self._get("/ws/v1/cluster/scheduler")["scheduler"]["schedulerInfo"]))
@@ -188,12 +206,12 @@ class ResourceManagerWeb:
             return ""
 
     def _get(
-        self, path: str, form: str = "application/json", decode: Decode | None = None
+        self, path: str, form: str = "application/json", decode: Decode | None = None, end: bool = False
     ) -> Mapping[str, Any]:
         failures = []
         for address in sorted(self._addresses, key=lambda one: one != self._answered):
             try:
-                answer = self._get_from(address, path, form, decode or _decoded)
+                answer = self._get_from(address, path, form, decode or _decoded, end)
             except ResourceManagerWebError as error:
                 failures.append(str(error))
                 continue
@@ -204,7 +222,10 @@ class ResourceManagerWeb:
             + ("; ".join(failures) or "no address is configured")
         )
 
-    def _get_from(self, address: str, path: str, form: str, decode: Decode) -> Mapping[str, Any]:
+    def _get_from(
+        self, address: str, path: str, form: str, decode: Decode, end: bool = False
+    ) -> Mapping[str, Any]:
+        """The decoded answer; `end` asks for the end of the application, instead of reading."""
         url = urlsplit(address)
         connection: http.client.HTTPConnection
         if url.scheme == "https":
@@ -214,7 +235,11 @@ class ResourceManagerWeb:
         else:
             connection = http.client.HTTPConnection(url.netloc, timeout=self._timeout)
         try:
-            connection.request("GET", path, headers={"Accept": form})
+            if end:
+                headers = {"Accept": form, "Content-Type": form}
+                connection.request("PUT", path, _KILLED, headers)
+            else:
+                connection.request("GET", path, headers={"Accept": form})
             response = connection.getresponse()
             data = body_of(response, _MAX_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -242,7 +267,8 @@ def _decoded(address: str, status: int, data: bytes) -> Mapping[str, Any]:
     if status in (400, 404) and isinstance(answer, dict):
         # 400 is for an id that is none.
         raise _NotFoundError
-    if status != 200 or not isinstance(answer, dict):
+    # 202: an application is about to end.
+    if status not in (200, 202) or not isinstance(answer, dict):
         raise ResourceManagerWebError(f"{address}: status {status}")
     return answer
 

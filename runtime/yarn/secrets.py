@@ -23,7 +23,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
-from yarrow.runtime.yarn.application import MasterSecrets, SparkDriverSecrets, TaskExecutorSecrets
+from yarrow.runtime.yarn.application import ContainerSecrets, MasterSecrets
 
 _TOKEN_BYTES: Final = 32
 #: The name that Skein's two ends expect.
@@ -57,18 +57,18 @@ class ApplicationSecrets:
             rest_identity=self.rest_identity,
         )
 
-    def for_task_executor(self, sensitive: Mapping[str, str]) -> TaskExecutorSecrets:
+    def for_task_executor(self, sensitive: Mapping[str, str]) -> ContainerSecrets:
         """The secrets of TaskExecutors: nothing by which a client or the master proves itself."""
-        return TaskExecutorSecrets(
+        return ContainerSecrets(
             application_secret_id=self.secret_id,
             identity=self.task_executor,
             data_secret=self.data_secret,
             sensitive_configuration=dict(sensitive),
         )
 
-    def for_spark_driver(self, sensitive: Mapping[str, str]) -> SparkDriverSecrets:
+    def for_spark_driver(self, sensitive: Mapping[str, str]) -> ContainerSecrets:
         """The secrets of SparkDrivers: they reach BatchJobMasters alone."""
-        return SparkDriverSecrets(
+        return ContainerSecrets(
             application_secret_id=self.secret_id,
             identity=self.spark_driver,
             data_secret=self.data_secret,
@@ -144,6 +144,6 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_secrets(path: Path, content: MasterSecrets | TaskExecutorSecrets | SparkDriverSecrets) -> None:
+def write_secrets(path: Path, content: MasterSecrets | ContainerSecrets) -> None:
     """Writes the secrets of one role."""
     write_private(path, msgspec.msgpack.encode(content))

@@ -17,6 +17,7 @@ from tests.architecture.source_tree import ROOT
 
 SCRIPT = (ROOT / "scripts" / "test").read_text()
 YARN = PurePosixPath("tests/yarn")
+SPARK = PurePosixPath("tests/spark")
 
 
 def in_script(pattern: str) -> re.Match[str]:
@@ -39,6 +40,8 @@ def faults(path: PurePosixPath, text: str) -> Iterator[str]:
     tree = ast.parse(text)
     inside_yarn = YARN in path.parents
     is_test = path.name.startswith("test_")
+    if SPARK in path.parents and is_test and not re.search(r"mark\.spark\b", text):
+        yield "tests that start Spark are marked for it: they are slow, and their number at a time is limited"
     named = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         match node:
@@ -108,6 +111,7 @@ def test_parts_of_the_suite_have_all_markers() -> None:
             "pytestmark = (\n    pytest\n    .mark\n    .fault\n)",
             "named test_*.py",
         ),
+        ("tests/spark/test_a.py", "def test_it() -> None: ...", "are marked for it"),
         ("tests/yarn/conftest.py", "item.add_marker(pytest.mark.yarn)", None),
     ],
 )

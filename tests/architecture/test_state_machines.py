@@ -13,6 +13,7 @@ import pytest
 from tests.support.pages import state_machines_page
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS, CheckpointState
 from yarrow.am.jobmaster.batch.batch_scheduler import BATCH_TRANSITIONS, BatchPhase
+from yarrow.am.jobmaster.batch.pipeline_scheduler import STAGE_TRANSITIONS, StagePhase
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
 from yarrow.common.job_status import JobStatus
 from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
@@ -36,6 +37,7 @@ TABLES: list[tuple[type[Enum], Mapping[Any, frozenset[Any]]]] = [
     (JobStatus, JOB_TRANSITIONS),
     (ExecutionState, EXECUTION_TRANSITIONS),
     (BatchPhase, BATCH_TRANSITIONS),
+    (StagePhase, STAGE_TRANSITIONS),
     (CheckpointState, CHECKPOINT_TRANSITIONS),
     (TaskStage, TASK_TRANSITIONS),
     (TaskExecutorSlotState, TASK_EXECUTOR_SLOT_TRANSITIONS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,15 @@ import pyspark
 import pytest
 
 from tests.support.batch_runner import collecting_graph
+from tests.support.looping_programs import Program
 from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
 from tests.unit.runtime.graph.programs import environment
-from yarrow.common import WatermarkStrategy
+from yarrow.common import Types, WatermarkStrategy
+from yarrow.common.accumulators import IntCounter
+from yarrow.datastream import RuntimeContext
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.functions import MapFunction
+from yarrow.datastream.functions.iteration_functions import LongSumAggregator, LongZeroConvergence
 from yarrow.runtime.graph.job_graph import JobGraph
 
 pytestmark = pytest.mark.spark
@@ -94,6 +100,61 @@ def test_an_executor_that_dies_is_replaced_and_nothing_is_lost(
     assert outcome.failure is None
     assert dict(outcome.collected()) == expected()
     assert len(outcome.collected()) == 100
+
+
+#: Rows and supersteps of the iteration.
+_ROWS = 5
+
+
+class CountsDown(MapFunction[int, int]):
+    """Takes one away and counts what is left; in superstep 3 it waits for the gate, and tells its process in a file."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = str(gate)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.superstep = runtime_context.get_iteration_runtime_context()
+        self.calls = IntCounter()
+        runtime_context.add_accumulator("calls", self.calls)
+
+    def map(self, value: int) -> int:
+        gate = Path(self.gate)
+        if self.superstep.get_superstep_number() == 3 and value == _ROWS - 2 and not gate.exists():
+            gate.with_name(f"{gate.name}.{os.getpid()}").touch()
+            while not gate.exists():
+                time.sleep(0.05)
+        self.calls.add(1)
+        if value > 1:
+            self.superstep.get_iteration_aggregator("left").aggregate(1)
+        return max(0, value - 1)
+
+
+@pytest.mark.parametrize("killed", ["executor", "Python worker"])
+def test_an_iteration_outlives_what_is_killed_in_a_superstep(
+    driver: DriverUnderTest, tmp_path: Path, killed: str
+) -> None:
+    """Rows, aggregates and accumulators count each superstep once."""
+    program = Program(2)
+    loop = program.begin(program.rows([*range(1, _ROWS + 1)], Types.LONG()), most=100, name="count down")
+    loop.register_convergence("left", LongSumAggregator(), LongZeroConvergence())
+    gate = tmp_path / "gate"
+    counted = program.stream(loop.inputs[0]).map(CountsDown(gate), Types.LONG()).rebalance()
+    (result,) = loop.close([counted.map(lambda value: value, Types.LONG()).transformation])
+    _, ended = driver.submit(collecting_graph(program.env, program.stream(result)))
+    task = psutil.Process(waiting_task(gate))
+    above = [process.pid for process in task.parents()]
+    (executor,) = [process for process in executors(driver) if process.pid in above]
+    victim = executor if killed == "executor" else task
+    gone = [victim, *victim.children(recursive=True), task]
+    victim.kill()
+    gate.touch()
+    outcome = ended.result(LIMIT)
+    assert outcome.failure is None, outcome.failure
+    assert outcome.collected() == [0] * _ROWS
+    body = max(outcome.stages.values(), key=lambda stage: stage.superstep)
+    assert body.superstep == _ROWS
+    assert sum(each.accumulators.get("calls", 0) for each in outcome.subtasks) == _ROWS * _ROWS
+    assert not psutil.wait_procs(gone, LIMIT)[1]
 
 
 def test_a_function_that_raises_fails_the_run_at_the_first(driver: DriverUnderTest) -> None:

@@ -21,8 +21,9 @@ MEGABYTE = 1 << 20
 
 def test_java_that_fills_its_disk_is_told(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 24) as disk, spark_driver(tmp_path / "disk") as driver:
-        env = environment(2)
-        texts = env.from_collection(range(200)).rebalance().map(lambda n: os.urandom(MEGABYTE))
+        # Tasks put no rows on the disk themselves: they have memory for all, and rows are small.
+        env = environment(2, {"execution.batch.sort-memory": "1g"})
+        texts = env.from_sequence(1, 30_000).map(lambda n: os.urandom(2048))
         outcome = driver.run(collecting_graph(env, texts.rebalance().map(len)))
         cause = outcome.failure
         assert cause is not None and not cause.is_final

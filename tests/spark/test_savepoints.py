@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from bench.programs import savepoint_frames
 from tests.format.golden_snapshots import native_checkpoint, savepoint
 from tests.unit.state_processor.bootstrapped import (
     BY_DAY,
@@ -225,3 +226,11 @@ def test_structs_are_tuples_or_rows_as_in_tables(spark: SparkSession, tmp_path: 
     assert sorted(back.selectExpr("key.f0", "key.f1", "value.n").collect()) == [
         (n, str(n), n) for n in range(50)
     ]
+
+
+def test_the_benchmark_runs_what_it_names(spark: SparkSession, tmp_path: Path) -> None:
+    for job in savepoint_frames.JOBS:
+        folder = tmp_path / job
+        savepoint_frames.run_of(job, spark, 500, folder)()
+        kept = folder / "savepoint" / ("_SUCCESS" if job == "parquet" else "_metadata")
+        assert kept.exists(), f"{job} leaves what --keep copies"

@@ -19,7 +19,7 @@ from yarrow.common import WatermarkStrategy
 from yarrow.datastream import DataStream
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
-from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph
 
 pytestmark = pytest.mark.spark

@@ -91,6 +91,23 @@ class Standalone:
             body = answer.read()
         return json.loads(body) if answer.headers["Content-Type"].startswith("application/json") else body
 
+    def run_sums_beside(self, stream: str, mode: str) -> Any:
+        """Runs SUMS beside a stream of one slot, and checks what both do; REST's details of the job."""
+        until(lambda: self.free() == 3)
+        assert "[(0, 166833), (1, 166167), (2, 166500)]" in self(
+            "run", "-m", f"localhost:{self.rest}", f"-Dexecution.runtime-mode={mode}", "sums.py"
+        )
+        assert f": {stream} : stream (RUNNING)" in self("list", "-r")
+        until(lambda: self.free() == 3)
+        printed = self.get("/jobmanager/stdout").decode().splitlines()
+        assert sorted(line.partition("> ")[2] for line in printed) == [
+            "sum 0 is 166833",
+            "sum 1 is 166167",
+            "sum 2 is 166500",
+        ]
+        [job] = [job for job in self.get("/jobs/overview")["jobs"] if job["name"] == "sums"]
+        return self.get(f"/jobs/{job['jid']}")
+
     def free(self) -> int:
         return int(self.get("/overview")["slots-available"])
 
@@ -153,20 +170,7 @@ def write_configuration(cluster: Standalone) -> None:
 
 def test_a_bounded_job_runs_in_a_slot_beside_a_stream(standalone: Standalone) -> None:
     stream = standalone.submit("stream.py")
-    until(lambda: standalone.free() == 3)
-    assert "[(0, 166833), (1, 166167), (2, 166500)]" in standalone(
-        "run", "-m", f"localhost:{standalone.rest}", "-Dexecution.runtime-mode=BATCH", "sums.py"
-    )
-    assert f": {stream} : stream (RUNNING)" in standalone("list", "-r")
-    until(lambda: standalone.free() == 3)
-    printed = standalone.get("/jobmanager/stdout").decode().splitlines()
-    assert sorted(line.partition("> ")[2] for line in printed) == [
-        "sum 0 is 166833",
-        "sum 1 is 166167",
-        "sum 2 is 166500",
-    ]
-    [job] = [job for job in standalone.get("/jobs/overview")["jobs"] if job["name"] == "sums"]
-    details = standalone.get(f"/jobs/{job['jid']}")
+    details = standalone.run_sums_beside(stream, "BATCH")
     assert (details["state"], details["spark-master"]) == ("FINISHED", "local[2]")
     assert details["spark-application"].startswith("local-")
     logs = standalone.get(f"/taskmanagers/{details['spark-driver-taskmanager']}/logs")["logs"]

@@ -24,19 +24,24 @@ from yarrow.container.batch.chunk import (
     TaskResult,
     decode_task_result,
 )
-from yarrow.container.batch.key_group_sizes import OnLargest
-from yarrow.container.batch.split_assignment import assign
+from yarrow.container.batch.history.savepoint_metadata import savepoint_metadata
+from yarrow.container.batch.iteration_rounds import IterationRounds, SubtaskResult, Superstep
+from yarrow.container.batch.largest_key_group import OnLargest
+from yarrow.container.batch.split_assignment import assign, assign_history
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.runtime.common.clock import Clock, ManualClock
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph import batch_planner
-from yarrow.runtime.graph.batch_plan import BatchStage, ExchangeKind
+from yarrow.runtime.graph.batch import batch_planner
+from yarrow.runtime.graph.batch.batch_iterations import BatchIteration
+from yarrow.runtime.graph.batch.batch_plan import BatchPlan, BatchStage, ExchangeKind
+from yarrow.runtime.graph.batch.history import history_of
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.security.result_proof import ResultProof
 from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
+from yarrow.runtime.snapshot.writing.savepoint_folder import SavepointFolder
 
 
 @dataclass
@@ -53,6 +58,8 @@ class BatchRun:
     committables: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     #: By vertex and subtask.
     results: dict[tuple[JobVertexID, int], TaskResult] = field(default_factory=dict)
+    #: Number of supersteps of each iteration.
+    supersteps: dict[str, int] = field(default_factory=dict)
 
     def rows(self) -> list[Any]:
         """The rows of the job's only iterator."""
@@ -115,9 +122,12 @@ def run_batch(
                 largest=largest,
             )
     run = BatchRun(graph)
+    if history_of(graph) is not None:
+        return _run_history(run, settings or {}, deal, clock or ManualClock(), directory)
     layers = Settings(graph.configuration, "the job").overlay(settings or {}, "the test")
     plan = batch_planner.plan(graph, combine=layers.get(execution.BATCH_COMBINE))
-    for stage in plan.stages:
+
+    def run_stage(stage: BatchStage, superstep: Superstep | None = None) -> None:
         splits = assign(graph, stage.vertex_id, stage.parallelism)
         for subtask in range(stage.parallelism):
             task = BatchTask(
@@ -129,6 +139,7 @@ def run_batch(
                     attempt=attempt,
                     splits=tuple(splits[subtask]),
                     result_key=b"key",
+                    superstep=superstep,
                 ),
                 layers,
                 clock or ManualClock(),
@@ -141,6 +152,74 @@ def run_batch(
                     if chunk.edge < 0:
                         watch(chunk)
             _keep(run, stage, left)
+
+    for step in plan.steps():
+        if isinstance(step, BatchIteration):
+            _iterate(run, plan, step, run_stage)
+        else:
+            run_stage(step)
+    return run
+
+
+def _iterate(
+    run: BatchRun,
+    plan: BatchPlan,
+    iteration: BatchIteration,
+    run_stage: Callable[[BatchStage, Superstep | None], None],
+) -> None:
+    """Runs an iteration; `BatchRun.supersteps` notes how many rounds it took."""
+    rounds = IterationRounds(iteration)
+    stages = [plan.stage(vertex_id) for vertex_id in iteration.body]
+    while True:
+        for stage in stages:
+            for exchange in stage.outputs:
+                run.chunks[exchange.edge].clear()
+        for stage in stages:
+            run_stage(stage, rounds.present)
+        run.supersteps[iteration.control.name] = rounds.present.number
+        rounds.finished(
+            SubtaskResult(vertex_id, subtask, 0, result)
+            for (vertex_id, subtask), result in run.results.items()
+            if vertex_id in iteration.body
+        )
+        if rounds.is_over:
+            break
+        for variable in iteration.variables:
+            first, *others = variable.input_edges
+            for edge in others:
+                run.chunks[edge].clear()
+            run.chunks[first] = [chunk._replace(edge=first) for chunk in run.chunks[variable.output_edge]]
+    for each in rounds.totals:
+        run.results[each.vertex_id, each.subtask] = each.result
+
+
+def _run_history(
+    run: BatchRun, settings: Mapping[str, str], deal: Deal, clock: Clock, directory: Path
+) -> BatchRun:
+    """Runs the history of a stream, and leaves the savepoint that the job names."""
+    graph = run.graph
+    plan = batch_planner.plan(graph)
+    assert plan.history is not None
+    layers = Settings(graph.configuration, "the job").overlay(settings, "the test")
+    enumerators: dict[JobVertexID, bytes] = {}
+    with SavepointFolder(plan.history.savepoint) as folder:
+        place = folder.foreign_files()
+        for stage in plan.stages:
+            assigned = assign_history(graph, stage.vertex_id, stage.parallelism)
+            if assigned.enumerator:
+                enumerators[stage.vertex_id] = assigned.enumerator
+            for subtask in range(stage.parallelism):
+                attempt = BatchAttempt(
+                    vertex_id=stage.vertex_id,
+                    subtask=subtask,
+                    splits=tuple(assigned.splits[subtask]),
+                    result_key=b"key",
+                    savepoint=place,
+                )
+                task = BatchTask(graph, plan, attempt, layers, clock, directory)
+                _keep(run, stage, list(task.run(_inputs(run, stage, subtask, deal))))
+        states = {task: result.states for task, result in run.results.items()}
+        folder.complete(savepoint_metadata(graph, states, enumerators, clock.epoch_ms()))
     return run
 
 

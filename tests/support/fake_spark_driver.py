@@ -12,10 +12,10 @@ from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.resourcemanager.spark_drivers import NoSparkDrivers, OnDriverDelayed, OnDriverEnded
 from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import BatchRunner, ExecutionState
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, SPARK_DRIVER
+from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, LOCAL_DRIVER, SPARK_DRIVER
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     BatchResult,
@@ -28,6 +28,7 @@ from yarrow.runtime.rpc.messages import (
     SparkDriverHeartbeat,
     SparkDriverRegistration,
     SparkDriverRequest,
+    StageSubmission,
 )
 from yarrow.runtime.rpc.service import RpcService
 
@@ -57,6 +58,8 @@ class FakeSparkDriver(RpcEndpoint):
             request.job_master_address, BATCH_JOB_MASTER, request.job_master_id
         )
         self.submissions: list[BatchSubmission] = []
+        #: Attempts of stages that it was asked to begin.
+        self.stage_submissions: list[StageSubmission] = []
         self.answers_heartbeats = True
         #: Its master has told it to end.
         self.is_released = False
@@ -68,7 +71,9 @@ class FakeSparkDriver(RpcEndpoint):
             SparkDriverRegistration(
                 driver_id=self.driver_id,
                 job_id=self.request.job_id,
-                address=self._service.serve(SPARK_DRIVER, self),
+                address=self._service.serve(
+                    SPARK_DRIVER if self.request.runner is BatchRunner.SPARK else LOCAL_DRIVER, self
+                ),
                 host="here",
                 pid=1,
                 task_executor=self._task_executor,
@@ -117,6 +122,10 @@ class FakeSparkDriver(RpcEndpoint):
 
     async def submit_batch(self, submission: BatchSubmission) -> Acknowledge:
         self.submissions.append(submission)
+        return Acknowledge()
+
+    async def submit_stage(self, submission: StageSubmission) -> Acknowledge:
+        self.stage_submissions.append(submission)
         return Acknowledge()
 
     async def cancel_batch(self, job_id: JobID, run: int) -> Acknowledge:

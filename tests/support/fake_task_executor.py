@@ -23,7 +23,7 @@ from yarrow.runtime.common.ids import (
     WorkerID,
 )
 from yarrow.runtime.common.timers import Timers
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import BatchRunner, ExecutionState
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import JobMasterGateway, ResourceManagerGateway
@@ -234,7 +234,7 @@ class FakeTaskExecutor(RpcEndpoint):
             raise SlotOccupiedError(f"the driver of {allocation_id} has ended")
         if not self._occupy(start.slot):
             return Acknowledge()
-        assert start.identity
+        assert bool(start.identity) == (start.runner is BatchRunner.SPARK)
         request = SparkDriverRequest(
             driver_id=start.driver_id,
             job_id=start.slot.job_id,
@@ -242,6 +242,7 @@ class FakeTaskExecutor(RpcEndpoint):
             job_master_address=start.slot.job_master_address,
             configuration=start.configuration,
             slots=len(self._slots),
+            runner=start.runner,
         )
         name = f"{self.resource_id}-{index}"
         driver = FakeSparkDriver(start.driver_id, request, self._service, self.resource_id, name)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.batch_gateways import SparkDriverGateway
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap, encode_bootstrap
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, SPARK_DRIVER
+from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, SPARK_DRIVER, GatewayType
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
@@ -45,6 +45,9 @@ from yarrow.runtime.rpc.messages import (
     SparkConfiguration,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
+    StageCommit,
+    StageEnd,
+    StageSubmission,
 )
 from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.rpc.service import RpcService
@@ -101,17 +104,24 @@ class Outcome:
 class PlayedMaster(RpcEndpoint):
     """A BatchJobMaster that notes everything."""
 
-    def __init__(self, service: RpcService) -> None:
+    def __init__(self, service: RpcService, kind: GatewayType[SparkDriverGateway] = SPARK_DRIVER) -> None:
+        """`kind`: how its driver is reached."""
         super().__init__("jobmaster", _MASTER)
         self._service = service
+        self._kind = kind
         self.registration: SparkDriverRegistration | None = None
         self.application: Future[SparkApplication] = Future()
         self.disconnected: Future[FailureCause] = Future()
         self.outcomes: dict[int, Outcome] = {}
         self.ended: dict[int, Future[Outcome]] = {}
         self.blobs: dict[str, bytes] = {}
+        #: Of the present run of a pipeline.
+        self.stage_commits: list[StageCommit] = []
+        self.stage_ends: dict[tuple[JobVertexID, int], Future[StageEnd]] = defaultdict(Future)
         #: Called on the loop before rows are taken: a test can hold them up.
         self.on_rows: Callable[[CollectRows], Coroutine[Any, Any, None]] | None = None
+        #: Called on the loop before a commit may begin.
+        self.on_commit: Callable[[int], Coroutine[Any, Any, None]] | None = None
         self.driver: SparkDriverGateway
 
     def begin(self, run: int, graph: JobGraph) -> Future[Outcome]:
@@ -132,7 +142,7 @@ class PlayedMaster(RpcEndpoint):
         self, registration: SparkDriverRegistration
     ) -> RegistrationSuccess | RegistrationRejection:
         self.registration = registration
-        self.driver = self._service.connect(registration.address, SPARK_DRIVER, _MASTER)
+        self.driver = self._service.connect(registration.address, self._kind, _MASTER)
         self.spawn(self.beat(), "heartbeats")
         return RegistrationSuccess(leader_id=_MASTER, heartbeat_interval_ms=int(_HEARTBEAT * 1000))
 
@@ -144,6 +154,9 @@ class PlayedMaster(RpcEndpoint):
 
     async def notify_not_enough_resources(self, driver_id: ResourceID, explanation: str) -> Acknowledge:
         raise AssertionError("there is no ResourceManager")
+
+    async def check_run(self, job_id: JobID, run: int) -> Acknowledge:
+        return Acknowledge()
 
     async def report_stages(
         self, job_id: JobID, run: int, stages: tuple[BatchStageProgress, ...]
@@ -180,6 +193,16 @@ class PlayedMaster(RpcEndpoint):
         return Acknowledge()
 
     async def begin_commit(self, job_id: JobID, run: int) -> Acknowledge:
+        if self.on_commit is not None:
+            await self.on_commit(run)
+        return Acknowledge()
+
+    async def begin_stage_commit(self, commit: StageCommit) -> Acknowledge:
+        self.stage_commits.append(commit)
+        return Acknowledge()
+
+    async def report_stage_end(self, end: StageEnd) -> Acknowledge:
+        self.stage_ends[end.vertex_id, end.attempt].set_result(end)
         return Acknowledge()
 
     async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:
@@ -289,6 +312,32 @@ class DriverUnderTest:
 
     async def _submit(self, submission: BatchSubmission) -> None:
         await self.master.driver.submit_batch(submission)
+
+    def begin_pipeline(
+        self, graph: JobGraph, finished: Iterable[JobVertexID] = ()
+    ) -> tuple[int, Future[Outcome]]:
+        """Begins a run of a pipeline, which waits for stages: its number and its end."""
+        self.application()
+        run, self._runs = self._runs, self._runs + 1
+        self.master.stage_commits, self.master.stage_ends = [], defaultdict(Future)
+        ended = self.master.begin(run, graph)
+        submission = BatchSubmission(
+            job_id=graph.job_id,
+            run=run,
+            job_graph=encode_job_graph(graph),
+            is_pipeline=True,
+            finished_stages=tuple(finished),
+        )
+        self.call(self._submit(submission))
+        return run, ended
+
+    def begin_stage(self, submission: StageSubmission) -> Future[StageEnd]:
+        """Begins an attempt of a stage of the present run, and returns its end."""
+        self.call(self._submit_stage(submission))
+        return self.master.stage_ends[submission.vertex_id, submission.attempt]
+
+    async def _submit_stage(self, submission: StageSubmission) -> None:
+        await self.master.driver.submit_stage(submission)
 
     def run(self, graph: JobGraph) -> Outcome:
         """Runs a job to its end."""

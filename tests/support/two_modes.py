@@ -14,7 +14,7 @@ from yarrow.cli.verification.captured_graph import captured, sinks_of
 from yarrow.cli.verification.captured_rows import entries_in
 from yarrow.cli.verification.comparison import SinkComparison, compare
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph import batch_rules
+from yarrow.runtime.graph.batch import batch_rules
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
 

@@ -22,7 +22,7 @@ from tests.yarn.commands import Commands, commands_in
 from tests.yarn.highly_available import ClusterNodes, high_availability, is_stored, zookeeper_client
 from tests.yarn.rest import client_secrets
 from yarrow.runtime.rpc.bootstrap import PemIdentity
-from yarrow.runtime.yarn.application import MasterSecrets, TaskExecutorSecrets
+from yarrow.runtime.yarn.application import ContainerSecrets, MasterSecrets
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE, MASTER_SECRETS_FILE, TASK_EXECUTOR_SECRETS_FILE
 
 #: The value of a key whose name says that it is secret, as a user's configuration file has it.
@@ -56,7 +56,7 @@ class Session:
             self.files(name)[0] for name in (MASTER_SECRETS_FILE, TASK_EXECUTOR_SECRETS_FILE)
         )
         self.master = msgspec.msgpack.decode(self.master_file.read_bytes(), type=MasterSecrets)
-        self.worker = msgspec.msgpack.decode(self.worker_file.read_bytes(), type=TaskExecutorSecrets)
+        self.worker = msgspec.msgpack.decode(self.worker_file.read_bytes(), type=ContainerSecrets)
 
     def runs(self) -> bool:
         """Whether all tasks do."""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from yarrow.cli.schedule_commands import cancel_schedule, print_schedules
 from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient, RestError
 from yarrow.client.rest.rest_operations import OperationFailedError, await_operation
@@ -39,6 +40,8 @@ def list_jobs(rest: RestClient, running: bool, scheduled: bool, every: bool) -> 
         _print_jobs(_RUNNING, active, "No running jobs.")
     if scheduled or every:
         _print_jobs(_SCHEDULED, waiting, "No scheduled jobs.")
+    if scheduled or every:
+        print_schedules(rest)
     if every:
         _print_jobs(_TERMINATED, ended, "No terminated jobs.")
 
@@ -80,7 +83,9 @@ def job_line(job: Mapping[str, Any]) -> str:
 
 
 def cancel_job(rest: RestClient, job_id: str) -> None:
-    """Cancels a job. Raises CommandError if there is none of that id, or it has ended."""
+    """Cancels a job, or a schedule. Raises CommandError if there is none of that id, or it has ended."""
+    if cancel_schedule(rest, job_id):
+        return
     print(f"Cancelling job {job_id}.", flush=True)
     try:
         state = rest.get(f"/jobs/{job_id}/status")["status"]

@@ -36,6 +36,7 @@ _SHORT = {
     "run-application": "Runs a program in an application on YARN.",
     "info": "Shows the plan of a program.",
     "verify": "Compares a bounded program as a stream and as a batch.",
+    "schedule": "Runs a bounded program again and again on a cluster.",
     "rescale": "Changes the parallelism of a running job.",
     "check-savepoint": "Shows what a program would restore.",
     "session": "Starts a session on YARN, or attaches to one.",
@@ -61,6 +62,7 @@ _action("run", program_actions.run, context_settings=_PROGRAM)
 _action("run-application", program_actions.run_application, context_settings=_PROGRAM)
 _action("info", program_actions.info, context_settings=_PROGRAM)
 _action("verify", program_actions.verify, context_settings=_PROGRAM)
+_action("schedule", program_actions.schedule, context_settings=_PROGRAM)
 _action("list", job_actions.list_jobs)
 _action("cancel", job_actions.cancel)
 _action("savepoint", job_actions.savepoint)

@@ -1,4 +1,4 @@
-"""Actions with a program: run, run-application, info, verify, check-savepoint, shell.
+"""Actions with a program: run, run-application, info, verify, check-savepoint, schedule, shell.
 
 Owner: the main thread. Each action imports what it needs when it runs: `yarrow run` must start as fast as
 `python job.py`.
@@ -21,6 +21,7 @@ _RUN = (
     flags.DETACHED,
     flags.PARALLELISM,
     flags.SAVEPOINT,
+    flags.HISTORY_UNTIL,
     flags.ALLOW_NON_RESTORED,
     flags.RESTORE_MODE,
     flags.CLAIM_MODE,
@@ -146,6 +147,32 @@ def verify(given: Given) -> None:
     planned = planned_job(program_of(given, given["arguments"]), config)
     if not compare(planned, config, first_job_only=given["first_job"]):
         raise typer.Exit(1)
+
+
+@action(
+    flags.ARGUMENTS,
+    flags.INTERVAL,
+    flags.CRON,
+    flags.TIME_ZONE,
+    flags.PYTHON,
+    flags.PY_MODULE,
+    flags.PARALLELISM,
+    flags.PY_FILES,
+    flags.PY_ARCHIVES,
+    flags.PY_REQUIREMENTS,
+    flags.DYNAMIC,
+    flags.TARGET,
+    flags.ADDRESS,
+    flags.APPLICATION_ID,
+)
+def schedule(given: Given) -> None:
+    """Has a cluster run a bounded program again and again; `list` shows its runs and next time, `cancel` ends it."""
+    from yarrow.cli.schedule_commands import schedule as schedule_it
+    from yarrow.cli.targets import with_default_target
+
+    config = with_default_target(settings_of(given, given["target"], given["address"]))
+    program = program_of(given, given["arguments"])
+    schedule_it(program, config, given["interval"], given["cron"], given["time_zone"])
 
 
 @action(flags.WHERE, flags.HOST, flags.PORT, flags.DYNAMIC, flags.ADDRESS, flags.PY_FILES)

@@ -130,6 +130,12 @@ def info(program: Program, config: Settings, code: bool = False) -> None:
     graph = planned_graph(program, config)
     if code:
         from yarrow.cli.generated_code import print_generated_code
+        from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline
+
+        if is_pipeline(graph):
+            raise CommandError(
+                f"{graph.name!r} is a pipeline of Spark stages, for which no code is generated: leave out --code"
+            )
 
         print_generated_code(graph)
         return
@@ -144,12 +150,17 @@ def info(program: Program, config: Settings, code: bool = False) -> None:
 
 def print_stages(graph: JobGraph, config: Settings) -> None:
     """Prints what batch mode makes of a bounded job: its stages, exchanges, and what each of them does."""
-    from yarrow.runtime.graph.batch_plan_text import lines_of
-    from yarrow.runtime.graph.batch_planner import plan
+    from yarrow.runtime.graph.batch.batch_plan_text import lines_of, runner_line
+    from yarrow.runtime.graph.batch.batch_planner import plan
+    from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, lines_of_pipeline
 
     settings = config.overlay(graph.configuration, "the job")
     print(_STAGES_HEAD)
-    print("\n".join(lines_of(plan(graph, combine=settings.get(execution.BATCH_COMBINE)))))
+    if is_pipeline(graph):
+        print("\n".join(lines_of_pipeline(graph)))
+    else:
+        print(runner_line(graph))
+        print("\n".join(lines_of(plan(graph, combine=settings.get(execution.BATCH_COMBINE)))))
     print(_PLAN_END)
     print()
 

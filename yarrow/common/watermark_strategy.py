@@ -232,6 +232,17 @@ class WatermarkStrategy:
         return self.generator_factory is not NoWatermarksGenerator or self.idle_timeout_ms is not None
 
     @property
+    def has_own_generator(self) -> bool:
+        """Whether the program has written the generator."""
+        return self.max_out_of_orderness_ms is None and self.generator_factory is not NoWatermarksGenerator
+
+    @property
+    def max_out_of_orderness_ms(self) -> int | None:
+        """By how much a record may be behind the greatest timestamp; None where only the generator knows it."""
+        factory = self.generator_factory
+        return factory.max_out_of_orderness_ms if isinstance(factory, _BoundedOutOfOrdernessFactory) else None
+
+    @property
     def needs_timestamps(self) -> bool:
         """Whether a record without a timestamp is an error.
 

@@ -1,4 +1,4 @@
-"""EnvironmentSettings: the settings of a program, as methods of its StreamExecutionEnvironment.
+"""EnvironmentSettings: the settings of a program, as methods of its environment.
 
 Owner: the thread that builds the program. Each of them is a key of the configuration, checked when it is set;
 nothing is built or executed here.
@@ -43,7 +43,7 @@ def _cores() -> int:
 
 
 class EnvironmentSettings:
-    """The settings of one program; StreamExecutionEnvironment is the only kind."""
+    """The settings of one program: those of a StreamExecutionEnvironment or of a Pipeline."""
 
     _default_local_parallelism: int | None = None
 

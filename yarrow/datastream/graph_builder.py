@@ -64,7 +64,7 @@ class GraphBuilder:
     def __init__(self, parallelism: Callable[[], int]) -> None:
         self._parallelism = parallelism
         self._ids = count(1)
-        self._roots: list[Transformation] = []
+        self._roots: list[SpecTransformation] = []
         self._conversions: dict[tuple[Transformation, bytes | None], OneInputTransformation] = {}
         self._side_output_types: dict[tuple[Transformation, str], TypeInformation | None] = {}
         self.packer = UserCodePacker()

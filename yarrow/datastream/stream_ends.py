@@ -49,7 +49,9 @@ class StreamEnds(ProgramStream):
             )
         sink = self._environment.in_default_file_system(sink)
         sink.validate()
-        spec = SinkWriterOperator(sink=self._builder.pickle(sink, "sink_to", "sink"))
+        spec = SinkWriterOperator(
+            sink=self._builder.pickle(sink, "sink_to", "sink"), commits_last=sink.commits_last
+        )
         read = self.transformation if sink.accepts_columns else self._builder.as_rows(self.transformation)
         return self._sink("Sink: Writer", spec, read, declares_blocking(sink))
 

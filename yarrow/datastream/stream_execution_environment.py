@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import msgspec
 
+import yarrow.runtime.config.options.batch as batch_options
 import yarrow.runtime.config.options.checkpointing as checkpointing_options
 import yarrow.runtime.config.options.cluster as cluster_options
 import yarrow.runtime.config.options.execution as execution_options
@@ -40,8 +41,8 @@ from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigError
-from yarrow.runtime.graph.batch_rules import in_mode
-from yarrow.runtime.graph.executor import executor_for, only_plans
+from yarrow.runtime.graph.batch.batch_rules import in_mode
+from yarrow.runtime.graph.executor import executor_for, only_plans, with_history
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
 from yarrow.runtime.graph.operator_spec import ColumnScan, SourceFunctionOperator, SourceOperator, StreamKind
@@ -49,6 +50,9 @@ from yarrow.runtime.graph.plan import execution_plan
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph
 from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_stream_graph
+
+if TYPE_CHECKING:
+    from yarrow.runtime.graph.batch.batch_runner import RunnerChoice
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -70,6 +74,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         #: Names of sources that cannot read their records again, by transformation.
         self._not_replayable: dict[int, str] = {}
         self._unbounded: dict[int, str] = {}
+        #: Bounded sources of which no job has been made, by transformation.
+        self._bounded: dict[int, Source[Any, Any]] = {}
+        #: About how many bytes the sources of former jobs read: a later job may read them again.
+        self._sizes: dict[int, int | None] = {}
         #: The builder to which streams of this environment add their transformations.
         self.graph_builder = GraphBuilder(self.get_parallelism)
 
@@ -217,6 +225,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             source=self.graph_builder.pickle(source, name, "source"),
             watermark_strategy=self._pickled_strategy(strategy, name),
             bounded=source.boundedness is Boundedness.BOUNDED,
+            history=self._pickled_history(source, name),
             scan=scan,
         )
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
@@ -224,7 +233,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._not_replayable[made.id] = name
         if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             self._unbounded[made.id] = name
+        else:
+            self._bounded[made.id] = source
         return DataStream(self, made)
+
+    def _pickled_history(self, source: Source[Any, Any], name: str) -> bytes | None:
+        if source.boundedness is Boundedness.BOUNDED:
+            return None
+        history = source.history()
+        return None if history is None else self.graph_builder.pickle(history, name, "source")
 
     def _pickled_strategy(self, strategy: WatermarkStrategy | None, name: str) -> bytes | None:
         if strategy is None or not (strategy.makes_watermarks or strategy.timestamp_assigner is not None):
@@ -283,13 +300,33 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 configuration=self._configuration.to_dict(),
             ),
             settings.get(execution_options.RUNTIME_MODE),
+            lambda: self._batch_runner(graph, settings),
         )
         if job_graph.job_type is JobType.STREAMING:
             refuse_lost_records(
                 settings, (source for made, source in self._not_replayable.items() if made in graph.nodes)
             )
             refuse_endless_results(graph, self._unbounded)
+        for made in graph.nodes:
+            # It may hold a whole collection.
+            self._bounded.pop(made, None)
         return job_graph
+
+    def _batch_runner(self, graph: StreamGraph, settings: Settings) -> RunnerChoice:
+        """Who runs the job if it runs in BATCH."""
+        # A stream's client does without.
+        from yarrow.runtime.graph.batch.batch_runner import InputSize, runner_of
+
+        mode = settings.get(execution_options.RUNTIME_MODE)
+        inputs: list[InputSize] = []
+        if mode is execution_options.RuntimeMode.AUTOMATIC:
+            for made, node in graph.nodes.items():
+                if not node.in_edges:
+                    source = self._bounded.pop(made, None)
+                    if source is not None:
+                        self._sizes[made] = source.estimated_bytes()
+                    inputs.append(InputSize(node.name, self._sizes.get(made)))
+        return runner_of(mode, inputs, settings.get(execution_options.BATCH_LOCAL_MAX_SIZE).bytes)
 
     def _user_code(self, settings: Settings) -> UserCode:
         code = self.graph_builder.packer.user_code()
@@ -317,6 +354,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         executor = executor_for(settings.get(execution_options.TARGET) or LOCAL_TARGET)
         if not only_plans(executor):
             _refuse_what_cannot_run(settings)
+            if settings.get(batch_options.HISTORY_UNTIL) is not None:
+                executor = with_history(executor)
         return executor.execute(job_graph, self._configuration.to_dict(), files)
 
     def _graph_settings(self, settings: Settings) -> GraphSettings:

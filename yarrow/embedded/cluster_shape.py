@@ -13,7 +13,7 @@ from yarrow.runtime.config.memory import process_size_for, task_executor_budget
 from yarrow.runtime.config.options import execution, resourcemanager, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobType
+from yarrow.runtime.graph.states import BatchRunner, JobType
 
 #: Default memory of a slot: an interpreter, pyarrow and room to work in.
 SLOT_MEMORY = MemorySize.of_mebi_bytes(512)
@@ -47,16 +47,20 @@ def slots_needed(job_graph: JobGraph) -> int:
 def shape_for_job(job_graph: JobGraph, config: Settings) -> ClusterShape:
     """One TaskExecutor with all slots the job needs, or as many as taskmanager.numberOfTaskSlots requires.
 
-    A bounded job needs none: it runs in its SparkDriver.
+    A bounded job on Spark needs none: it runs in its SparkDriver. Without Spark its tasks run in one TaskExecutor.
     """
     is_batch = job_graph.job_type is JobType.BATCH
+    is_local = is_batch and job_graph.batch_runner is BatchRunner.LOCAL
     needed = slots_needed(job_graph)
+    if is_local:
+        # It runs stage by stage.
+        needed = max(vertex.parallelism for vertex in job_graph.vertices)
     slots = needed
     if config.is_set(taskmanager.NUMBER_OF_TASK_SLOTS):
         slots = config.get(taskmanager.NUMBER_OF_TASK_SLOTS)
     return ClusterShape(
         slots_per_task_executor=slots,
-        task_executors=0 if is_batch else -(-needed // slots),
+        task_executors=int(is_local) if is_batch else -(-needed // slots),
         processes=not config.get(execution.IN_PROCESS),
         one_job=True,
     )

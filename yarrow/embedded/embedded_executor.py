@@ -23,6 +23,7 @@ from yarrow.runtime.config.values.errors import ContradictoryOptions
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.shipped_files import archive_folders
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.interpreters.interpreter import of_task_executors, worker_interpreter
 
 
@@ -43,6 +44,11 @@ class EmbeddedExecutor:
         """
         validate(config)
         config = _for_cluster(config, files)
+        if job_graph.job_type is JobType.BATCH:
+            # Streams need no client of YARN.
+            from yarrow.client.yarn.spark_environment import with_executors_environment
+
+            job_graph = with_executors_environment(job_graph, config)
         show_no_trace_of_ctrl_c()
         cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()
         try:

@@ -12,14 +12,16 @@ from pathlib import Path
 from yarrow.am.resourcemanager.driver import ResourceEventHandler
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessSettings
 from yarrow.container.launch.in_process_workers import InProcessLauncher
+from yarrow.container.supervisor.hosted_spark_drivers import DriverProcess
 from yarrow.container.supervisor.output_files import OutputFiles, OutputSink
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.container.worker.worker import WorkerThread
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import IdFactory, ResourceID
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
-from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.rpc.messages import ResourceProfile, SparkDriverStart
 from yarrow.runtime.rpc.service import RpcService
 
 
@@ -92,13 +94,23 @@ class InProcessDriver:
         working_directory = tempfile.mkdtemp(prefix="taskexecutor-", dir=settings.tmp_directory)
         bootstrap = settings.bootstrap(resource_id, self._leader, PemIdentity(), working_directory)
         files = OutputFiles(Path(settings.log_directory), resource_id, self._output)
+        own, launcher = settings_of(bootstrap), InProcessLauncher(WorkerThread)
+
+        async def start_driver(start: SparkDriverStart) -> DriverProcess:
+            # Loaded for bounded jobs alone. Others do not come here: there are no processes for Spark.
+            from yarrow.container.batch.local.local_drivers import LocalDrivers
+
+            drivers = LocalDrivers(bootstrap, own.slots, self._rpc, launcher, files, SystemClock())
+            return await drivers.start(start)
+
         return TaskExecutor(
-            settings_of(bootstrap),
+            own,
             TaskExecutorServices(
                 rpc=self._rpc,
                 resource_manager=AnnouncedLeader(self._leader),
-                launcher=InProcessLauncher(WorkerThread),
+                launcher=launcher,
                 files=files,
+                start_spark_driver=start_driver,
             ),
         )
 

@@ -222,8 +222,8 @@ class LocalCluster:
         local = InProcessTransport(self._network, max_message_bytes=settings.max_message_bytes)
         transports: list[Transport] = [local]
         spark_drivers: SparkDriverLauncher = NoSparkDrivers(
-            f"with {execution.IN_PROCESS.key} there are no processes, and a bounded job needs one for Spark: remove"
-            " that option, or run the job in STREAMING mode"
+            f"with {execution.IN_PROCESS.key} there are no processes, and Spark needs one: remove that option, or run"
+            " the job in STREAMING mode. In AUTOMATIC mode a bounded job with little input runs without Spark"
         )
         if self.shape.processes:
             from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from yarrow.runtime.common.public_names import loading
 
 if TYPE_CHECKING:
     from yarrow.state_processor.errors import StateProcessorError
@@ -52,12 +53,4 @@ _MODULES: Final = {
     "StateBootstrapTransformation": "transformations",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Loads the module of a public name when it is first asked for."""
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = loading(__name__, _MODULES)

@@ -24,7 +24,7 @@ from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, StateKind
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
-from yarrow.runtime.snapshot.key_group_form import MAX_RUN, Run, StateForm, write_key_groups
+from yarrow.runtime.snapshot.key_group_form import MAX_RUN, EncodedRun, Run, StateForm, write_key_groups
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
@@ -158,7 +158,30 @@ def write_runs(
     evidence: KeyEvidence,
 ) -> KeyGroupsSnapshot:
     """Write runs of one state, all of these key groups. Raises StateSerializationError naming operator and state."""
-    handle = output.write(write_key_groups([form], evidence.of_runs(runs)))
+    pieces = write_key_groups([form], evidence.of_runs(runs))
+    return _stored(form, pieces, key_groups, output, evidence)
+
+
+def write_encoded_runs(
+    form: StateForm,
+    runs: Iterable[EncodedRun],
+    key_groups: KeyGroupRange,
+    output: SnapshotOutput,
+    evidence: KeyEvidence,
+) -> KeyGroupsSnapshot:
+    """The same for runs that are bytes already; the serializers of `form` made those of the values."""
+    pieces = write_key_groups([form], (), evidence.of_encoded(runs))
+    return _stored(form, pieces, key_groups, output, evidence)
+
+
+def _stored(
+    form: StateForm,
+    pieces: Iterable[bytes],
+    key_groups: KeyGroupRange,
+    output: SnapshotOutput,
+    evidence: KeyEvidence,
+) -> KeyGroupsSnapshot:
+    handle = output.write(pieces)
     return KeyGroupsSnapshot(
         key_groups=(key_groups.start, key_groups.end),
         states=(form.meta(),),

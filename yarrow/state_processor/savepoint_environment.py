@@ -27,8 +27,8 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.new_folder import new_folder
 from yarrow.state_processor.pickle_trust import PickleTrust
-from yarrow.state_processor.savepoint_folder import SavepointFolder
 from yarrow.state_processor.stored_state import refuse_pickles_of
 from yarrow.testing.operator_harness import Fragment, HarnessState, OperatorHarness
 
@@ -143,7 +143,7 @@ class SavepointEnvironment:
 
     def write(self, path: str) -> str:
         """Writes a savepoint of the fragment's operators into a new folder; gives its path."""
-        folder = SavepointFolder(path)
+        folder = new_folder(path)
         with folder:
             states = self.snapshot(folder.output)
             graph = self.harness.graph
@@ -163,7 +163,7 @@ class SavepointEnvironment:
             if not operators:
                 raise StateProcessorError(f"{path}: no operator has state; nothing was written")
             before = None if self._opened is None else self._opened.metadata
-            return folder.complete(self._metadata(before, operators), self._trust)
+            return folder.complete(self._metadata(before, operators), self._trust.secret)
 
     def _metadata(
         self, before: CheckpointMetadata | None, operators: tuple[OperatorState, ...]

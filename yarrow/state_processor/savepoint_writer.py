@@ -31,11 +31,12 @@ from yarrow.runtime.snapshot.handles import (
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, write_key_groups
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.writing.savepoint_folder import SavepointFolder
 from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.new_folder import new_folder
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
 from yarrow.state_processor.operator_tables import OperatorStates
 from yarrow.state_processor.pickle_trust import PickleTrust
-from yarrow.state_processor.savepoint_folder import SavepointFolder
 from yarrow.state_processor.stored_state import CanonicalPart, StoredState
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
 from yarrow.state_processor.transformed_operator_state import TransformedOperatorState
@@ -235,9 +236,9 @@ class SavepointWriter:
         if not self._kept and not self._new:
             raise StateProcessorError(f"{path}: a savepoint without operators; call with_operator")
         job_id = JobID(RandomIdFactory().hex_id()) if self._existing is None else self._existing.job_id
-        with SavepointFolder(path) as folder:
+        with new_folder(path) as folder:
             operators = (*self._write_kept(folder.output), *self._write_new(folder, job_id))
-            return folder.complete(self._metadata(job_id, operators), self._trust)
+            return folder.complete(self._metadata(job_id, operators), self._trust.secret)
 
     def _metadata(self, job_id: JobID, operators: tuple[OperatorState, ...]) -> CheckpointMetadata:
         from yarrow import __version__

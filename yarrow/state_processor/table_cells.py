@@ -5,7 +5,8 @@ Owner: the calling thread; pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -63,14 +64,21 @@ def values_of(column: Column, shape: Shape | None, declared: TypeInformation | N
         elif isinstance(declared, BasicTypeInfo) and declared.tag == "BIG_DEC":
             convert = Decimal
         return [None if cell is None else convert(cell) for cell in _python_cells(column, what)]
-    if column.type != shape.type:
-        try:
-            column = column.cast(shape.type)
-        except pa.ArrowException as error:
-            raise StateProcessorError(
-                f"{what}: a column of {column.type} is no column of {shape.type}: {error}"
-            ) from error
-    return shape.values(column)
+    column = cast_to(column, shape.type, what)
+    with decoding(what):
+        return shape.values(column)
+
+
+def cast_to(column: Column, kind: pa.DataType, what: str) -> Column:
+    """The column as one of that type. Raises StateProcessorError naming both types."""
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except pa.ArrowException as error:
+        raise StateProcessorError(
+            f"{what}: a column of {column.type} is no column of {kind}: {error}"
+        ) from error
 
 
 def _python_cells(column: Column, what: str) -> list[Any]:
@@ -84,8 +92,20 @@ def _python_cells(column: Column, what: str) -> list[Any]:
                 f"{what}: Python's times have no nanoseconds, so values of {column.type} would lose some; round them "
                 f"to microseconds before (pyarrow.compute.round_temporal): {error}"
             ) from error
-    cells: list[Any] = column.to_pylist()
+    with decoding(what):
+        cells: list[Any] = column.to_pylist()
     return cells
+
+
+@contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Raises StateProcessorError for a text of other bytes than UTF-8, which Arrow may hold."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise StateProcessorError(
+            f"{what}: a text holds bytes that are no UTF-8 ({error}); decode them before, or keep them as binary"
+        ) from error
 
 
 def keys_of(column: Column, what: str, shape: Shape | None = None) -> list[Any]:
@@ -94,7 +114,8 @@ def keys_of(column: Column, what: str, shape: Shape | None = None) -> list[Any]:
     Otherwise structs with fields f0, f1, ... are tuples, and other structs are Rows. `what` is for errors.
     """
     if shape is not None and shape.reversible and column.type == shape.type:
-        return shape.values(column)
+        with decoding(what):
+            return shape.values(column)
     convert = _plain(column.type)
     return [None if cell is None else _key(convert(cell)) for cell in _python_cells(column, what)]
 

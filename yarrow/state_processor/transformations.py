@@ -31,6 +31,7 @@ from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.snapshot.handles import OperatorStateHandle, OperatorSubtaskState, StateKind
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.writing.savepoint_folder import ForeignFiles
 from yarrow.state_processor.bootstrapping import Bootstrapping, note_timers
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.functions import (
@@ -40,7 +41,6 @@ from yarrow.state_processor.functions import (
 )
 from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state, write_timers
 from yarrow.state_processor.savepoint_environment import SavepointEnvironment
-from yarrow.state_processor.savepoint_folder import ForeignFiles
 from yarrow.state_processor.shapes import declared_shape
 from yarrow.state_processor.subtasks import operator_context
 from yarrow.state_processor.table_cells import (

@@ -9,6 +9,7 @@ import msgspec
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.batch.iteration_progress import IterationProgress
 from yarrow.am.jobmaster.batch.large_key_groups import LargeKeyGroups
 from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
@@ -20,21 +21,31 @@ from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview, JobR
 class BatchAnswers:
     """Answers questions about one bounded job."""
 
-    def __init__(self, graph: ExecutionGraph, driver: SparkDriverLink, groups: LargeKeyGroups) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        driver: SparkDriverLink,
+        groups: LargeKeyGroups,
+        iterations: IterationProgress,
+    ) -> None:
         self._graph = graph
         self._driver = driver
         self._large_key_groups = groups
+        self._iterations = iterations
 
     def details(self) -> ExecutionGraphDetails:
         """All that REST shows of the job."""
         application = self._driver.application
         return msgspec.structs.replace(
             job_details(self._graph, self._driver.waiting_for),
+            batch_runner=self._graph.job.batch_runner.value,
+            batch_runner_reason=self._graph.job.batch_runner_reason,
             spark_application="" if application is None else application.application_id,
             spark_master="" if application is None else application.spark_master,
             spark_driver=self._driver.driver_id,
             spark_driver_task_executor=self._driver.task_executor,
             large_key_groups=self._large_key_groups.all,
+            iterations=self._iterations.all,
         )
 
     def overview(self) -> JobOverview:

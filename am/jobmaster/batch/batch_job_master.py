@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -19,7 +20,6 @@ from yarrow.am.execution.errors import failure_of
 from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.batch.batch_answers import BatchAnswers, NoCheckpoints
 from yarrow.am.jobmaster.batch.batch_scheduler import (
-    BatchAction,
     BatchEvent,
     BatchJobCancelled,
     BatchJobFailed,
@@ -42,9 +42,19 @@ from yarrow.am.jobmaster.batch.batch_scheduler import (
 )
 from yarrow.am.jobmaster.batch.collected_positions import CollectedPositions
 from yarrow.am.jobmaster.batch.commits_to_make import CommitsToMake
+from yarrow.am.jobmaster.batch.iteration_progress import IterationProgress
 from yarrow.am.jobmaster.batch.large_key_groups import LargeKeyGroups
+from yarrow.am.jobmaster.batch.pipeline_scheduler import (
+    PipelineAction,
+    PipelineEvent,
+    PipelineScheduler,
+    StartStage,
+)
 from yarrow.am.jobmaster.batch.printed_text import PrintedText
+from yarrow.am.jobmaster.batch.running_pipeline import RunningPipeline
 from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
+from yarrow.am.jobmaster.batch.stage_commits import StageCommits
+from yarrow.am.jobmaster.batch.unfinished_savepoint import remove_unfinished_savepoint
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
@@ -57,6 +67,8 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
+from yarrow.runtime.graph.batch.batch_sql import driver_configuration
+from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import token_of_epoch
@@ -81,6 +93,8 @@ from yarrow.runtime.rpc.messages import (
     SparkApplication,
     SparkConfiguration,
     SparkDriverRegistration,
+    StageCommit,
+    StageEnd,
 )
 
 _log = logging.getLogger(__name__)
@@ -90,6 +104,17 @@ _CANCEL_SECONDS = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 #: Events that are kept for `scheduler_decisions`.
 _EVENTS_KEPT = 100
+
+
+class _Decisions(Protocol):
+    """The scheduler of a bounded job, as its BatchJobMaster uses it."""
+
+    @property
+    def run(self) -> int: ...
+
+    def handle(self, event: BatchEvent) -> Sequence[PipelineAction]: ...
+
+    def suspend(self, cause: str) -> None: ...
 
 
 class BatchJobMaster(RpcEndpoint):
@@ -117,7 +142,7 @@ class BatchJobMaster(RpcEndpoint):
         self.graph = ExecutionGraph(
             job, services.clock, services.ids, settings.exception_history_size, settings.attempts_history_size
         )
-        self._scheduler = BatchScheduler(self.graph, settings.restart_backoff(), services.clock)
+        self._scheduler: _Decisions = BatchScheduler(self.graph, settings.restart_backoff(), services.clock)
         self._events: deque[bytes] = deque(maxlen=_EVENTS_KEPT)
         self._collects = CollectBuffers(self.graph, self.leader_id, settings.collect_buffer_rows)
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
@@ -126,9 +151,18 @@ class BatchJobMaster(RpcEndpoint):
         self._printed = PrintedText()
         self._commits = CommitsToMake(job.job_id, services.blobs, services.commit_records, self.run_blocking)
         self._driver = SparkDriverLink(self, job, self.leader_id, services, settings, self._run_ended_badly)
+        #: The stages of a pipeline; None = the job is a plan.
+        self._pipeline: RunningPipeline | None = None
+        if is_pipeline(job):
+            self._scheduler = stages = PipelineScheduler(
+                self.graph, settings.restart_backoff(), services.clock
+            )
+            stored = StageCommits(job.job_id, services.commit_records, self.run_blocking)
+            self._pipeline = RunningPipeline(job.job_id, stages, self._driver, stored, services, self._follow)
         self._large_key_groups = LargeKeyGroups(f"job {job.name!r} ({job.job_id})")
+        self._iterations = IterationProgress(job)
         #: Answers questions about the job.
-        self.queries = BatchAnswers(self.graph, self._driver, self._large_key_groups)
+        self.queries = BatchAnswers(self.graph, self._driver, self._large_key_groups, self._iterations)
         #: Refuses checkpoints.
         self.checkpoint_api = NoCheckpoints(
             self.graph, CheckpointStatisticsTracker(job, settings.checkpoints, services.clock)
@@ -137,9 +171,13 @@ class BatchJobMaster(RpcEndpoint):
     # Life cycle.
 
     async def on_start(self) -> None:
+        job = self.graph.job
+        _log.info(
+            "job %s (%s) runs on %s: %s", job.name, job.job_id, job.batch_runner, job.batch_runner_reason
+        )
         await self._encoded.prepare(self.graph.job)
         self._check_starts()
-        await self._commits.recover()
+        await (self._commits if self._pipeline is None else self._pipeline).recover()
         self._check_starts()
         self._driver.start(self._services.rpc.serve(BATCH_JOB_MASTER, self))
         self._decide(BatchJobStarted(self._now(), commits=bool(self._commits.blob_key)))
@@ -170,19 +208,26 @@ class BatchJobMaster(RpcEndpoint):
 
     def _decide(self, event: BatchEvent) -> None:
         self.assert_main_thread()
-        actions = self._scheduler.handle(event)
+        self._follow(event, self._scheduler.handle(event))
+
+    def _follow(self, event: PipelineEvent, actions: Sequence[PipelineAction]) -> None:
         self._events.append(msgspec.json.encode({"event": event, "actions": actions}))
         for action in actions:
             self._carry_out(action)
 
-    def _carry_out(self, action: BatchAction) -> None:
+    def _carry_out(self, action: PipelineAction) -> None:
         match action:
             case RequestSparkDriver(run):
                 self.spawn(self._driver.request(run), "request SparkDriver")
             case SubmitPlan(run):
+                in_place = () if self._pipeline is None else self._pipeline.stages_in_place
                 self.spawn(
-                    self._driver.submit(run, self._encoded.present, self._commits.blob_key), "submit plan"
+                    self._driver.submit(run, self._encoded.present, self._commits.blob_key, in_place),
+                    "submit plan",
                 )
+            case StartStage():
+                assert self._pipeline is not None, "only a pipeline starts stages"
+                self.spawn(self._pipeline.start(action), "start stage")
             case ReleaseSparkDriver(run, in_order):
                 self.spawn(self._release(run, in_order), "release SparkDriver")
             case Pause(seconds):
@@ -207,7 +252,10 @@ class BatchJobMaster(RpcEndpoint):
         self._driver.stop()
         await self._collects.close()
         await self._on_ending(self)
+        await self.run_blocking(remove_unfinished_savepoint, self.graph.job)
         await self._commits.remove()
+        if self._pipeline is not None:
+            await self._pipeline.remove_temporary()
         self._ended.set()
         self._on_ended(self)
 
@@ -268,6 +316,7 @@ class BatchJobMaster(RpcEndpoint):
         self, job_id: JobID, run: int, stages: tuple[BatchStageProgress, ...]
     ) -> Acknowledge:
         self._large_key_groups.note(run, stages)
+        self._iterations.note(run, stages)
         self._decide(StagesReported(self._now(), run, stages))
         return Acknowledge()
 
@@ -326,14 +375,34 @@ class BatchJobMaster(RpcEndpoint):
             if not self._executes(run):
                 raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")
 
+    async def check_run(self, job_id: JobID, run: int) -> Acknowledge:
+        if not self._executes(run):
+            raise BatchRunError(f"run {run} of job {job_id} is over")
+        return Acknowledge()
+
+    async def begin_stage_commit(self, commit: StageCommit) -> Acknowledge:
+        if self._pipeline is None:
+            raise BatchRunError(f"job {commit.job_id} is no pipeline")
+        # The driver may be lost meanwhile: what is stored then has to be known all the same.
+        await asyncio.shield(self.run_call(self._pipeline.begin_commit(commit), "begin commit of a stage"))
+        return Acknowledge()
+
+    async def report_stage_end(self, end: StageEnd) -> Acknowledge:
+        if self._pipeline is not None:
+            self._pipeline.ended(end)
+        return Acknowledge()
+
     async def fail_batch(self, job_id: JobID, run: int, cause: FailureCause) -> Acknowledge:
         self._run_ended_badly(run, cause)
         return Acknowledge()
 
     async def finish_batch(self, result: BatchResult) -> Acknowledge:
         self._large_key_groups.note(result.run, result.stages)
+        self._iterations.note(result.run, result.stages)
         self._decide(StagesReported(self._now(), result.run, result.stages))
         self._decide(RunFinished(self._now(), result.run))
+        # A pipeline's run ends when it is told to.
+        self._cancel_confirmed.set()
         return Acknowledge()
 
     async def confirm_cancelled(self, job_id: JobID, run: int) -> Acknowledge:
@@ -345,7 +414,7 @@ class BatchJobMaster(RpcEndpoint):
         return Acknowledge()
 
     async def read_spark_configuration(self, driver_id: ResourceID) -> SparkConfiguration:
-        return SparkConfiguration(configuration=self.graph.job.configuration)
+        return SparkConfiguration(configuration=driver_configuration(self.graph.job))
 
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
         self._driver.disconnected(driver_id, cause)

@@ -203,10 +203,17 @@ BatchAction: TypeAlias = RequestSparkDriver | SubmitPlan | ReleaseSparkDriver | 
 class BatchScheduler:
     """The decisions about one bounded job."""
 
-    def __init__(self, graph: ExecutionGraph, backoff: RestartBackoff, clock: Clock) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        backoff: RestartBackoff,
+        clock: Clock,
+        executions: StageExecutions | None = None,
+    ) -> None:
+        """`executions` are those of the graph; None = all of them begin and end with the plan."""
         self.graph = graph
         self._backoff = backoff
-        self._executions = StageExecutions(graph)
+        self._executions = StageExecutions(graph) if executions is None else executions
         self._machine: StateMachine[BatchPhase] = StateMachine(
             f"batch job {graph.job.name} ({graph.job.job_id})", BatchPhase.NEW, BATCH_TRANSITIONS, clock
         )
@@ -215,7 +222,7 @@ class BatchScheduler:
         #: The results are stored: nobody executes the plan again, nor cancels the job.
         self.commits = False
         #: How many runs that only commit the restart strategy would not have allowed.
-        self._commit_tries = 0
+        self.commit_tries = 0
         #: While PAUSING: what has happened of that which the next run waits for.
         self._pause_passed = self._driver_gone = False
         #: The status with which the job ends, once that is known.
@@ -305,16 +312,16 @@ class BatchScheduler:
     def _lost(self, now: float, cause: FailureCause) -> list[BatchAction]:
         self._backoff.failed(now)
         pause = self._backoff.delay() if self._backoff.may_restart(now) else None
-        if self.commits and pause is None and self._commit_tries < COMMIT_TRIES:
+        if self.commits and pause is None and self.commit_tries < COMMIT_TRIES:
             # Parts of the output may be visible: whatever the strategy says, the rest has to follow.
-            pause = _COMMIT_PAUSE * 2**self._commit_tries
-            self._commit_tries += 1
+            pause = _COMMIT_PAUSE * 2**self.commit_tries
+            self.commit_tries += 1
         if pause is None:
             return self._fail(cause)
         self.graph.record_exception(cause, None)
         self.graph.restarts += 1
         self.graph.transition(JobStatus.RESTARTING, cause.message)
-        self._executions.cancel()
+        self._executions.lost()
         self._machine.transition(BatchPhase.PAUSING)
         self._pause_passed = self._driver_gone = False
         return [ReleaseSparkDriver(self.run), Pause(pause)]

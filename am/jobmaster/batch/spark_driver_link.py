@@ -1,4 +1,6 @@
-"""SparkDriverLink: the SparkDriver of one bounded job: asked for, submitted to, watched, and ended.
+"""SparkDriverLink: the driver of one bounded job: asked for, submitted to, watched, and ended.
+
+It is a SparkDriver, or one in a TaskExecutor whose workers run the tasks.
 
 Owner: the BatchJobMaster's loop. Each run has a driver of its own; messages of former drivers are refused. Must not
 decide what the end of a driver means.
@@ -6,6 +8,7 @@ decide what the end of a driver means.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -22,12 +25,17 @@ from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import JobMasterID, ResourceID
-from yarrow.runtime.graph.batch_sql import driver_configuration
+from yarrow.runtime.common.ids import JobMasterID, JobVertexID, ResourceID
+from yarrow.runtime.config.options.batch import SPARK_START_TIMEOUT
+from yarrow.runtime.config.options.resourcemanager import SLOT_REQUEST_TIMEOUT
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.batch.batch_sql import driver_configuration
+from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, tasks_at_a_time
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import BatchRunner
 from yarrow.runtime.rpc.batch_gateways import SparkDriverGateway
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER, SPARK_DRIVER
+from yarrow.runtime.rpc.gateway_type import LOCAL_DRIVER, RESOURCE_MANAGER, SPARK_DRIVER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderInformation
@@ -39,6 +47,7 @@ from yarrow.runtime.rpc.messages import (
     SparkApplication,
     SparkDriverRegistration,
     SparkDriverRequest,
+    StageSubmission,
 )
 
 _log = logging.getLogger(__name__)
@@ -66,6 +75,10 @@ class SparkDriverLink:
         self._services = services
         self._settings = settings
         self._on_lost = on_lost
+        #: The tasks run in workers of a TaskExecutor, which also has the driver.
+        self._is_local = job.batch_runner is BatchRunner.LOCAL
+        #: What people call the driver.
+        self._noun = job.batch_runner.driver_noun
         self._timers = NamedTimers(services.timers)
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._resource_manager: ResourceManagerGateway | None = None
@@ -73,6 +86,8 @@ class SparkDriverLink:
         self._run = -1
         self._driver_id: ResourceID | None = None
         self._gateway: SparkDriverGateway | None = None
+        #: The present driver has taken the job.
+        self._taken = asyncio.Event()
         #: The driver that was asked for is still needed.
         self._is_wanted = False
         #: The TaskExecutor in whose slot the present driver runs; "" = it needs none, or has not registered.
@@ -104,8 +119,8 @@ class SparkDriverLink:
 
     def _still_needed(self) -> str:
         if self._gateway is not None:
-            return "a SparkDriver: its session starts"
-        return f"room for its SparkDriver: {self._lacks}" if self._lacks else "a SparkDriver"
+            return f"room for Spark: {self._lacks}" if self._lacks else f"a {self._noun}: its session starts"
+        return f"room for its {self._noun}: {self._lacks}" if self._lacks else f"a {self._noun}"
 
     def lacks_resources(self, driver_id: ResourceID, explanation: str) -> None:
         """Notes why the present driver has not started yet; "" = it has enough."""
@@ -120,15 +135,17 @@ class SparkDriverLink:
 
     async def request(self, run: int) -> None:
         """Asks for the driver of a run."""
-        driver_id = ResourceID(f"sparkdriver-{self._services.ids.hex_id()[-12:]}")
+        driver_id = ResourceID(f"{self._noun.replace(' ', '').lower()}-{self._services.ids.hex_id()[-12:]}")
         self._run, self._driver_id, self._gateway, self.application = run, driver_id, None, None
         self._driver_address = self._lacks = self.task_executor = ""
+        # Whoever waits for the former run goes on, and finds that it is over.
+        self._taken.set()
+        self._taken = asyncio.Event()
         self._is_wanted = True
-        seconds = self._settings.slot_request_timeout
-        self._timers.after(_START, seconds, lambda: self._timed_out(run, seconds))
+        self._wait_at_most(run, self._settings.slot_request_timeout, SLOT_REQUEST_TIMEOUT.key)
         try:
             if self._resource_manager is None:
-                raise SparkDriverLostError("no ResourceManager leads that could start a SparkDriver")
+                raise SparkDriverLostError(f"no ResourceManager leads that could start a {self._noun}")
             await self._resource_manager.request_spark_driver(self._request(driver_id))
         except NoSparkDriversError as error:
             # No later try would find one.
@@ -144,7 +161,8 @@ class SparkDriverLink:
             job_master_id=self._job_master_id,
             job_master_address=self._address,
             configuration=driver_configuration(self._job),
-            slots=max(vertex.parallelism for vertex in self._job.vertices),
+            slots=tasks_at_a_time(self._job),
+            runner=self._job.batch_runner,
         )
 
     def register(self, registration: SparkDriverRegistration) -> RegistrationSuccess | RegistrationRejection:
@@ -152,16 +170,22 @@ class SparkDriverLink:
         known = registration.driver_id == self._driver_id and registration.job_id == self._job.job_id
         if not known or not self._is_wanted:
             return RegistrationRejection(
-                reason=f"job {self._job.job_id} does not need SparkDriver {registration.driver_id}"
+                reason=f"job {self._job.job_id} does not need {self._noun} {registration.driver_id}"
             )
         if self._driver_address not in ("", registration.address):
             return RegistrationRejection(
-                reason=f"SparkDriver {registration.driver_id} of job {self._job.job_id} runs at"
+                reason=f"{self._noun} {registration.driver_id} of job {self._job.job_id} runs at"
                 f" {self._driver_address} already"
             )
+        if not self._driver_address and not self._is_local:
+            # Spark starts now, which has its own time. Then it may wait for room for its executors.
+            start = Settings(self._job.configuration, "the job").get(SPARK_START_TIMEOUT).seconds
+            keys = f"{SPARK_START_TIMEOUT.key} and {SLOT_REQUEST_TIMEOUT.key}"
+            self._wait_at_most(self._run, start + self._settings.slot_request_timeout, keys)
         self._driver_address, self._lacks = registration.address, ""
         self.task_executor = registration.task_executor
-        self._gateway = self._services.rpc.connect(registration.address, SPARK_DRIVER, self._job_master_id)
+        kind = LOCAL_DRIVER if self._is_local else SPARK_DRIVER
+        self._gateway = self._services.rpc.connect(registration.address, kind, self._job_master_id)
         self._beats.monitor(registration.driver_id)
         interval = int(self._settings.heartbeat.interval * 1000)
         return RegistrationSuccess(leader_id=self._job_master_id, heartbeat_interval_ms=interval)
@@ -180,10 +204,13 @@ class SparkDriverLink:
         if driver_id == self._driver_id:
             self._lose(self._run, cause)
 
-    async def submit(self, run: int, graph: EncodedGraph, committables: str) -> None:
+    async def submit(
+        self, run: int, graph: EncodedGraph, committables: str, stages_in_place: tuple[JobVertexID, ...] = ()
+    ) -> None:
         """Gives the graph to the driver of that run.
 
         `committables` is the blob of what a former run has left to commit; "" = the plan is to be executed.
+        `stages_in_place`: stages of a pipeline that leave nothing more.
         """
         gateway = self._gateway
         if gateway is None or run != self._run:
@@ -194,11 +221,28 @@ class SparkDriverLink:
             job_graph=graph.data,
             job_graph_blob_key=graph.blob_key,
             committables_blob_key=committables,
+            is_pipeline=is_pipeline(self._job),
+            finished_stages=stages_in_place,
         )
         try:
             await gateway.submit_batch(submission)
         except YarrowError as error:
-            self._lose(run, failure_of(type(error), f"the SparkDriver did not take the job: {error}"))
+            self._lose(run, failure_of(type(error), f"the {self._noun} did not take the job: {error}"))
+        else:
+            self._taken.set()
+
+    async def submit_stage(self, submission: StageSubmission) -> None:
+        """Gives a stage of a pipeline to the driver of its run, once that has taken the pipeline."""
+        gateway, run = self._gateway, submission.run
+        if gateway is None or run != self._run:
+            return
+        await self._taken.wait()
+        if run != self._run:
+            return
+        try:
+            await gateway.submit_stage(submission)
+        except YarrowError as error:
+            self._lose(run, failure_of(type(error), f"the SparkDriver did not take a stage: {error}"))
 
     async def cancel(self, run: int) -> bool:
         """Asks the driver to end its run in order; False if it cannot be asked."""
@@ -241,9 +285,14 @@ class SparkDriverLink:
             self._owner.spawn(_tell_to_end(self._gateway), "release SparkDriver")
         self._gateway = None
 
-    def _timed_out(self, run: int, seconds: float) -> None:
+    def _wait_at_most(self, run: int, seconds: float, keys: str) -> None:
+        """Loses the run's driver if it has not started by then; `keys` are the options that say so."""
+        self._timers.after(_START, seconds, lambda: self._timed_out(run, seconds, keys))
+
+    def _timed_out(self, run: int, seconds: float, keys: str) -> None:
         kind = NoResourceAvailableError if self._lacks else SparkDriverLostError
-        text = f"no Spark session within {seconds:g} s (slot.request.timeout): the job waits for {self._still_needed()}"
+        what = "driver" if self._is_local else "Spark session"
+        text = f"no {what} within {seconds:g} s ({keys}): the job waits for {self._still_needed()}"
         self._lose(run, failure_of(kind, text))
 
     def _lose(self, run: int, cause: FailureCause) -> None:
@@ -255,7 +304,7 @@ class SparkDriverLink:
         round_ = self._beats.tick()
         for driver_id in round_.silent:
             seconds = self._settings.heartbeat.timeout
-            text = f"SparkDriver {driver_id} has been silent for {seconds:g} s (heartbeat.timeout)"
+            text = f"{self._noun} {driver_id} has been silent for {seconds:g} s (heartbeat.timeout)"
             self.disconnected(driver_id, failure_of(SparkDriverLostError, text))
         for driver_id in round_.ask:
             if self._gateway is not None:

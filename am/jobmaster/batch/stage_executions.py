@@ -82,6 +82,10 @@ class StageExecutions:
             failed.machine.transition(ExecutionState.FAILED)
         self.cancel()
 
+    def lost(self) -> None:
+        """Ends what the lost SparkDriver had to do: all executions that have not ended."""
+        self.cancel()
+
     def cancel(self) -> None:
         """Ends all executions that have not ended."""
         for execution in self._graph.executions():

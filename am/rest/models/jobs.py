@@ -160,6 +160,18 @@ class LargeKeyGroupInfo(HyphenModel):
     mean_records: int
 
 
+class IterationInfo(HyphenModel):
+    """An iteration of a bounded job."""
+
+    name: str
+    #: The present or last superstep, from 1; 0 before the first one.
+    superstep: int
+    #: As many as the program allows.
+    max_supersteps: int
+    #: The vertices that each superstep executes.
+    vertices: list[str]
+
+
 class JobDetails(HyphenModel):
     """A job with its vertices."""
 
@@ -187,6 +199,10 @@ class JobDetails(HyphenModel):
     pending_operators: int = 0
     #: Yarrow's: what the job waits for, empty when it waits for nothing.
     waiting_for: str = ""
+    #: Yarrow's: who runs the tasks of a bounded job, `SPARK` or `LOCAL`, empty for a stream.
+    batch_runner: str = ""
+    #: Yarrow's: why it is that one, empty for a stream.
+    batch_runner_reason: str = ""
     #: Yarrow's: Spark's id of the application that runs the job, empty for a stream.
     spark_application: str = ""
     #: Yarrow's: Spark's master of that application, as `local[2]`, empty for a stream.
@@ -197,6 +213,8 @@ class JobDetails(HyphenModel):
     spark_driver_taskmanager: str = Field(default="", validation_alias="spark_driver_task_executor")
     #: Yarrow's: key groups of a bounded job that have far more records than the others of their vertex.
     large_key_groups: list[LargeKeyGroupInfo] = Field(default_factory=list)
+    #: Yarrow's: iterations of a bounded job, each with its superstep.
+    iterations: list[IterationInfo] = Field(default_factory=list)
 
 
 class ExecutionConfiguration(HyphenModel):

@@ -6,6 +6,7 @@ Owner: the event loop of the REST server. Payloads are opaque, except for the Jo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -20,10 +21,12 @@ from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_gra
 
 router = APIRouter(tags=["Submission"])
 
+R = TypeVar("R", bound=JobSubmissionRequest)
 #: Most parts of one submission.
-_MAX_PARTS = 1000
+MOST_PARTS = 1000
 
-_MULTIPART = {
+#: The form of a submission, for the document of the API.
+FORM = {
     "requestBody": {
         "required": True,
         "content": {
@@ -46,28 +49,33 @@ _MULTIPART = {
 }
 
 
-@router.post("/jobs", status_code=202, responses=refusals(400, 403, 408, 409, 413), openapi_extra=_MULTIPART)
+@router.post("/jobs", status_code=202, responses=refusals(400, 403, 408, 409, 413), openapi_extra=FORM)
 async def submit_job(access: Access, request: Request) -> JobSubmission:
     """Submits a JobGraph. Files that it ships without a blob key come as artifacts under their names in it."""
-    form = await request.form(max_files=_MAX_PARTS, max_fields=_MAX_PARTS)
+    form = await request.form(max_files=MOST_PARTS, max_fields=MOST_PARTS)
     try:
-        asked = _submission(form)
-        files = _files(form)
-        graph = await _with_artifacts(access, await _job_graph(asked, files), asked, files)
+        graph = await graph_of(access, form, request_of(form, JobSubmissionRequest))
     finally:
         await form.close()
     job_id = await access.services.submit(graph)
     return JobSubmission(job_url=f"/jobs/{job_id}")
 
 
-def _submission(form: FormData) -> JobSubmissionRequest:
+async def graph_of(access: ClusterAccess, form: FormData, asked: JobSubmissionRequest) -> JobGraph:
+    """The JobGraph of a submission; its files have been stored."""
+    files = _files(form)
+    return await _with_artifacts(access, await _job_graph(asked, files), asked, files)
+
+
+def request_of(form: FormData, kind: type[R]) -> R:
+    """The part `request` of a submission. Raises BadRequestError with the part that is wrong."""
     text = form.get("request")
     if not isinstance(text, str):
         raise BadRequestError(
             "the part 'request' is missing: send it as JSON with the names of the other parts"
         )
     try:
-        return JobSubmissionRequest.model_validate_json(text)
+        return kind.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(name) for name in first["loc"])

@@ -32,6 +32,7 @@ from yarrow.am.rest.routes import (
     programs,
     rescaling,
     savepoints,
+    schedules,
     submission,
     task_managers,
     vertices,
@@ -59,6 +60,7 @@ _ROUTERS = (
     checkpoints,
     savepoints,
     rescaling,
+    schedules,
     task_managers,
     programs,
 )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from yarrow.am.execution.accumulators import merge_accumulators
 from yarrow.am.rest.models import vertices as models
 from yarrow.am.rest.views.io_metrics import aggregated, io_metrics
 from yarrow.am.rest.views.times import (
@@ -17,6 +16,7 @@ from yarrow.am.rest.views.times import (
     state_durations,
     tasks_span,
 )
+from yarrow.runtime.common.accumulators import merge_accumulators
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import AttemptDetails, VertexDetails
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import shutil
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,21 +19,11 @@ import msgspec
 from pyspark.errors import PySparkException
 
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
-from yarrow.container.batch.full_disks import (
-    full_disk,
-    full_disk_of_executor,
-    means_full,
-    tells_of_full_disk,
-)
-from yarrow.container.batch.parquet_scan import files_of
-from yarrow.container.batch.spark.driver_run import RunEnd
-from yarrow.container.batch.spark.run_results import ResultsReading, RunResults, joined
-from yarrow.container.batch.spark.session import SparkHost
-from yarrow.container.batch.spark.shared_job import SharedJob
-from yarrow.container.batch.spark.sql_frames import unread_file
-from yarrow.container.batch.spark.stage_frames import StageFrames
-from yarrow.container.batch.spark.stage_progress import StageProgress
-from yarrow.container.batch.spark.task_messages import (
+from yarrow.container.batch.driver.driver_run import RunEnd
+from yarrow.container.batch.driver.run_results import ResultsReading, RunResults, joined
+from yarrow.container.batch.driver.shared_job import SharedJob
+from yarrow.container.batch.driver.stage_progress import StageProgress
+from yarrow.container.batch.driver.task_messages import (
     AttemptEnded,
     AttemptFailed,
     AttemptKeyGroups,
@@ -42,6 +32,20 @@ from yarrow.container.batch.spark.task_messages import (
     ResultChunk,
     ResultsStarted,
 )
+from yarrow.container.batch.full_disks import (
+    full_disk,
+    full_disk_of_executor,
+    means_full,
+    tells_of_full_disk,
+)
+from yarrow.container.batch.iteration_rounds import SubtaskResult
+from yarrow.container.batch.parquet_scan import files_of
+from yarrow.container.batch.spark.history_savepoint import HistorySavepoint
+from yarrow.container.batch.spark.iteration_frames import IterationFrames
+from yarrow.container.batch.spark.java.java_process import SparkLostError
+from yarrow.container.batch.spark.session import SparkHost
+from yarrow.container.batch.spark.sql_frames import unread_file
+from yarrow.container.batch.spark.stage_frames import StageFrames
 from yarrow.container.batch.spark.task_server import (
     EntranceForOtherHosts,
     EntranceOnThisHost,
@@ -49,7 +53,7 @@ from yarrow.container.batch.spark.task_server import (
     TaskEntrance,
     TaskServer,
 )
-from yarrow.container.batch.split_assignment import assign
+from yarrow.container.batch.split_assignment import assign, assign_history
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.container.worker.job_code import install_user_code
@@ -58,20 +62,23 @@ from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import batch, execution
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
-from yarrow.runtime.graph.batch_planner import plan as plan_of
-from yarrow.runtime.graph.batch_sql import sql_stages, with_sql
+from yarrow.runtime.graph.batch.batch_iterations import BatchIteration
+from yarrow.runtime.graph.batch.batch_plan import BatchPlan, decode_batch_plan, encode_batch_plan
+from yarrow.runtime.graph.batch.batch_planner import plan as plan_of
+from yarrow.runtime.graph.batch.batch_sql import sql_stages, with_sql
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
 from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.messages import (
     BatchCommittables,
     BatchResult,
     BatchSubmission,
     FailureCause,
+    StageSubmission,
     StoredCommittables,
 )
+from yarrow.runtime.snapshot.writing.savepoint_folder import ForeignFiles
 
 _log = logging.getLogger(__name__)
 _REPORT_SECONDS: Final = 1.0
@@ -139,6 +146,9 @@ class BatchRun:
         self._progress: StageProgress
         self._results: RunResults
         self._more_results = threading.Condition()
+        #: The savepoint that the run leaves, and the states of the enumerators in it; None = the job keeps no state.
+        self._savepoint: HistorySavepoint | None = None
+        self._enumerators: dict[JobVertexID, bytes] = {}
         self._settings = Settings(services.configuration, "the job")
         #: Results may still have to be committed, by this run or a later one.
         self._commit_is_open = False
@@ -165,6 +175,8 @@ class BatchRun:
             if reports is not None:
                 reports.cancel()
                 await asyncio.gather(reports, return_exceptions=True)
+            if self._savepoint is not None:
+                await asyncio.to_thread(self._savepoint.__exit__, None, None, None)
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         if self._cancelled:
             return RunEnd.CANCELED, None
@@ -174,6 +186,10 @@ class BatchRun:
         """Begins to end the run."""
         self._cancelled = True
         self._end_spark_job()
+
+    def submit_stage(self, submission: StageSubmission) -> None:
+        """Raises BatchRunError: a plan has no stages that begin by themselves."""
+        raise BatchRunError(f"job {submission.job_id} is no pipeline")
 
     def java_ended(self, cause: FailureCause) -> None:
         """Ends the run, because Spark is gone."""
@@ -217,7 +233,16 @@ class BatchRun:
             splits=splits,
             task_folder=str(tasks),
             result_key=services.result_key,
+            savepoint=await asyncio.to_thread(self._begin_savepoint),
         )
+
+    def _begin_savepoint(self) -> ForeignFiles | None:
+        """Where tasks write the state of a stream's history."""
+        history = self._plan.history
+        if history is None:
+            return None
+        self._savepoint = HistorySavepoint(self._graph, history.savepoint, self._settings)
+        return self._savepoint.place
 
     def _planned(self, graph: JobGraph, in_python: Mapping[JobVertexID, str] | None = None) -> BatchPlan:
         settings = self._settings.overlay(graph.configuration, "the job")
@@ -229,16 +254,20 @@ class BatchRun:
         if self.submission.committables_blob_key:
             # Nothing is read again.
             return {}
-        return {
-            stage.vertex_id: assign(self._graph, stage.vertex_id, stage.parallelism)
-            for stage in self._plan.stages
-            if stage.is_source
-        }
+        found = {}
+        for stage in self._plan.stages:
+            if stage.is_source and self._plan.history is None:
+                found[stage.vertex_id] = assign(self._graph, stage.vertex_id, stage.parallelism)
+            elif stage.is_source:
+                assigned = assign_history(self._graph, stage.vertex_id, stage.parallelism)
+                found[stage.vertex_id] = assigned.splits
+                self._enumerators[stage.vertex_id] = assigned.enumerator
+        return found
 
     def _check_scans(self, splits: Mapping[JobVertexID, list[list[bytes]]]) -> None:
         """Leaves to Python what Spark SQL would not read exactly, and says why in the log."""
         found = {
-            stage.vertex_id: files_of(stage.sql, splits[stage.vertex_id])
+            stage.vertex_id: files_of(stage.sql, splits[stage.vertex_id], self._services.host.why_unread)
             for stage in self._plan.stages
             if stage.sql is not None and stage.vertex_id in splits
         }
@@ -260,11 +289,20 @@ class BatchRun:
     # ------------------------------------------------------------------ the run's thread
 
     def _run(self, shared: SharedJob) -> None:
+        if self._savepoint is not None and self._savepoint.is_there:
+            # The run that has left it was lost before it could say so.
+            self._over.set()
+            return
         session = self._services.host.session
         entrance = self._entrance(shared)
         server = TaskServer(entrance, self)
         server.start()
-        frames = StageFrames(session, self._plan, entrance.address, self.submission.run, self._scans)
+        iterations = IterationFrames(
+            session, self._plan, self, has_executors=self._services.host.has_executors
+        )
+        frames = StageFrames(
+            session, self._plan, entrance.address, self.submission.run, self._scans, iterations
+        )
         try:
             session.sparkContext.setJobGroup(self._group, self._graph.name, interruptOnCancel=True)
             if self._cancelled or self._failure:
@@ -273,6 +311,7 @@ class BatchRun:
             self._await_results(count)
             if not self._failure:
                 self._results.flush()
+                self._complete_savepoint()
                 self._commit()
         except Exception as error:
             self._note_cut(error)
@@ -290,6 +329,15 @@ class BatchRun:
             return EntranceOnThisHost(self._folder, shared)
         host, bind_host = services.host.addresses
         return EntranceForOtherHosts(host, bind_host, shared, services.clock)
+
+    def _complete_savepoint(self) -> None:
+        """Completes the savepoint of history, if the run may still do so. Raises RpcError, SnapshotStorageError."""
+        if self._savepoint is None or self._cancelled:
+            return
+        submission = self.submission
+        # A master that has been replaced, or has given this run up, refuses the call.
+        self._wait_for(self._services.master.check_run(submission.job_id, submission.run))
+        self._savepoint.complete(self._results.states, self._enumerators, self._services.clock.epoch_ms())
 
     def _commit(self) -> None:
         """Commits what the tasks have prepared, once the master has stored it."""
@@ -332,7 +380,7 @@ class BatchRun:
         if self._failure is None:
             return True
         try:
-            await self._services.master.report_stages(self.submission.job_id, self.submission.run, ())
+            await self._services.master.check_run(self.submission.job_id, self.submission.run)
         except YarrowError as error:
             _log.warning("what attempts of the sinks have begun is left to the next run: %s", error)
             return False
@@ -375,6 +423,8 @@ class BatchRun:
             return failure_cause(self._services.host.java.lost())
         if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
             _log.error("Spark has ended the job", exc_info=error)
+            if lost := self._services.host.lost_application():
+                return failure_cause(SparkLostError(lost))
             if tells_of_full_disk(str(error)):
                 host = self._services.host
                 where = (
@@ -448,6 +498,20 @@ class BatchRun:
                     future.cancel()
                     raise SparkJobError("the run has ended") from None
 
+    # ------------------------------------------------------------------ SuperstepListener: the run's thread
+
+    def superstep_begins(self, iteration: BatchIteration, number: int) -> None:
+        if self._cancelled or self._failure is not None:
+            raise SparkJobError("the run has ended")
+        with self._lock:
+            self._progress.superstep_begins(iteration.body, number)
+
+    def iteration_ended(self, iteration: BatchIteration, results: Iterable[SubtaskResult], why: str) -> None:
+        _log.info("the iteration '%s' has ended: %s", iteration.control.name, why)
+        self._results.iterated(results)
+        with self._lock:
+            self._progress.iteration_ended(iteration.body)
+
     # ------------------------------------------------------------------ AttemptListener: threads of connections
 
     def attempt_started(self, started: AttemptStarted) -> None:
@@ -468,15 +532,15 @@ class BatchRun:
     def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None:
         with self._lock:
             self._progress.failed(started)
-        # The same records would fail again.
-        self._fail(msgspec.structs.replace(failed.cause, is_final=True))
+        self._fail(failed.cause)
 
     def attempt_lost(self, started: AttemptStarted) -> None:
         stage = self._plan.stages[started.stage]
+        superstep = f", superstep {started.superstep}" if started.superstep else ""
         text = (
             f"the Python process {started.pid} of task '{stage.name}' (subtask {started.subtask + 1}/"
-            f"{stage.parallelism}) has died without a word. It was killed, has run out of memory, or its code has"
-            " ended the process: see the log of the SparkDriver"
+            f"{stage.parallelism}{superstep}) has died without a word. It was killed, has run out of memory, or its"
+            " code has ended the process: see the log of the SparkDriver"
         )
         with self._lock:
             self._progress.failed(started)

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from yarrow.container.batch.spark.java_heartbeat import JavaHeartbeat
+from yarrow.container.batch.driver.batch_driver import BatchDriver, DriverEnd, patiently
+from yarrow.container.batch.spark.java.java_heartbeat import JavaHeartbeat
 from yarrow.container.batch.spark.requirements import SparkRequirementError, check_requirements
 from yarrow.container.batch.spark.settings import SparkFolders
-from yarrow.container.batch.spark.spark_driver import DriverEnd, SparkDriver, patiently
+from yarrow.container.batch.spark.yarn_start import addresses_for, spark_on_yarn, tell_what_is_awaited
 from yarrow.container.launch.process_start import set_process_name
 from yarrow.container.protocol.errors import RegistrationRefusedError
 from yarrow.container.protocol.failure import failure_cause
@@ -47,9 +48,11 @@ from yarrow.runtime.rpc.messages import BatchSubmission, FailureCause, SparkAppl
 from yarrow.runtime.rpc.service import RpcService
 from yarrow.runtime.rpc.spark_driver_process import GRACE
 from yarrow.runtime.security.result_proof import result_key
+from yarrow.runtime.yarn.gateways import YarnError
 
 if TYPE_CHECKING:
-    from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
+    from yarrow.container.batch.driver.driver_run import DriverRun
+    from yarrow.container.batch.spark.batch_run import RunServices
     from yarrow.container.batch.spark.session import SparkHost
 
 #: Seconds between the parent's end and the forced end of this process.
@@ -74,7 +77,7 @@ def main() -> int:
 
 def run_process(
     bootstrap: SparkDriverBootstrap,
-    watch_owner: Callable[[SparkDriver], None],
+    watch_owner: Callable[[BatchDriver], None],
     reads_configuration: bool = False,
 ) -> int:
     """Runs the driver; the exit status of its process.
@@ -117,7 +120,7 @@ class _DriverProcess:
         self,
         bootstrap: SparkDriverBootstrap,
         log_file: Path,
-        watch_owner: Callable[[SparkDriver], None],
+        watch_owner: Callable[[BatchDriver], None],
         reads_configuration: bool,
     ) -> None:
         self._bootstrap = bootstrap
@@ -139,7 +142,7 @@ class _DriverProcess:
             timeout = self._config.get(rpc.HEARTBEAT_TIMEOUT).seconds
             if self._reads_configuration:
                 await self._read_configuration(master, timeout)
-            driver = SparkDriver(bootstrap, master, self._clock, timeout)
+            driver = BatchDriver(bootstrap, master, self._clock, timeout)
             await driver.start()
             self._watch_owner(driver)
             address = service.serve(SPARK_DRIVER, driver)
@@ -159,18 +162,19 @@ class _DriverProcess:
         self._bootstrap = msgspec.structs.replace(own, configuration=configuration)
         self._config = Settings(configuration, "the SparkDriver's container and the job")
 
-    async def _serve(self, driver: SparkDriver, address: str) -> DriverEnd:
+    async def _serve(self, driver: BatchDriver, address: str) -> DriverEnd:
         try:
             java = check_requirements(self._bootstrap.configuration)
             # PySpark is there, and only a driver that can use it imports it.
             from yarrow.container.batch.spark.session import SparkHost
 
             own = self._bootstrap
-            addresses = (own.host, own.bind_host)
-            host = SparkHost(java, self._config, own.slots, self._folders, self._spark_log, addresses)
+            yarn = await asyncio.to_thread(spark_on_yarn, self._config, own)
+            addresses = addresses_for(yarn, own.host, own.bind_host)
+            host = SparkHost(java, self._config, own.slots, self._folders, self._spark_log, addresses, yarn)
             heartbeat = self._heartbeat_of(host)
         # ValueError: of times of heartbeats that do not fit together.
-        except (SparkRequirementError, InvalidOptionValue, ValueError) as error:
+        except (SparkRequirementError, InvalidOptionValue, YarnError, ValueError) as error:
             cause = msgspec.structs.replace(failure_cause(error), is_final=True)
             return await self._refuse(driver, address, cause)
         try:
@@ -194,21 +198,26 @@ class _DriverProcess:
         )
         return JavaHeartbeat(host.answer, silent, HeartbeatSettings(interval, timeout))
 
-    async def _refuse(self, driver: SparkDriver, address: str, cause: FailureCause) -> DriverEnd:
+    async def _refuse(self, driver: BatchDriver, address: str, cause: FailureCause) -> DriverEnd:
         await driver.register(address, os.getpid())
         await driver.disconnect(cause)
         return DriverEnd(cause.message, orderly=False)
 
     async def _serve_with(
-        self, driver: SparkDriver, address: str, host: SparkHost, heartbeat: JavaHeartbeat
+        self, driver: BatchDriver, address: str, host: SparkHost, heartbeat: JavaHeartbeat
     ) -> DriverEnd:
-        from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
+        from yarrow.container.batch.spark.batch_run import RunServices
 
         bootstrap = self._bootstrap
         loop = asyncio.get_running_loop()
         connecting = asyncio.ensure_future(asyncio.to_thread(host.connect))
+        telling: asyncio.Task[None] | None = None
         try:
             await driver.register(address, os.getpid())
+            # Where YARN is asked for nothing, this never says anything.
+            telling = loop.create_task(
+                tell_what_is_awaited(host.waits_for, driver.master, bootstrap.driver_id)
+            )
             application = await _first(connecting, driver.finished)
         except RegistrationRefusedError as error:
             return DriverEnd(str(error), orderly=False)
@@ -216,6 +225,9 @@ class _DriverProcess:
             # Frames of the thread in which it was raised tell nothing.
             await driver.disconnect(failure_cause(error.with_traceback(None)))
             return DriverEnd(str(error), orderly=False)
+        finally:
+            if telling is not None:
+                telling.cancel()
         if application is None:
             return await driver.finished
         _watch_java(host, loop, driver)
@@ -228,7 +240,7 @@ class _DriverProcess:
             clock=self._clock,
             part_bytes=bootstrap.max_message_bytes // 2,
         )
-        make_run = partial(_make_run, BatchRun, services)
+        make_run = partial(_make_run, services)
         await driver.session_started(application, make_run)
         return await driver.finished
 
@@ -284,10 +296,14 @@ async def _rpc(bootstrap: SparkDriverBootstrap, config: Settings) -> AsyncIterat
         await service.stop()
 
 
-def _make_run(
-    kind: type[BatchRun], services: RunServices, submission: BatchSubmission, folder: Path
-) -> BatchRun:
-    return kind(submission, services, folder)
+def _make_run(services: RunServices, submission: BatchSubmission, folder: Path) -> DriverRun:
+    if submission.is_pipeline:
+        from yarrow.container.batch.spark.pipeline_run import PipelineRun
+
+        return PipelineRun(submission, services, folder)
+    from yarrow.container.batch.spark.batch_run import BatchRun
+
+    return BatchRun(submission, services, folder)
 
 
 async def _first(
@@ -302,7 +318,7 @@ async def _first(
     return None
 
 
-def _watch_java(host: SparkHost, loop: asyncio.AbstractEventLoop, driver: SparkDriver) -> None:
+def _watch_java(host: SparkHost, loop: asyncio.AbstractEventLoop, driver: BatchDriver) -> None:
     """Tells the driver when Java ends."""
 
     def watch() -> None:
@@ -313,7 +329,7 @@ def _watch_java(host: SparkHost, loop: asyncio.AbstractEventLoop, driver: SparkD
     threading.Thread(target=watch, name="java watch", daemon=True).start()
 
 
-def _watch_parent(folder: Path, parent: int, driver: SparkDriver) -> None:
+def _watch_parent(folder: Path, parent: int, driver: BatchDriver) -> None:
     """Ends the driver at the end of standard input: its parent is gone, or wants it to end."""
     loop = asyncio.get_running_loop()
 

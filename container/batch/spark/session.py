@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import struct
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,11 +18,13 @@ from typing import Any, Final
 import pyspark
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import java_import
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from yarrow.container.batch.spark.class_archive import WRITING_SECONDS, ClassArchive
-from yarrow.container.batch.spark.java_process import JavaProcess
+from yarrow.container.batch.spark.java.class_archive import WRITING_SECONDS, ClassArchive
+from yarrow.container.batch.spark.java.java_process import JavaProcess
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
     LOOPBACK,
@@ -33,13 +34,17 @@ from yarrow.container.batch.spark.settings import (
     log4j_properties,
     spark_settings,
 )
+from yarrow.container.batch.spark.yarn_application import YarnApplication
+from yarrow.container.batch.spark.yarn_settings import SparkOnYarn
 from yarrow.runtime.common.cache_folder import spark_classes_folder
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import configuration_folder
 from yarrow.runtime.rpc.messages import SparkApplication
+from yarrow.runtime.yarn.hadoop_overlay import IMPATIENT_CALLS
 
 #: Packages that PySpark names without their package.
 _IMPORTED: Final = (
@@ -62,6 +67,8 @@ _LONGEST_SOCKET_FOLDER: Final = 60
 #: Seconds between two looks for the file in which Java names its port.
 _POLL: Final = 0.05
 _INT: Final = struct.Struct(">i")
+#: A look whether Java can read HDFS ends soon.
+_LOOK: Final[Mapping[str, str]] = {**IMPATIENT_CALLS, "dfs.client.failover.max.attempts": "4"}
 _SCALA: Final = re.compile(r"spark-core_([\d.]+)-.*\.jar")
 _LAST_LINES: Final = 5
 #: What of the driver's environment Java and Spark's Python processes get; secrets are not in it.
@@ -100,10 +107,12 @@ class SparkHost:
         folders: SparkFolders,
         log_file: Path,
         addresses: tuple[str, str] = (LOOPBACK, LOOPBACK),
+        yarn: SparkOnYarn | None = None,
     ) -> None:
         """`log_file` takes Spark's warnings; what Java prints goes beside it.
 
-        `addresses`: the name of this host for executors, and the address to listen at.
+        `addresses`: the name of this host for executors, and the address to listen at. `yarn`: what an application on
+        YARN is given; None = the master is another one.
 
         Raises InvalidOptionValue for settings that Spark must not get.
         """
@@ -112,7 +121,9 @@ class SparkHost:
         self._folders = folders
         self._log_file = log_file
         self._output = log_file.with_suffix(".out")
-        self._settings = spark_settings(config, slots, folders, addresses)
+        self._settings = spark_settings(config, slots, folders, addresses, yarn)
+        self._yarn = yarn
+        self._application: YarnApplication | None = None
         self._java: JavaProcess | None = None
         self._gateway: Any = None
         self._session: SparkSession | None = None
@@ -163,9 +174,11 @@ class SparkHost:
             home = self._folders.home
             home.mkdir(mode=0o700)
             (home / "jars").symlink_to(jars)
-        arguments = java_arguments(self._config, jars, self._log_file, self._folders)
-        if self._folders.jars is None:
-            # Jars of a container have another path each time: Java would not take their archive a second time.
+        hadoop = configuration_folder() if self._yarn is None else self._yarn.hadoop
+        arguments = java_arguments(self._config, jars, self._log_file, self._folders, hadoop)
+        if self._folders.jars is None and hadoop is None:
+            # Jars of a container have another path each time: Java would not take their archive a second time. Nor
+            # does it take folders on the class path.
             self._archive = ClassArchive(
                 spark_classes_folder(),
                 self._installation.executable,
@@ -174,7 +187,7 @@ class SparkHost:
                 SystemClock(),
             )
             arguments = [*self._archive.arguments(), *arguments]
-        environment = java_environment(os.environ, home, self._announcement)
+        environment = java_environment(os.environ, home, self._announcement, hadoop)
         if self.has_executors:
             environment["SPARK_SCALA_VERSION"] = _scala_version(jars)
         self._java = JavaProcess(self._installation.executable, arguments, environment, self._output)
@@ -185,7 +198,7 @@ class SparkHost:
         return self._folders.working / "gateway"
 
     def connect(self) -> SparkApplication:
-        """Waits for Java and makes the session. Raises SparkStartError."""
+        """Waits for Java, makes the session, and waits for executors on YARN. Raises SparkStartError."""
         port, secret = self._wait_for_port()
         self._gateway = ClientServer(
             java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
@@ -194,6 +207,8 @@ class SparkHost:
         self._gateway.proc = None
         for name in _IMPORTED:
             java_import(self._gateway.jvm, name)
+        if self._yarn is not None:
+            self._application = YarnApplication(self._gateway.jvm, self._config, self._yarn)
         conf = SparkConf(loadDefaults=False, _jvm=self._gateway.jvm)
         conf.setAll(list(self._settings.items()))
         if not self.has_executors:
@@ -205,8 +220,10 @@ class SparkHost:
                 f"Spark did not start: {_first_line(error)}; see {self._log_file}"
             ) from error
         # PySpark takes the interpreter of its functions from the environment otherwise.
-        context.pythonExec = sys.executable
+        context.pythonExec = self._settings["spark.pyspark.python"]
         self._session = SparkSession(context)
+        if self._application is not None:
+            self._application.await_executors(context, self._closing)
         return SparkApplication(
             application_id=str(context.applicationId),
             ui_address=context.uiWebUrl or "",
@@ -217,6 +234,41 @@ class SparkHost:
     def answer(self) -> None:
         """Returns when Java has answered; any thread may call it. Raises errors of py4j, or of the connection."""
         self._gateway.jvm.System.nanoTime()
+        if lost := self.lost_application():
+            self.java.give_up(lost)
+
+    def why_unread(self, path: str) -> str:
+        """Why Java cannot read a file of HDFS, in its words; "" = it can. Blocking."""
+        java = self._gateway.jvm.org.apache.hadoop
+        hadoop = java.conf.Configuration(self.session.sparkContext._jsc.hadoopConfiguration())
+        for key, value in _LOOK.items():
+            hadoop.set(key, value)
+        named = java.fs.Path(path)
+        try:
+            # Of its own: Spark is to read with its own patience.
+            files = java.fs.FileSystem.newInstance(named.toUri(), hadoop)
+            try:
+                files.getFileStatus(named)
+            finally:
+                files.close()
+        except (Py4JError, PySparkException) as error:
+            return _first_line(error)
+        return ""
+
+    def lost_application(self) -> str:
+        """How Spark's application on YARN has ended, though it is needed; "" = it has not, or runs elsewhere.
+
+        Raises errors of py4j, or of the connection.
+        """
+        if self._application is None or self._session is None or self._closing.is_set():
+            return ""
+        return self._application.end_of(self._session.sparkContext)
+
+    def waits_for(self) -> str:
+        """What YARN has not granted yet; "" = nothing, or nothing is asked of YARN. Blocking."""
+        if self._application is None or self._closing.is_set() or self.java.has_ended():
+            return ""
+        return self._application.waits_for()
 
     def _socket_folder(self) -> str:
         """A path of the folder of sockets that is short enough for Java and its Python processes."""
@@ -262,6 +314,9 @@ class SparkHost:
         self._closing.set()
         if self._java is None:
             return
+        if self._application is not None and self._session is None and not self._java.has_ended():
+            # Nobody else ends an application that waits for its first container.
+            self._application.kill()
         if self._session is not None and not self._java.has_ended():
             with contextlib.suppress(Exception):  # Java may end meanwhile, and all of it ends below.
                 self._session.stop()
@@ -284,11 +339,15 @@ class SparkHost:
             self._sockets = None
 
 
-def java_environment(own: Mapping[str, str], spark_home: Path, announcement: Path) -> dict[str, str]:
-    """The environment of Java."""
+def java_environment(
+    own: Mapping[str, str], spark_home: Path, announcement: Path, hadoop: Path | None = None
+) -> dict[str, str]:
+    """The environment of Java; `hadoop`: the folder of Hadoop's configuration, where the environment has another."""
     kept = {name: own[name] for name in _KEPT_VARIABLES if name in own}
+    folders = {} if hadoop is None else dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR"), str(hadoop))
     return {
         **kept,
+        **folders,
         "SPARK_HOME": str(spark_home),
         "SPARK_CONNECT_MODE": "0",
         # Spark's web pages listen where this says.

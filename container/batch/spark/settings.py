@@ -14,14 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from yarrow.common.values.secret_keys import is_secret_key
+from yarrow.container.batch.spark.yarn_settings import SparkOnYarn, yarn_settings
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.yarn.hadoop_overlay import configured_properties
+from yarrow.runtime.yarn.spark_containers import YARN
 
 LOOPBACK: Final = "127.0.0.1"
 #: Bytes of the secret between Spark's processes on this host.
 _SECRET_BYTES: Final = 32
-DAEMON_MODULE: Final = "yarrow.container.batch.spark.python_daemon"
+DAEMON_MODULE: Final = "yarrow.container.batch.spark.tasks.python_daemon"
 
 #: Keys of Spark that the engine sets: programs must leave them out.
 FIXED: Final[Mapping[str, str]] = {
@@ -148,12 +152,12 @@ def spark_master(config: Settings, slots: int) -> str:
     master = config.get(batch.SPARK_MASTER)
     if master is None:
         return f"local[{slots}]"
-    if not any(form.fullmatch(master) for form in (_LOCAL, _LOCAL_CLUSTER, _STANDALONE)):
+    if master != YARN and not any(form.fullmatch(master) for form in (_LOCAL, _LOCAL_CLUSTER, _STANDALONE)):
         raise InvalidOptionValue(
             batch.SPARK_MASTER.key,
             repr(master),
             "Yarrow knows no such master of Spark",
-            "local[n] with n tasks at a time, local-cluster[executors,cores,megabytes], or spark://host:port",
+            "local[n] with n tasks at a time, local-cluster[executors,cores,megabytes], spark://host:port, or yarn",
             "local[4]",
         )
     return master
@@ -181,9 +185,15 @@ def _for_executors(master: str, host: str, bind_host: str, secret: str) -> dict[
 
 
 def spark_settings(
-    config: Settings, slots: int, folders: SparkFolders, addresses: tuple[str, str] = (LOOPBACK, LOOPBACK)
+    config: Settings,
+    slots: int,
+    folders: SparkFolders,
+    addresses: tuple[str, str] = (LOOPBACK, LOOPBACK),
+    yarn: SparkOnYarn | None = None,
 ) -> dict[str, str]:
     """Every key that Spark gets; `addresses`: the name of this host for others, and the address to listen at.
+
+    `yarn` is what an application on YARN is given besides; None = the master is another one.
 
     Raises InvalidOptionValue for a key that only the engine may set.
     """
@@ -197,19 +207,31 @@ def spark_settings(
     master = spark_master(config, slots)
     return {
         **_DEFAULTS,
+        **_hadoop_settings(config),
         **own,
         **FIXED,
         **_for_executors(master, *addresses, secrets.token_hex(_SECRET_BYTES)),
+        **(yarn_settings(config, yarn) if yarn is not None else {}),
         "spark.master": master,
         "spark.driver.memory": f"{memory.bytes >> 20}m",
         "spark.ui.enabled": str(config.get(batch.SPARK_UI_ENABLED)).lower(),
         "spark.local.dir": str(folders.local),
-        "spark.sql.warehouse.dir": str(folders.temporary),
+        # A plain path would lie in the file system that Hadoop's configuration names: a job that reads nothing from
+        # there would need it.
+        "spark.sql.warehouse.dir": f"file://{folders.temporary}",
     }
 
 
-def java_arguments(config: Settings, jars: Path, log_file: Path, folders: SparkFolders) -> list[str]:
-    """Arguments of the JVM that serves a driver; they hold no secret."""
+def _hadoop_settings(config: Settings) -> dict[str, str]:
+    """The properties that the configuration gives Hadoop's clients, as Spark passes them on."""
+    properties = configured_properties(config)
+    return {f"spark.hadoop.{key}": value for key, value in properties.items() if not is_secret_key(key)}
+
+
+def java_arguments(
+    config: Settings, jars: Path, log_file: Path, folders: SparkFolders, hadoop: Path | None = None
+) -> list[str]:
+    """Arguments of the JVM that serves a driver; they hold no secret. `hadoop`: folder of Hadoop's configuration."""
     memory = config.get(batch.SPARK_DRIVER_MEMORY)
     extra = config.below("spark.").get("driver.extraJavaOptions", "").split()
     # Java refuses two collectors.
@@ -217,7 +239,7 @@ def java_arguments(config: Settings, jars: Path, log_file: Path, folders: SparkF
     collector = [] if chosen else ["-XX:+UseSerialGC"]
     return [
         "-cp",
-        f"{jars}/*",
+        f"{jars}/*" + (f":{hadoop}" if hadoop is not None else ""),
         f"-Xmx{memory.bytes >> 20}m",
         "-XX:+IgnoreUnrecognizedVMOptions",
         # Most of a job's time is Python's: a better compiler and more threads to collect garbage cost more than they

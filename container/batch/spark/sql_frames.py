@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from yarrow.container.operators.columnar.sql_results import Computed, computed_columns
-from yarrow.runtime.graph.batch_plan import BatchStage, SqlAggregation
+from yarrow.runtime.graph.batch.batch_plan import BatchStage, SqlAggregation
 from yarrow.runtime.graph.operator_spec import AggregateKind
 
 #: Settings of the session while a plan with SQL runs.

@@ -17,14 +17,8 @@ from typing import Protocol
 
 import msgspec
 
-from yarrow.container.batch.spark.driver_address import (
-    DriverAddress,
-    DriverElsewhere,
-    DriverOnThisHost,
-    tls_context,
-)
-from yarrow.container.batch.spark.shared_job import SOCKET, SharedJob
-from yarrow.container.batch.spark.task_messages import (
+from yarrow.container.batch.driver.shared_job import SOCKET, SharedJob
+from yarrow.container.batch.driver.task_messages import (
     AttemptEnded,
     AttemptFailed,
     AttemptKeyGroups,
@@ -38,6 +32,12 @@ from yarrow.container.batch.spark.task_messages import (
     ResultsEnded,
     ResultsStarted,
     SentJob,
+)
+from yarrow.container.batch.spark.tasks.driver_address import (
+    DriverAddress,
+    DriverElsewhere,
+    DriverOnThisHost,
+    tls_context,
 )
 from yarrow.container.network.unix_sockets import bind_unix
 from yarrow.container.protocol.errors import FrameError

@@ -162,6 +162,10 @@ class ProcessingOperator(FunctionOperator):
 
     # ------------------------------------------------------------------ timers
 
+    @property
+    def timer_service(self) -> OperatorTimerService | None:
+        return self._timers if self._keyed else None
+
     def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
         self._timers.watermark = timestamp
         return ()

@@ -6,13 +6,17 @@ follow PyFlink (None from flat_map is no result; coroutine results do not exist)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
 from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
-from yarrow.container.operators.runtime_context import OperatorRuntimeContext
+from yarrow.container.operators.runtime_context import BroadcastVariable, OperatorRuntimeContext
 from yarrow.runtime.graph.operator_spec import (
     CoFunctionOperator,
     CoShape,
@@ -24,6 +28,9 @@ from yarrow.runtime.graph.operator_spec import (
 
 class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
     """Base of operators with one user function."""
+
+    #: What the function finds by name, if the operator has broadcast inputs.
+    broadcast_variables: Mapping[str, BroadcastVariable] = MappingProxyType({})
 
     def __init__(self, name: str, blob: bytes, keyed: bool = False) -> None:
         super().__init__(name)
@@ -39,7 +46,9 @@ class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
 
     def open(self) -> None:
         self._opened = True
-        runtime_context = self._runtime_context = OperatorRuntimeContext(self.context, self._keyed)
+        runtime_context = self._runtime_context = OperatorRuntimeContext(
+            self.context, self._keyed, self.broadcast_variables
+        )
         initialize_function(self.function, self.context, runtime_context if self._keyed else None)
         open_function(self.function, runtime_context)
 
@@ -71,16 +80,29 @@ class StatelessFunctionOperator(FunctionOperator, KeyReadingOperator):
             # A rich function on a keyed stream may use keyed state of the record's key.
             selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
             generate_current_key(code, selector, value, self.context.state, is_head)
-        function = code.bind(self._shape.value, method_of(self.function, self._shape.value, self.name))
-        if self._shape is RowShape.MAP:
-            result = code.fresh("v")
-            code.line(f"{result} = {function}({value})")
-            emit(result, timestamp)
-        elif self._shape is RowShape.FILTER:
-            with code.block(f"if {function}({value}):"):
-                emit(value, timestamp)
-        else:
-            generate_iteration(code, f"{function}({value})", timestamp, emit)
+        generate_row_function(code, self._shape, self.function, self.name, value, timestamp, emit)
+
+
+def generate_row_function(
+    code: CodeWriter,
+    shape: RowShape,
+    function: Any,
+    operator: str,
+    value: str,
+    timestamp: str | None,
+    emit: Emit,
+) -> None:
+    """Generates the call of a map, flat_map or filter for one row; `operator` is named if `function` is none."""
+    called = code.bind(shape.value, method_of(function, shape.value, operator))
+    if shape is RowShape.MAP:
+        result = code.fresh("v")
+        code.line(f"{result} = {called}({value})")
+        emit(result, timestamp)
+    elif shape is RowShape.FILTER:
+        with code.block(f"if {called}({value}):"):
+            emit(value, timestamp)
+    else:
+        generate_iteration(code, f"{called}({value})", timestamp, emit)
 
 
 def generate_iteration(code: CodeWriter, call: str, timestamp: str | None, emit: Emit) -> None:

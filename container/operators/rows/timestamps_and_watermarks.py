@@ -12,7 +12,7 @@ from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function
-from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
+from yarrow.container.operators.base import Emit, HistoryTime, OperatorContext, RowOperator
 from yarrow.container.operators.event_time import (
     BOUNDED_JUMPS,
     LATE_RECORDS,
@@ -126,7 +126,20 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
     def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
         # A generator function, so that its errors get the operator's name.
         if self._periodic.is_due(now):
-            if not self._each_row and self.greatest != MIN_TIMESTAMP:
-                self._tracker.on_event(None, self.greatest)
-            self._tracker.on_periodic_emit()
+            self._ask()
         yield from ()
+
+    def _ask(self) -> None:
+        if not self._each_row and self.greatest != MIN_TIMESTAMP:
+            self._tracker.on_event(None, self.greatest)
+        self._tracker.on_periodic_emit()
+
+    def end_history(self, before: HistoryTime) -> HistoryTime:
+        delay = self._strategy.max_out_of_orderness_ms
+        if delay is None:
+            return HistoryTime(MIN_TIMESTAMP)
+        self._ask()
+        greatest = self._tracker.greatest if self._each_row else self.greatest
+        if greatest is None or greatest == MIN_TIMESTAMP:
+            return HistoryTime(None, delay + 1)
+        return HistoryTime(self._tracker.watermark, delay + 1)

@@ -39,13 +39,18 @@ from yarrow.datastream.connectors.base import (
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 COORDINATOR = -1
 #: Names of operator states; part of the format of savepoints.
 SPLITS = "source-splits"
+#: The id of the only snapshot of a job that reads history.
+HISTORY_CHECKPOINT = 1
 PROGRESS = "source-progress"
+#: The hand-over watermark of each subtask that has read a history: the stream begins with the least of them.
+HANDED_WATERMARK = "source-watermark"
 
 
 class ReaderContext(SubtaskContext):
@@ -84,7 +89,7 @@ class ReadingSource(SourceHead):
     """Polls the reader of a Source.
 
     Its state has three parts: the splits with their positions, the number of the enumerator's last event, and
-    unprocessed records.
+    unprocessed records. That of a history has the watermark with which the stream begins too.
     """
 
     reads_ahead = True
@@ -92,12 +97,15 @@ class ReadingSource(SourceHead):
         SPLITS: OperatorStateMode.SPLIT,
         PROGRESS: OperatorStateMode.UNION,
         CARRIED: OperatorStateMode.UNION,
+        HANDED_WATERMARK: OperatorStateMode.UNION,
     }
 
     def __init__(self, name: str, spec: SourceOperator) -> None:
         super().__init__(name)
         self._blob = spec.source
         self._strategy_blob = spec.watermark_strategy
+        #: More may come behind the history that it reads.
+        self.goes_on = spec.history is not None
         self._reader: SourceReader[Any, SourceSplit] | None = None
         self._coordinator_complete = False
         self._no_more_splits = False
@@ -110,6 +118,9 @@ class ReadingSource(SourceHead):
         self._last_cut: int | None = None
         self._errors = 0
         self._gives_fixed_rows = False
+        self._source: Source[Any, SourceSplit]
+        #: True when `hand_over` has set the state: the reader is not asked.
+        self._handed_over = False
         #: Records for the present cut, besides the splits; at first the restored ones.
         self._carries: list[SourceRecords] = []
         self._carried: list[SourceRecords] = []
@@ -123,10 +134,14 @@ class ReadingSource(SourceHead):
         declared = declared_type(self.context.descriptor.output_type)
         self._gives_fixed_rows = declared is not None and declared.is_immutable
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
+        self._source = source
         state = self.context.operator_state
         self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
         self._progress_state = state.get_union_list_state(ListStateDescriptor(PROGRESS))
         self._carried_state = state.get_union_list_state(ListStateDescriptor(CARRIED))
+        self._watermark_state = state.get_union_list_state(ListStateDescriptor(HANDED_WATERMARK))
+        self._handed_watermark = min(self._watermark_state.get(), default=MIN_TIMESTAMP)
+        self._watermark_state.clear()
         restored: list[SourceSplit] = list(self._splits_state.get())
         progress = [tuple(entry) for entry in self._progress_state.get()]
         own = (environment.subtask, environment.parallelism)
@@ -166,6 +181,8 @@ class ReadingSource(SourceHead):
         return records
 
     def take_carried(self) -> list[SourceRecords]:
+        # The timers of a history have fired up to there: no row of this task comes before that time.
+        self.watermarks_to.emit_watermark(self._handed_watermark)
         carried, self._carried = self._carried, []
         # A split that had ended counts until its records have run: other splits must not advance past them.
         self._time.add_splits([records.split_id for records in carried if records.split_id is not None])
@@ -205,7 +222,40 @@ class ReadingSource(SourceHead):
         self._time.add_splits([split.split_id for split in splits])
         self._reader.add_splits(splits)
 
+    # The history of a stream: splits are read one by one, each by a reader of its own.
+
+    def begin_alone(self, split: SourceSplit) -> None:
+        """Goes on with a reader that has this split alone."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = self._source.create_reader(self._reader_context)
+        self._reader.add_splits([split])
+        self._reader.notify_no_more_splits()
+        self._reader.start()
+
+    def positions(self) -> list[SourceSplit]:
+        """The splits of the present reader that go on, each at the position of the next record."""
+        assert self._reader is not None
+        return self._reader.snapshot_state(HISTORY_CHECKPOINT)
+
+    def hand_over(
+        self, splits: Sequence[SourceSplit], records: Sequence[SourceRecords], watermark: int | None
+    ) -> None:
+        """Sets the state from which the stream goes on: splits, and records that lie before their positions.
+
+        `watermark`: that at the end of history; None = nothing holds it back here.
+        """
+        environment = self.context.environment
+        ids = {split.split_id for split in splits}
+        self._splits_state.update(list(splits))
+        self._carried_state.update(encode_carried(records, environment.subtask, environment.parallelism, ids))
+        self._progress_state.clear()
+        self._watermark_state.update([] if watermark is None else [watermark])
+        self._handed_over = True
+
     def snapshot_state(self, checkpoint_id: int) -> None:
+        if self._handed_over:
+            return
         assert self._reader is not None
         environment = self.context.environment
         splits = self._reader.snapshot_state(checkpoint_id)

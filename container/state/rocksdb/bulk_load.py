@@ -6,7 +6,9 @@ the order of the database. It must not know where the files go.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,11 +89,12 @@ class BulkDatabase:
         try:
             if self._writer is not None and self._writer.file_size() >= _FILE_BYTES:
                 self._end_file()
-            writer = self._writer
-            for key, data in entries:
-                if writer is None:
-                    writer = self._begin_file()
-                writer[key] = data
+            arriving = iter(entries)
+            first = next(arriving, None)
+            if first is not None:
+                writer = self._writer or self._begin_file()
+                # Without a step of Python for each entry.
+                deque(starmap(writer.__setitem__, chain((first,), arriving)), maxlen=0)
         except YarrowError:
             raise
         except Exception as error:

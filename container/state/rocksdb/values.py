@@ -15,6 +15,8 @@ from functools import partial
 from itertools import starmap
 from typing import Any, Final
 
+import numpy as np
+
 from yarrow.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation
 from yarrow.runtime.snapshot.handles import SerializerConfig
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer
@@ -27,6 +29,8 @@ STAMP_BYTES: Final = _STAMP.size
 #: Formats of `struct` that refuse other values: a float is no integer, and an integer beyond the width fails.
 #: DOUBLE is not among them: an integer would come back as a float.
 _FORMATS: Final = {"BYTE": "b", "SHORT": "h", "INT": "i", "LONG": "q"}
+#: With fewer values, numpy costs more than it saves.
+_FEW: Final = 16
 _MISFIT: Final = (struct.error, TypeError, OverflowError)
 
 
@@ -40,6 +44,7 @@ class StateValues:
         self._packing = packing
         #: Packs and unpacks many values at once; None = one by one.
         self._tuples = None if packing is None or packing.tuples is None or ttl else packing.tuples
+        self._numbers = None if packing is None or ttl else packing.numbers
         dump = self._dump_plain if packing is None else self._dump_packed
         load = self._load_plain if packing is None else self._load_packed
         #: Encodes a value. Raises StateSerializationError.
@@ -70,6 +75,10 @@ class StateValues:
 
     def dump_all(self, values: list[Any]) -> list[bytes]:
         """Encodes many values."""
+        if self._numbers is not None and len(values) >= _FEW:
+            numbers = self._numbers.dump_all(values)
+            if numbers is not None:
+                return numbers
         if self._tuples is not None and set(map(type, values)) == {tuple}:
             try:
                 return list(starmap(self._tuples.pack, values))
@@ -110,6 +119,30 @@ def access_time(data: bytes) -> int:
     return stamp
 
 
+class _Numbers:
+    """Packed whole numbers of one width, many at once."""
+
+    def __init__(self, form: str) -> None:
+        self._form = np.dtype([("mark", "u1"), ("value", f">{form}")])
+        self._limits = np.iinfo(np.dtype(form))
+
+    def dump_all(self, values: list[Any]) -> list[bytes] | None:
+        """Encodes many; None if some are not of the class or width."""
+        if set(map(type, values)) != {int}:
+            return None
+        try:
+            numbers = np.array(values, np.int64)
+        except OverflowError:
+            return None
+        if numbers.min() < self._limits.min or numbers.max() > self._limits.max:
+            return None
+        out = np.empty(len(values), self._form)
+        out["mark"] = PACKED
+        out["value"] = numbers
+        encoded: list[bytes] = out.view(f"V{out.itemsize}").tolist()
+        return encoded
+
+
 class _Tuples:
     """Packed tuples of one format, many at once."""
 
@@ -142,6 +175,8 @@ class _Packing:
     unpack: Callable[[bytes, int], Any]
     #: None if the values are no tuples.
     tuples: _Tuples | None = None
+    #: None if the values are no single numbers.
+    numbers: _Numbers | None = None
 
 
 def _packing(type_info: TypeInformation | None) -> _Packing | None:
@@ -149,7 +184,11 @@ def _packing(type_info: TypeInformation | None) -> _Packing | None:
     if isinstance(type_info, BasicTypeInfo) and type_info.tag in _FORMATS:
         one = struct.Struct(f">{_FORMATS[type_info.tag]}")
         pack_one = struct.Struct(f">B{_FORMATS[type_info.tag]}").pack
-        return _Packing(lambda value: pack_one(PACKED, value), lambda data, at: one.unpack_from(data, at)[0])
+        return _Packing(
+            lambda value: pack_one(PACKED, value),
+            lambda data, at: one.unpack_from(data, at)[0],
+            numbers=_Numbers(_FORMATS[type_info.tag]),
+        )
     if type(type_info) is not TupleTypeInfo:
         return None
     fields = type_info.get_field_types()

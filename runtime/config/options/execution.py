@@ -82,7 +82,7 @@ RUNTIME_MODE: Final = option(
     "execution.runtime-mode",
     enum_of(RuntimeMode),
     "STREAMING",
-    "Whether a job runs as a stream or as a batch program.",
+    "Whether a job runs as a stream or as a batch program. AUTOMATIC: as a batch program if all its sources end.",
 )
 BUFFER_TIMEOUT_ENABLED: Final = option(
     "execution.buffer-timeout.enabled",
@@ -134,6 +134,20 @@ BATCH_COMBINE: Final = option(
     "true",
     "Whether a task in batch mode folds the rows of each key before it sends them to a rolling aggregate. It does so"
     " where the results cannot show it.",
+)
+BATCH_LOCAL_MAX_SIZE: Final = option(
+    "execution.batch.local-max-size",
+    memory_size("64 mb", MemorySize(0)),
+    "64 mb",
+    "Most bytes of input with which a bounded job in AUTOMATIC mode runs in workers of a TaskExecutor, without Spark"
+    " and Java. 0: all bounded jobs run on Spark. BATCH mode always means Spark.",
+)
+COMBINE_MEMORY: Final = option(
+    "execution.batch.combine-memory",
+    memory_size("256 mb", MemorySize.of_mebi_bytes(1)),
+    "256 mb",
+    "Estimated bytes of folded rows that a task in batch mode holds while it reads a source. A task that orders its"
+    " input takes a quarter of execution.batch.sort-memory at most.",
 )
 EXCHANGE_MODE: Final = option(
     "execution.exchange-mode",

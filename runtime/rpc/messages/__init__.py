@@ -16,6 +16,7 @@ from yarrow.runtime.rpc.messages.batch import (
     BatchSubmission,
     BatchSubtaskProgress,
     BatchSubtaskResult,
+    IterationDetails,
     LargeKeyGroup,
     SparkApplication,
     SparkConfiguration,
@@ -63,6 +64,13 @@ from yarrow.runtime.rpc.messages.payloads import (
     FileInfo,
     OperatorEvent,
 )
+from yarrow.runtime.rpc.messages.pipelines import (
+    OutputMove,
+    StageCommit,
+    StageEnd,
+    StageSubmission,
+    StoredStages,
+)
 from yarrow.runtime.rpc.messages.registrations import (
     HardwareDescription,
     JobMasterRegistration,
@@ -71,6 +79,7 @@ from yarrow.runtime.rpc.messages.registrations import (
     TaskExecutorRegistration,
 )
 from yarrow.runtime.rpc.messages.rescaling import RESCALES_KEPT, RescaleRecord, RescaleRequest
+from yarrow.runtime.rpc.messages.schedules import ScheduledRun, ScheduleOverview
 from yarrow.runtime.rpc.messages.slots import (
     AllocatedSlotReport,
     JobInterpreter,
@@ -125,6 +134,7 @@ __all__ = [
     "FailureCause",
     "FileInfo",
     "HardwareDescription",
+    "IterationDetails",
     "JobInterpreter",
     "JobMasterRegistration",
     "JobOverview",
@@ -133,6 +143,7 @@ __all__ = [
     "Message",
     "NotifyCheckpoint",
     "OperatorEvent",
+    "OutputMove",
     "RegistrationRejection",
     "RegistrationSuccess",
     "RescaleRecord",
@@ -143,6 +154,8 @@ __all__ = [
     "ResourceRequirements",
     "SavepointFormat",
     "SavepointRequest",
+    "ScheduleOverview",
+    "ScheduledRun",
     "SlotID",
     "SlotOffer",
     "SlotReport",
@@ -154,7 +167,11 @@ __all__ = [
     "SparkDriverRegistration",
     "SparkDriverRequest",
     "SparkDriverStart",
+    "StageCommit",
+    "StageEnd",
+    "StageSubmission",
     "StoredCommittables",
+    "StoredStages",
     "TaskDeploymentDescriptor",
     "TaskExecutionStateUpdate",
     "TaskExecutorInfo",

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from yarrow.runtime.common.ids import JobID, JobMasterID, JobVertexID, OperatorID, ResourceID
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import BatchRunner, ExecutionState
 from yarrow.runtime.rpc.messages.base import Message
 from yarrow.runtime.rpc.messages.slots import SlotRequest
 
@@ -28,6 +28,8 @@ class SparkDriverRequest(Message, frozen=True, kw_only=True):
     configuration: dict[str, str]
     #: Tasks that Spark runs at a time where no option names its master.
     slots: int
+    #: LOCAL: a driver of workers, in a slot of a TaskExecutor whatever the kind of cluster.
+    runner: BatchRunner = BatchRunner.SPARK
 
 
 class SparkDriverStart(Message, frozen=True, kw_only=True):
@@ -39,6 +41,8 @@ class SparkDriverStart(Message, frozen=True, kw_only=True):
     configuration: dict[str, str]
     #: The driver's certificates: an encoded PemIdentity (runtime/rpc/bootstrap.py).
     identity: bytes
+    #: LOCAL: the TaskExecutor itself runs the job's stages, in workers of its own.
+    runner: BatchRunner = BatchRunner.SPARK
 
     def __repr__(self) -> str:
         """Names the driver, and no secret."""
@@ -88,6 +92,10 @@ class BatchSubmission(Message, frozen=True, kw_only=True):
     committables_blob_key: str = ""
     #: encode_batch_plan(...); empty = the driver plans the graph itself.
     plan: bytes = b""
+    #: The job is a pipeline: the run waits for submissions of stages, and ends when it is cancelled.
+    is_pipeline: bool = False
+    #: Stages of the pipeline whose outputs are, or will be, in place.
+    finished_stages: tuple[JobVertexID, ...] = ()
 
 
 class SparkDriverHeartbeat(Message, frozen=True, kw_only=True):
@@ -123,6 +131,17 @@ class LargeKeyGroup(Message, frozen=True, kw_only=True):
     mean_records: int
 
 
+class IterationDetails(Message, frozen=True, kw_only=True):
+    """Where a run is in an iteration."""
+
+    name: str
+    #: The present or last superstep, from 1; 0 = none has begun.
+    superstep: int
+    max_supersteps: int
+    #: The vertices that each superstep executes.
+    vertices: tuple[JobVertexID, ...]
+
+
 class BatchStageProgress(Message, frozen=True, kw_only=True):
     """How far a stage is: of the attempts that have succeeded, and of those that run."""
 
@@ -140,6 +159,8 @@ class BatchStageProgress(Message, frozen=True, kw_only=True):
     #: Subtasks that have begun and told of records.
     subtasks: tuple[BatchSubtaskProgress, ...] = ()
     large_key_group: LargeKeyGroup | None = None
+    #: Of a stage in the body of an iteration, from 1; 0 = it is in none, or has not begun.
+    superstep: int = 0
 
     @property
     def records_in(self) -> int:

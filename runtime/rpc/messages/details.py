@@ -13,7 +13,7 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID
 from yarrow.runtime.graph.states import ExecutionState, JobType
 from yarrow.runtime.rpc.messages.base import Message
-from yarrow.runtime.rpc.messages.batch import LargeKeyGroup
+from yarrow.runtime.rpc.messages.batch import IterationDetails, LargeKeyGroup
 from yarrow.runtime.rpc.messages.registrations import TaskExecutorRegistration
 from yarrow.runtime.rpc.messages.rescaling import RescaleRecord
 from yarrow.runtime.rpc.messages.slots import SlotStatus
@@ -95,10 +95,15 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     vertices: tuple[VertexDetails, ...]
     exceptions: tuple[ExceptionEntry, ...]
     job_type: JobType = JobType.STREAMING
+    #: Who runs the tasks of a bounded job, and why; "" for a stream.
+    batch_runner: str = ""
+    batch_runner_reason: str = ""
     #: Spark's id of the application that runs a bounded job; "" = none, or not yet.
     spark_application: str = ""
     #: Key groups of a bounded job that have far more records than the others.
     large_key_groups: tuple[LargeKeyGroup, ...] = ()
+    #: Iterations of a bounded job, in order of the program.
+    iterations: tuple[IterationDetails, ...] = ()
     #: Spark's master of that application, as local[2]; "" = none, or not yet.
     spark_master: str = ""
     #: The name of the present or last SparkDriver, with which its log files are named; "" = none.

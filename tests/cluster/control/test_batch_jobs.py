@@ -272,10 +272,13 @@ def test_a_driver_whose_session_does_not_start_is_given_up(tmp_path: Path) -> No
             job_id = await cluster.submit(bounded_job())
             driver = await cluster.next_spark_driver()
             await driver.register()
+            # The slot has come, and Spark has a time of its own to start in.
             await cluster.pass_time(310)
+            assert (await cluster.dispatcher.request_job_status(job_id)) is JobStatus.RUNNING
+            await cluster.pass_time(120)
             result = await cluster.result(job_id)
             assert result.status is JobStatus.FAILED
-            assert result.cause is not None and "slot.request.timeout" in result.cause.message
+            assert result.cause is not None and "spark.start-timeout and slot.request" in result.cause.message
             assert cluster.spark_drivers.ended == [driver.driver_id]
 
     run(body())
@@ -392,8 +395,11 @@ def test_results_that_are_being_committed_are_committed_by_the_next_driver(tmp_p
             for message in sent:
                 await first.master.store_committables(message)
             await first.master.begin_commit(job_id, 0)
+            await first.master.check_run(job_id, 0)
             await cluster.spark_drivers.crash(first)
             await cluster.until_status(job_id, JobStatus.RESTARTING)
+            with pytest.raises(BatchRunError):
+                await first.master.check_run(job_id, 0)
             # Too late: parts of the output may be visible.
             await cluster.dispatcher.cancel_job(job_id)
             await cluster.pass_time(2)

@@ -53,6 +53,15 @@ async def next_driver(cluster: ControlCluster, *former: FakeSparkDriver) -> Fake
     return found()[0]
 
 
+async def submitted_driver(cluster: ControlCluster) -> tuple[JobID, FakeSparkDriver]:
+    """A bounded job whose driver has got its plan."""
+    job_id = await cluster.submit(bounded_job())
+    driver = await next_driver(cluster)
+    await driver.begin()
+    await eventually(lambda: bool(driver.submissions))
+    return job_id, driver
+
+
 async def waiting_for(cluster: ControlCluster, job_id: JobID) -> str:
     return (await cluster.dispatcher.request_job_details(job_id)).waiting_for
 
@@ -241,10 +250,7 @@ def test_a_driver_goes_with_its_task_executor(tmp_path: Path, how: str) -> None:
 def test_a_driver_is_ended_though_the_first_message_is_lost(tmp_path: Path) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, 1, drivers_in_slots=True) as cluster:
-            job_id = await cluster.submit(bounded_job())
-            driver = await next_driver(cluster)
-            await driver.begin()
-            await eventually(lambda: bool(driver.submissions))
+            job_id, driver = await submitted_driver(cluster)
             cluster.fault.drop_requests("free_slot", 2)
             await driver.master.fail_batch(job_id, 0, BROKEN)
             await settled()
@@ -315,10 +321,7 @@ def test_a_new_master_commits_what_the_former_one_has_stored(tmp_path: Path) -> 
         async with masters(tmp_path, DriversInSlots()) as cluster:
             await cluster.lead()
             await cluster.add(1)
-            job_id = await cluster.submit(bounded_job())
-            first = await next_driver(cluster)
-            await first.begin()
-            await eventually(lambda: bool(first.submissions))
+            job_id, first = await submitted_driver(cluster)
             await first.master.store_committables(prepared(first, 0))
             await first.master.begin_commit(job_id, 0)
             await cluster.follow()
@@ -346,10 +349,7 @@ def test_a_store_that_is_away_delays_a_commit_and_costs_no_run(
 ) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, 1, drivers_in_slots=True) as cluster:
-            job_id = await cluster.submit(bounded_job())
-            driver = await next_driver(cluster)
-            await driver.begin()
-            await eventually(lambda: bool(driver.submissions))
+            job_id, driver = await submitted_driver(cluster)
             tries: list[JobID] = []
             real = JobGraphStore.put_commits
 
@@ -383,10 +383,7 @@ def test_a_job_that_is_cancelled_while_its_store_is_away_commits_nothing(
 ) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, 1, drivers_in_slots=True) as cluster:
-            job_id = await cluster.submit(bounded_job())
-            driver = await next_driver(cluster)
-            await driver.begin()
-            await eventually(lambda: bool(driver.submissions))
+            job_id, driver = await submitted_driver(cluster)
             tries: list[JobID] = []
 
             def put(store: JobGraphStore, job_id: JobID, commits: bytes) -> None:

@@ -21,13 +21,13 @@ from yarrow.client.collected_rows import CollectedResults
 from yarrow.common import WatermarkStrategy
 from yarrow.common.job_status import JobStatus
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
-from yarrow.container.batch.spark.run_results import RunResults
-from yarrow.container.batch.spark.task_messages import ResultChunk
+from yarrow.container.batch.driver.run_results import RunResults
+from yarrow.container.batch.driver.task_messages import ResultChunk
 from yarrow.container.batch.split_assignment import assign
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.security.result_proof import ResultProof

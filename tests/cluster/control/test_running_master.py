@@ -32,10 +32,10 @@ from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
 from yarrow.runtime.yarn.application import (
     ApplicationDescription,
+    ContainerSecrets,
     DeploymentMode,
     MasterSecrets,
     ProgramDescription,
-    TaskExecutorSecrets,
 )
 from yarrow.runtime.yarn.container_files import ContainerFolder
 from yarrow.runtime.yarn.gateways import FinalStatus
@@ -82,9 +82,7 @@ env.execute("endless")
 class LocalContainers(ContainersOfYarn):
     """Containers are processes of this host, in folders as a NodeManager makes them."""
 
-    def __init__(
-        self, folder: Path, description: ApplicationDescription, secrets: TaskExecutorSecrets
-    ) -> None:
+    def __init__(self, folder: Path, description: ApplicationDescription, secrets: ContainerSecrets) -> None:
         super().__init__()
         self._folder = folder
         self._description = description
@@ -149,7 +147,7 @@ class Application:
         )
         authority = CertificateAuthority("application", SystemClock())
         common = {"application_secret_id": "a" * 32, "data_secret": b"d" * 32}
-        executors = TaskExecutorSecrets(
+        executors = ContainerSecrets(
             identity=authority.issue("taskexecutors", Role.TASK_EXECUTOR),
             **common,  # type: ignore[arg-type]
         )

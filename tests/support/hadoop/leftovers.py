@@ -65,8 +65,8 @@ class Places:
     #: Folders below those whose content is kept on purpose: collected logs, environments.
     kept: Sequence[str] = field(default=("/tmp/logs",))
 
-    #: Names of folders that may stay when they are empty: Skein makes its own once.
-    may_be_empty: Sequence[str] = (".skein",)
+    #: Names of folders that may stay when they are empty: Skein makes its own once, and Spark one for each session.
+    may_be_empty: Sequence[str] = (".skein", ".sparkStaging")
 
     def is_kept(self, path: str) -> bool:
         """Whether a file, or a folder that is empty, may stay."""

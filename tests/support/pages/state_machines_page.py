@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS
 from yarrow.am.jobmaster.batch.batch_scheduler import BATCH_TRANSITIONS
+from yarrow.am.jobmaster.batch.pipeline_scheduler import STAGE_TRANSITIONS
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS
 from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
 from yarrow.container.task.task_life import TASK_TRANSITIONS
@@ -27,6 +28,11 @@ def render() -> str:
             "A bounded job, as its BatchScheduler sees it",
             "The phases divide the state RUNNING of the job. ENDING lasts until nothing of the SparkDriver is left.",
             diagram(BATCH_TRANSITIONS),
+        ),
+        (
+            "A stage of a pipeline, as its PipelineScheduler sees it",
+            "COMMITTING begins when it is stored that the outputs are moved into place.",
+            diagram(STAGE_TRANSITIONS),
         ),
         (
             "An execution: one attempt of one subtask",

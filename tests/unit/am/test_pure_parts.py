@@ -17,7 +17,6 @@ PURE = (
     "yarrow.am.checkpoint.plan",
     "yarrow.am.checkpoint.request_decider",
     "yarrow.am.dispatcher.validation",
-    "yarrow.am.execution.accumulators",
     "yarrow.am.jobmaster.batch.batch_scheduler",
     "yarrow.am.jobmaster.batch.printed_text",
     "yarrow.am.jobmaster.batch.stage_executions",

@@ -19,6 +19,7 @@ from bench.programs import batch_functions as functions
 from tests.support.batch_runner import run_batch
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
+from yarrow.runtime.graph.batch import batch_sql
 
 RECORDS, KEYS = 5_000, 70
 
@@ -54,6 +55,20 @@ def test_columnar_programs_aggregate_the_files(job: str, kept: Path) -> None:
     assert max(row[2] for row in rows) == max(
         w * f for w, f in zip(table["w"].to_pylist(), factor, strict=True)
     )
+
+
+def test_driver_of_columns_is_that_for_which_a_master_asks(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark SQL reads files of this size with all of Java's compilers: without them it takes three times as long."""
+    compiler = "execution.batch.spark.full-compiler"
+    monkeypatch.setattr(batch_sql, "_MUCH", 1)
+    graph = batch.graph_of("columns", RECORDS, KEYS)
+    options = batch.driver_options(graph, ["a.b=c=d"])
+    assert options == {**batch_sql.driver_configuration(graph), "a.b": "c=d"}
+    assert options[compiler] == "true"
+    assert batch.driver_options(graph, [f"{compiler}=false"])[compiler] == "false"
+    assert compiler not in batch.driver_options(batch.graph_of("reduce", RECORDS, KEYS), [])
 
 
 def test_files_are_written_once(kept: Path) -> None:

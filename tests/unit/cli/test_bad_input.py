@@ -61,7 +61,10 @@ UNKNOWN = "application_1700000000000_0001"
     ],
 )
 def test_one_sentence_and_nothing_else(tmp_path: Path, arguments: list[str], said: str) -> None:
-    (tmp_path / "config.yaml").write_text(f"yarn.properties-file.location: {tmp_path / 'files'}\n")
+    # Neither a session nor a standalone cluster of this user is found.
+    (tmp_path / "config.yaml").write_text(
+        f"yarn.properties-file.location: {tmp_path / 'files'}\nsecurity.cluster.directory: {tmp_path / 'files'}\n"
+    )
     (tmp_path / "job.py").write_text(
         "from yarrow.datastream import StreamExecutionEnvironment\n"
         "env = StreamExecutionEnvironment.get_execution_environment()\n"

@@ -10,7 +10,7 @@ from tests.unit.runtime.graph.programs import environment
 from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from yarrow.runtime.config import validation
 from yarrow.runtime.config.validation import OnceLog
-from yarrow.runtime.graph.batch_rules import BatchRefusedError
+from yarrow.runtime.graph.batch.batch_rules import BatchRefusedError
 from yarrow.runtime.graph.job_graph import decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.states import JobType
 

@@ -6,133 +6,36 @@ Jobs of a session share it; a test whose fault ends the application has one of i
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.small_year import FLIGHTS, PROGRAM, rows_of, small_year
+from tests.yarn.batch.bounded_jobs import (
+    CONFIGURATION,
+    MASTER,
+    ROWS,
+    Application,
+    Output,
+    bounded_session,
+    write_programs,
+)
 from tests.yarn.commands import Commands, commands_in, end, read_until
 from tests.yarn.highly_available import high_availability, zookeeper_client
-from tests.yarn.rest import ask, client_secrets
 from tests.yarn.waiting import GRACE, until
 from yarrow.client.yarn.abandoned_files import remove_abandoned
 from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 from yarrow.runtime.config.settings import Settings
 from yarrow.testing.transactional_files import CommittedFiles
 
-SPARK_DRIVER = "yarrow.container.process.yarn_spark_driver"
-MASTER = "yarrow.am.yarn.application_master"
+#: Of each log that is searched for printed rows.
+LOG_BYTES = 1_000_000
 ROOT = f"/yarrow-batch-{os.getpid()}"
-ROWS = [(key, sum(n for n in range(1, 1001) if n % 7 == key)) for key in range(7)]
-#: Sums by key into a folder, printed as well; it waits for a file before the last row.
-SUMS = """
-import os, sys, time
-from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from yarrow.testing.transactional_files import TransactionalFiles
-
-folder, gate = sys.argv[1:]
-
-def gated(number):
-    if number == 1000:
-        open(f"{gate}.reached", "w").close()
-        while not os.path.exists(gate):
-            time.sleep(0.05)
-    return (number % 7, number)
-
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(2)
-env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-sums = env.from_sequence(1, 1000).map(gated).key_by(lambda row: row[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
-sums.sink_to(TransactionalFiles(folder))
-env.execute("sums")
-"""
-BROKEN_BATCH = """
-from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(1)
-env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-def divide(number):
-    return 1 // number
-env.from_collection([1, 0]).map(divide).print()
-env.execute("broken")
-"""
-CONFIGURATION = {
-    "spark.driver.memory": "512m",
-    "yarn.spark-driver.memory": "1600m",
-    "heartbeat.interval": "1 s",
-    # On a busy machine a process may stand for long: a silent one is no matter of these tests.
-    "heartbeat.timeout": "60 s",
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": "3",
-    "restart-strategy.fixed-delay.delay": "100 ms",
-}
-
-
-class Application:
-    """An application and its bounded jobs."""
-
-    def __init__(self, yarrow: Commands, application: str) -> None:
-        self.yarrow = yarrow
-        self.id = application
-
-    def get(self, path: str) -> Any:
-        secrets = client_secrets(self.yarrow.folder / "files", self.id)
-        return ask(secrets.rest_address, secrets.rest_token, path)
-
-    def status(self, job: str) -> str:
-        return str(self.get(f"/jobs/{job}")["state"])
-
-    def drivers(self) -> list[int]:
-        """Process ids of SparkDrivers in containers."""
-        return self.processes(SPARK_DRIVER)
-
-    def processes(self, module: str) -> list[int]:
-        found = self.yarrow.hadoop.container_processes(self.id)
-        return [process.pid for process in found if process.command.endswith(f"-m {module}")]
-
-    def until_driver_is_gone(self) -> None:
-        """Nothing of a SparkDriver runs: no Python, no Java."""
-        self.yarrow.eventually(lambda: self.drivers() == [] and self.java_of_spark() == [], "it is gone")
-
-    def java_of_spark(self) -> list[int]:
-        found = self.yarrow.hadoop.container_processes(self.id)
-        return [process.pid for process in found if "org.apache.spark.deploy" in process.command]
-
-
-class Output:
-    """Where a job of SUMS writes, and the file that it waits for."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.folder = folder / "rows"
-        self.gate = folder / "gate"
-
-    @property
-    def arguments(self) -> tuple[str, str]:
-        return str(self.folder), str(self.gate)
-
-    def open_gate(self) -> None:
-        self.gate.touch()
-
-    @property
-    def is_waiting(self) -> bool:
-        return Path(f"{self.gate}.reached").exists()
-
-    def forget_waiting(self) -> None:
-        Path(f"{self.gate}.reached").unlink()
-
-    def assert_exact(self) -> None:
-        committed = CommittedFiles(self.folder)
-        assert sorted(committed.rows()) == ROWS
-        assert committed.committed_twice() == []
-
-
-def write_programs(folder: Path) -> None:
-    (folder / "sums.py").write_text(SUMS)
-    (folder / "broken_batch.py").write_text(BROKEN_BATCH)
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +43,8 @@ def session(hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     """A session for the tests whose faults it survives."""
     folder = tmp_path_factory.mktemp("session")
     write_programs(folder)
-    with commands_in(hadoop, folder, CONFIGURATION) as yarrow:
-        application = yarrow.ok("session", "-d", "-nm", yarrow.name("batch")).application
-        yield Application(yarrow, application)
-        yarrow.ok("session", "-id", application, text="stop\n")
-        assert yarrow.final_status(application) == "SUCCEEDED"
+    with bounded_session(hadoop, folder, CONFIGURATION, "batch") as started:
+        yield started
 
 
 @pytest.fixture
@@ -153,11 +53,6 @@ def alone(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[C
     write_programs(tmp_path)
     with commands_in(hadoop, tmp_path, CONFIGURATION) as yarrow:
         yield yarrow
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path / "output")
 
 
 def begun(session: Application, output: Output) -> str:
@@ -180,6 +75,20 @@ def test_a_job_runs_in_a_container_of_its_own_which_goes_with_it(
     logs = session.yarrow.hadoop.container_logs(session.id)
     assert any(name.endswith("sparkdriver.log") for name in logs)
     assert any(name.endswith("sparkdriver-spark.log") for name in logs)
+
+
+def test_a_pipeline_leaves_rows_on_hdfs_and_spark_sql_reads_them_there(
+    session: Application, hdfs_folder: str, tmp_path: Path
+) -> None:
+    # Stages name HDFS by what Hadoop's configuration calls the default.
+    session.yarrow.ok("run", "-yid", session.id, "stages.py", f"{urlsplit(hdfs_folder).path}/rows")
+    done = session.yarrow.ok(
+        "run", "-yid", session.id, "columns.py", f"{hdfs_folder}/rows", str(tmp_path / "sums")
+    )
+    assert sorted(CommittedFiles(tmp_path / "sums").rows()) == [(key, total * 2) for key, total in ROWS]
+    # Python saw a row of each key, and none of the files.
+    source, *_ = session.get(f"/jobs/{done.job}")["vertices"]
+    assert source["metrics"]["read-records"] == len(ROWS)
 
 
 def test_a_functions_error_is_the_users_own_and_the_driver_ends(session: Application) -> None:
@@ -211,6 +120,27 @@ def test_a_cancelled_job_ends_its_driver(session: Application, output: Output) -
     session.yarrow.eventually(lambda: session.status(job) == "CANCELED", "it is cancelled")
     session.until_driver_is_gone()
     assert not output.folder.exists() or CommittedFiles(output.folder).rows() == []
+
+
+def test_a_history_on_hdfs_and_its_stream_equal_the_stream(
+    session: Application, hdfs_folder: str, tmp_path: Path
+) -> None:
+    """A small year of flights: eleven months in a driver's container, then December in TaskExecutors."""
+    year = small_year(tmp_path, 300)
+    done = session.yarrow.ok(
+        *("run", "-yid", session.id, "--history-until", "2013-12-01"),
+        *("-Dexecution.history.output=DROP", f"-Dexecution.checkpointing.savepoint-dir={hdfs_folder}"),
+        *("-pyfs", str(FLIGHTS / "delays.py"), str(PROGRAM)),
+        PYTHONPATH=str(year.packages),
+    )
+    found = re.findall(rf"is in the savepoint ({re.escape(hdfs_folder)}/savepoint-\S+)", done.err)
+    assert len(found) == 1, done.err
+    logs = session.yarrow.hadoop.container_logs(session.id, LOG_BYTES)
+    assert rows_of("\n".join(logs.values())) == year.december
+    listed = session.yarrow.hadoop.run("hdfs", "dfs", "-ls", "-C", found[0]).stdout.split()
+    names = {path.rpartition("/")[2] for path in listed}
+    assert "_metadata" in names and not any(name.startswith("_tmp-") for name in names)
+    session.until_driver_is_gone()
 
 
 def test_a_job_that_asks_for_more_than_the_container_has_is_refused_by_name(

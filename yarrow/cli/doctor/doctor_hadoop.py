@@ -23,7 +23,9 @@ import msgspec
 
 from yarrow.cli.doctor.doctor_findings import Finding, failed, fine, warned
 from yarrow.client.yarn.abandoned_files import abandoned_folders
+from yarrow.client.yarn.abandoned_spark import abandoned_spark_applications
 from yarrow.client.yarn.deployment import check_resources
+from yarrow.client.yarn.spark_environment import staging_of_spark
 from yarrow.client.yarn.submission import ContainerContent, build_submission
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
@@ -203,7 +205,8 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
         _SECONDS,
     )
     web = ResourceManagerWeb.of(hadoop)
-    yield from _left_on_hdfs(web)
+    yield from _left_on_hdfs(web, config)
+    yield from _left_on_yarn(web)
     try:
         metrics, nodes = web.metrics(), web.nodes()
     except ResourceManagerWebError as error:
@@ -262,10 +265,14 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
         )
 
 
-def _left_on_hdfs(web: ResourceManagerWeb) -> Iterator[Finding]:
+def _left_on_hdfs(web: ResourceManagerWeb, config: Settings) -> Iterator[Finding]:
     """Leftovers of killed masters; HDFS has its own findings if it cannot be read."""
     try:
-        left = abandoned_folders(lambda application_id: web.application(application_id).report)
+        left = [
+            folder
+            for home in ("", staging_of_spark(config))
+            for folder in abandoned_folders(lambda name: web.application(name).report, home=home)
+        ]
     except (YarrowError, OSError):
         return
     if left:
@@ -274,6 +281,22 @@ def _left_on_hdfs(web: ResourceManagerWeb) -> Iterator[Finding]:
             "hdfs",
             f"{len(left)} applications have ended without removing their files: {shown}. The next deployment of this"
             " user removes them",
+        )
+
+
+def _left_on_yarn(web: ResourceManagerWeb) -> Iterator[Finding]:
+    """Spark's applications whose own application has ended; YARN has its own findings if it cannot be read."""
+    try:
+        left = abandoned_spark_applications(web.living, lambda name: web.application(name).report)
+    except YarrowError:
+        return
+    if left:
+        shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+        yield warned(
+            "yarn",
+            f"{len(left)} applications of Spark have outlived the application that has asked for them: {shown}. The"
+            " next deployment of this user ends them, or"
+            f" `yarn application -kill {left[0]}`",
         )
 
 

@@ -151,6 +151,13 @@ SAVEPOINT: Final = Flag(
     key="execution.state-recovery.path",
     value=whole_path,
 )
+HISTORY_UNTIL: Final = Flag(
+    name="history_until",
+    written=("--history-until",),
+    metavar="TIME",
+    help="Read the history up to TIME (or NOW) on Spark, then start the stream from its savepoint.",
+    key="execution.history.until",
+)
 ALLOW_NON_RESTORED: Final = switch(
     "allow_non_restored",
     "-n",
@@ -259,6 +266,24 @@ JOBS: Final = Flag(name="arguments", written=(), type=list[str], help="The job."
 RUNNING: Final = switch("running", "-r", "--running", help="Running jobs only.")
 SCHEDULED: Final = switch("scheduled", "-s", "--scheduled", help="Scheduled jobs only.")
 EVERY: Final = switch("every", "-a", "--all", help="All jobs, ended ones too.")
+INTERVAL: Final = Flag(
+    name="interval",
+    written=("--every",),
+    metavar="TIME",
+    help="Time between two runs, as '10 min'; the first one is at once.",
+)
+CRON: Final = Flag(
+    name="cron",
+    written=("--cron",),
+    metavar="EXPRESSION",
+    help="Times of the runs: minute, hour, day of month, month, day of week.",
+)
+TIME_ZONE: Final = Flag(
+    name="time_zone",
+    written=("--time-zone",),
+    metavar="ZONE",
+    help="Whose clock --cron means, as Europe/Berlin; UTC without it.",
+)
 WITH_SAVEPOINT: Final = switch(
     "with_savepoint",
     "-s",

@@ -39,7 +39,7 @@ from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import JobID, RandomIdFactory
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph import batch_rules
+from yarrow.runtime.graph.batch import batch_rules
 from yarrow.runtime.graph.executor import LocalFile, ProgramAborted
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
@@ -69,6 +69,11 @@ def verify(planned: ProgramAborted, config: Settings, *, first_job_only: bool = 
     `first_job_only`: what the program executes behind its first job does not matter. Raises CommandError for a program
     that cannot be compared, and VerifiedRunError with mode and cause if the job fails.
     """
+    if not planned.is_stream:
+        raise CommandError(
+            f"the job '{planned.job_graph.name}' is one of a DataSet program. It means nothing as a stream, so verify"
+            " has no second mode to compare. Execute it with `yarrow run`, or write it with the DataStream API."
+        )
     if not first_job_only:
         _refuse_later_jobs(planned)
     batch_rules.check(planned.job_graph)

@@ -1,4 +1,4 @@
-"""RemoteExecutor: submits jobs to a running cluster by its REST API (`execution.target: remote`).
+"""Submits jobs to a running cluster by its REST API, and follows them.
 
 Owner: the thread that calls execute. Files are stored first, each under a key. The job's graph, which names
 the keys, follows in a multipart request like that of Flink's clients.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from yarrow.client.interrupts import show_no_trace_of_ctrl_c
 from yarrow.client.rest.job_heartbeats import JobHeartbeatSettings
-from yarrow.client.rest.masters import masters_rest_client
 from yarrow.client.rest.remote_job_client import RemoteJobClient
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.common.job_client import JobClient
@@ -30,17 +30,6 @@ from yarrow.runtime.graph.shipped_files import ship_files
 _GRAPH_FILE = "job_graph"
 #: Seconds in which the server must accept a file.
 _UPLOAD_TIMEOUT = 300.0
-
-
-class RemoteExecutor:
-    """The PipelineExecutor of `execution.target: remote`."""
-
-    def execute(
-        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
-    ) -> JobClient:
-        """Uploads and submits. Raises RestError with the cluster's words if it refuses."""
-        config = settings_of(configuration)
-        return run_on(masters_rest_client(config), config, job_graph, files)
 
 
 def settings_of(configuration: Mapping[str, str]) -> Settings:
@@ -74,7 +63,24 @@ def with_client(job_graph: JobGraph, heartbeats: JobHeartbeatSettings | None) ->
 
 def submit(rest: RestClient, job_graph: JobGraph, files: Sequence[LocalFile]) -> str:
     """Uploads the files and submits the job; returns its id."""
+    answer = _upload(rest, "/jobs", {}, job_graph, files)
+    return str(answer["jobUrl"]).rstrip("/").rpartition("/")[2]
 
+
+def submit_schedule(
+    rest: RestClient, times: Mapping[str, str], job_graph: JobGraph, files: Sequence[LocalFile]
+) -> Mapping[str, Any]:
+    """Uploads the files, and submits a job that runs at these times; returns what REST says of the schedule."""
+    return _upload(rest, "/schedules", {"schedule": times}, with_client(job_graph, None), files)
+
+
+def _upload(
+    rest: RestClient,
+    path: str,
+    request: Mapping[str, Any],
+    job_graph: JobGraph,
+    files: Sequence[LocalFile],
+) -> Mapping[str, Any]:
     def store(data: bytes) -> str:
         answer = rest.request(
             "POST", "/blobs", data, {"Content-Type": "application/octet-stream"}, _UPLOAD_TIMEOUT
@@ -82,6 +88,8 @@ def submit(rest: RestClient, job_graph: JobGraph, files: Sequence[LocalFile]) ->
         return str(json.loads(answer)["key"])
 
     graph = ship_files(job_graph, files, store)
-    request = {"jobGraphFileName": _GRAPH_FILE, "executionPlanFileName": _GRAPH_FILE}
-    answer = rest.upload("/jobs", request, {_GRAPH_FILE: encode_job_graph(graph)})
-    return str(answer["jobUrl"]).rstrip("/").rpartition("/")[2]
+    names = {"jobGraphFileName": _GRAPH_FILE, "executionPlanFileName": _GRAPH_FILE}
+    answer: Mapping[str, Any] = rest.upload(
+        path, {**names, **request}, {_GRAPH_FILE: encode_job_graph(graph)}
+    )
+    return answer

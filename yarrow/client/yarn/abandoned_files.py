@@ -49,13 +49,14 @@ def remove_abandoned(client: YarnClient, latest: str = "", clock: Clock | None =
 
 
 def abandoned_folders(
-    report_of: Callable[[str], ApplicationReport], latest: str = "", now_ms: int = 0
+    report_of: Callable[[str], ApplicationReport], latest: str = "", now_ms: int = 0, home: str = ""
 ) -> list[str]:
     """The hdfs:// URLs of folders of this user's ended applications, the oldest application first.
 
-    With `latest`, folders of applications that were never submitted are among them.
+    With `latest`, folders of applications that were never submitted are among them. `home`: the folder in which each
+    application has one; "" = that of Skein.
     """
-    home = applications_folder()
+    home = home or applications_folder()
     try:
         entries = [entry for entry in file_system_for(home).list(home) if _APPLICATION.fullmatch(entry.name)]
     except FileNotFoundError:

@@ -22,6 +22,7 @@ import msgspec
 
 from yarrow.client.yarn.abandoned_cluster_data import is_kept_by_application_id, remove_ended, remove_one
 from yarrow.client.yarn.abandoned_files import remove_abandoned
+from yarrow.client.yarn.abandoned_spark import end_abandoned_spark
 from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.client.yarn.attached_application import AttachedApplication
 from yarrow.client.yarn.deployment import (
@@ -49,7 +50,7 @@ from yarrow.runtime.fs.client_folder import remove_abandoned as remove_abandoned
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobType
+from yarrow.runtime.graph.states import BatchRunner, JobType
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.application import (
@@ -84,6 +85,7 @@ from yarrow.runtime.yarn.secrets import (
     write_private,
     write_secrets,
 )
+from yarrow.runtime.yarn.spark_containers import shipped
 from yarrow.runtime.yarn.staging_root import applications_folder
 
 log = logging.getLogger(__name__)
@@ -114,13 +116,13 @@ class _Plan:
     attached: bool
     program: ProgramDescription | None = None
     packed_job: bytes = b""
-    #: The packed job runs in BATCH mode.
-    is_bounded: bool = False
+    #: The packed job runs on Spark.
+    needs_spark: bool = False
 
     @property
     def may_be_bounded(self) -> bool:
         """Whether a SparkDriver may be asked for."""
-        return self.is_bounded or self.mode is not DeploymentMode.PER_JOB
+        return self.needs_spark or self.mode is not DeploymentMode.PER_JOB
 
 
 class YarnClusterDescriptor:
@@ -160,7 +162,7 @@ class YarnClusterDescriptor:
                 name=self._config.get(yarn.APPLICATION_NAME) or graph.name,
                 attached=attached,
                 packed_job=pack_job(graph, files),
-                is_bounded=graph.job_type is JobType.BATCH,
+                needs_spark=graph.job_type is JobType.BATCH and graph.batch_runner is BatchRunner.SPARK,
             )
         )
 
@@ -253,6 +255,7 @@ class YarnClusterDescriptor:
             self.files.write_secrets(kept)
             self.files.forget_ended(client.has_ended)
             remove_abandoned(client, application_id, self._clock)
+            end_abandoned_spark(client, self._config)
             remove_ended(self._config, client.report)
             awaited = AwaitedApplication(
                 client, application_id, submission, self._say, self._clock, demands(self._config)
@@ -272,7 +275,7 @@ class YarnClusterDescriptor:
         planned = build_submission(self._config, plan.name, nothing, nothing, nothing)
         queues = client.leaf_queues()
         check_resources(planned, queues)
-        if plan.is_bounded or self._config.get(execution.RUNTIME_MODE) is execution.RuntimeMode.BATCH:
+        if plan.needs_spark or self._config.get(execution.RUNTIME_MODE) is execution.RuntimeMode.BATCH:
             check_spark_driver(planned, queues)
         if planned.node_label or planned.task_executor.node_label:
             check_labels(planned, client.node_labels())
@@ -317,7 +320,12 @@ class YarnClusterDescriptor:
         attempts: int,
     ) -> ApplicationSubmission:
         """Writes the application's files into `folder`, and the submission that names them."""
-        shown, sensitive = divided(staged.configuration)
+        configuration = staged.configuration
+        if plan.may_be_bounded:
+            configuration = configuration.overlay(
+                shipped(configuration.to_dict(redact=False), (*environment.archives, *staged.both), jars)
+            )
+        shown, sensitive = divided(configuration)
         description = ApplicationDescription(
             mode=plan.mode,
             name=plan.name,

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from yarrow.client.yarn.environment.environment import NONE
-from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX, EDITABLE_FOLDER, START_FILE
+from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX, EDITABLE_FOLDER
 from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError
 from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.config.options import python, web, yarn
@@ -59,7 +59,7 @@ _RESERVED: Final = frozenset(
         EDITABLE_FOLDER + ARCHIVE_SUFFIX,
         layout.SPARK_JARS_FOLDER,
         layout.SPARK_JARS_FOLDER + ARCHIVE_SUFFIX,
-        START_FILE,
+        layout.START_FILE,
         "tmp",
     }
 )

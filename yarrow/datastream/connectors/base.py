@@ -242,6 +242,21 @@ class Source(ABC, Generic[T, SplitT]):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
         """A reader for one subtask."""
 
+    def history(self) -> Source[T, SplitT] | None:
+        """Return the bounded source of what there is now, behind which this source goes on; None = there is none.
+
+        A savepoint of history takes its positions from the bounded source, and this source continues there. So both
+        have splits and states of the same form:
+
+        - A reader of the bounded source has come to the end of a split. Its `snapshot_state` then holds the split, if
+          more may come there, at the position of the next record. A split that is complete is not in it.
+        - The bounded source's enumerator has assigned all splits. Its `snapshot_state` then is the state with which
+          this source's enumerator goes on. It names what was found, so that nothing is found twice.
+
+        A bounded source is its own history, up to the first record that is left to the stream.
+        """
+        return self if self.boundedness is Boundedness.BOUNDED else None
+
     def with_default_scheme(self, default: str) -> Source[T, SplitT]:
         """The source with its plain paths in the file system `default`, the job's fs.default-scheme.
 
@@ -268,6 +283,13 @@ class Source(ABC, Generic[T, SplitT]):
     def scanned_bytes(self) -> int:
         """Bytes of the files of `scanned_format`, as far as they are known on the client."""
         return 0
+
+    def estimated_bytes(self) -> int | None:
+        """About how many bytes a bounded source reads, as far as that is known on the client; None = unknown.
+
+        In AUTOMATIC mode the engine chooses by it who runs a bounded job.
+        """
+        return None
 
     def validate(self) -> None:
         """Called on the client while the graph is built; raises for a known mistake, such as a missing file."""
@@ -417,6 +439,8 @@ class Sink(ABC, Generic[T]):
     accepts_columns: bool = False
     #: True when `write`, `flush` or a commit may block for long: the task then has a thread of its own.
     blocking: bool = False
+    #: True when a bounded job has to commit its other sinks first: the commit says that all is done, or removes input.
+    commits_last: bool = False
 
     def with_default_scheme(self, default: str) -> Sink[T]:
         """As for a Source."""

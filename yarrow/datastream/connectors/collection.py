@@ -76,6 +76,10 @@ class CollectionSource(Source[Any, CollectionSplit]):
         """A reader that unpickles when it gets the split."""
         return CollectionReader(context, self._pickled)
 
+    def estimated_bytes(self) -> int | None:
+        """Bytes of the pickled elements."""
+        return len(self._pickled)
+
     def produced_type(self) -> TypeInformation | None:
         """The type declared."""
         return self._type_info

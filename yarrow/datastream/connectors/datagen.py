@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.connectors.base import (
@@ -50,6 +50,10 @@ class RateLimiterStrategy:
     def no_op() -> RateLimiterStrategy:
         """No limit."""
         return RateLimiterStrategy()
+
+
+#: Bytes of an ordinary record.
+_RECORD_BYTES: Final = 100
 
 
 class DataGeneratorSource(Source[T, NumberRange], Generic[T]):
@@ -96,6 +100,10 @@ class DataGeneratorSource(Source[T, NumberRange], Generic[T]):
         rate = self._rate.records_per_second
         share = None if rate is None else rate / context.parallelism
         return DataGeneratorReader(context, self._function, share, SystemClock())
+
+    def estimated_bytes(self) -> int:
+        """Bytes of records of an ordinary size: nobody knows the records before they are made."""
+        return _RECORD_BYTES * self._count
 
     def produced_type(self) -> TypeInformation | None:
         """The type declared."""

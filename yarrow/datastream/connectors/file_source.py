@@ -135,6 +135,12 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         """A builder of a source that reads many records at a time."""
         return FileSourceBuilder(bulk_format, paths)
 
+    def history(self) -> FileSource[T]:
+        """The same files, looked for once. The source goes on with files that it has not seen, and in open ones."""
+        if self._discovery_seconds is None:
+            return self
+        return FileSource(self._format, self._paths, self._enumerator)
+
     @property
     def boundedness(self) -> Boundedness:
         if self._discovery_seconds is None:
@@ -188,6 +194,10 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
     def scanned_bytes(self) -> int:
         """Bytes of the present files."""
         return sum(file.size for path in self._paths for file in find_files(path))
+
+    def estimated_bytes(self) -> int | None:
+        """Bytes of the present files, as they are stored."""
+        return self.scanned_bytes()
 
     @property
     def discovery_seconds(self) -> float | None:

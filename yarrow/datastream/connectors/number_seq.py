@@ -74,6 +74,10 @@ class NumberSequenceSource(Source[int, NumberRange]):
         """A reader of ranges."""
         return NumberSequenceReader(context)
 
+    def estimated_bytes(self) -> int:
+        """Bytes of the numbers, eight for each."""
+        return 8 * max(0, self._end + 1 - self._start)
+
     def produced_type(self) -> TypeInformation:
         """Types.LONG()."""
         return Types.LONG()

@@ -14,6 +14,7 @@ from yarrow.common.job_id import JobID
 from yarrow.common.metrics import MetricGroup
 
 if TYPE_CHECKING:
+    from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
     from yarrow.datastream.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -114,6 +115,25 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_accumulator(self, name: str) -> Accumulator[Any, Any]:
         """Return an accumulator that this subtask added. Raises KeyError when it added none of this name."""
+
+    def get_iteration_runtime_context(self) -> IterationRuntimeContext:
+        """Return the context of the superstep. Raises RuntimeError for a function outside of an iteration."""
+        raise RuntimeError("the function is no part of an iteration, so there is no superstep")
+
+    def has_broadcast_variable(self, name: str) -> bool:
+        """Whether the operator has a broadcast variable of that name: `DataSet.with_broadcast_set` gives it one."""
+        return False
+
+    def get_broadcast_variable(self, name: str) -> list[Any]:
+        """Return the rows of a broadcast variable, which nobody may change. Raises KeyError if there is none."""
+        raise KeyError(f"only operators of a DataSet program have broadcast variables; asked for {name!r}")
+
+    def get_broadcast_variable_with_initializer(self, name: str, initializer: Any) -> Any:
+        """Return the form that a BroadcastVariableInitializer, or a callable, makes of a broadcast variable.
+
+        It is made once a task. Raises KeyError if there is no variable of that name.
+        """
+        raise KeyError(f"only operators of a DataSet program have broadcast variables; asked for {name!r}")
 
 
 class Function(ABC):  # noqa: B024 - both methods are optional, subclasses add the abstract ones

@@ -30,7 +30,7 @@ _SCHEMA: Final = pa.schema(
 #: The bucket of a refusal: it comes before all others, and its `rows` are the text.
 REFUSED: Final = -1
 #: Rows and bytes that are cut at once.
-_MOST_ROWS: Final = 1 << 17
+_MOST_ROWS: Final = 1 << 18
 _MOST_BYTES: Final = 32 << 20
 
 
@@ -66,14 +66,12 @@ def _cut(chunk: pa.RecordBatch, rows: KeyedRows, source: int, sequence: int) -> 
     taken = pa.RecordBatch.from_arrays(
         [*chunk.take(pa.array(order)).columns, pa.array(ordered)], schema=rows.grouped_schema
     )
-    buckets = rows.buckets.buckets_of(ordered)
-    starts = np.flatnonzero(np.diff(buckets, prepend=-1))
-    ends = [*starts[1:].tolist(), len(buckets)]
+    found, starts = rows.buckets.cuts(ordered)
+    ends = [*starts[1:].tolist(), len(ordered)]
     payloads = [
         taken.slice(start, end - start).serialize().to_pybytes()
         for start, end in zip(starts.tolist(), ends, strict=True)
     ]
-    found = buckets[starts]
     return _batch(rows.buckets.partitions_of(found), found, source, sequence, payloads)
 
 

@@ -25,7 +25,7 @@ _types = pa.types
 Convert = Callable[[Any], Any]
 #: Microseconds of Arrow's units that are coarser.
 _COARSE: Final = {"s": 1_000_000, "ms": 1_000}
-_MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+_MISFITS = (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
 def cells(values: list[Any], kind: pa.DataType, what: str) -> pa.Array:
@@ -89,7 +89,7 @@ def _converter(kind: pa.DataType) -> Convert:
     if ticks is not None:
         return lambda value: _in_ticks(value, ticks, kind)
     if _types.is_binary(kind) or _types.is_large_binary(kind):
-        return bytes
+        return _bytes
     if _types.is_decimal(kind):
         return Decimal
     return _own
@@ -114,6 +114,11 @@ def _whole(value: Any) -> Any:
     if whole != value:
         raise ValueError(f"{value!r} is no whole number")
     return whole
+
+
+def _bytes(value: Any) -> bytes:
+    # Not bytes(value): of a number it is so many zeros.
+    return bytes(memoryview(value))
 
 
 def _day(value: Any) -> Any:

@@ -46,11 +46,17 @@ class KeyBuckets:
         """The key groups of a partition."""
         return key_group_range_for_operator_index(self.max_parallelism, self.partitions, partition)
 
-    def buckets_of(self, groups: Numbers) -> Numbers:
-        """The bucket (int64, shape (rows,)) of each key group (uint16, shape (rows,))."""
+    def cuts(self, groups: Numbers) -> tuple[Numbers, Numbers]:
+        """The buckets of key groups that are in order (uint16, shape (rows,)), and the row with which each begins.
+
+        Both are int64, shape (buckets,). A bucket without rows is left out.
+        """
         number = self.partitions * self.per_partition
-        buckets: Numbers = groups.astype(np.int64) * number // self.max_parallelism
-        return buckets
+        behind = -(-np.arange(1, number + 1) * self.max_parallelism // number)
+        ends = np.searchsorted(groups, behind.astype(groups.dtype))
+        sizes = np.diff(ends, prepend=0)
+        found = np.flatnonzero(sizes)
+        return found, ends[found] - sizes[found]
 
     def partitions_of(self, buckets: Numbers) -> Numbers:
         """The partition (int64, shape (buckets,)) of each bucket (int64, shape (buckets,))."""

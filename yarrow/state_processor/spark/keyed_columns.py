@@ -21,7 +21,7 @@ from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE
 from yarrow.state_processor.keyed_writing import KeyedTarget
 from yarrow.state_processor.shapes import declared_shape
 from yarrow.state_processor.spark.key_buckets import KeyBuckets, Numbers
-from yarrow.state_processor.table_cells import access_times_of, contents_of, keys_of
+from yarrow.state_processor.table_cells import access_times_of, contents_of, decoding, keys_of
 
 #: Column of key groups that the tasks add.
 GROUP: Final = "key_group"
@@ -63,13 +63,14 @@ class KeyedRows:
             return key_groups_of(self.keys(column), most)
         if _is_plain(column.type) and not pa.types.is_integer(column.type):
             # Faster than by distinct values: keys are expected to come once.
-            return key_groups_of(column.to_pylist(), most)
+            return key_groups_of(self.keys(column), most)
         return (key_hashes(column) % np.uint64(most)).astype(np.uint16)
 
     def keys(self, column: pa.Array | pa.ChunkedArray) -> list[Any]:
         """The canonical keys."""
         if _is_plain(column.type):
-            plain: list[Any] = column.to_pylist()
+            with decoding(self.what):
+                plain: list[Any] = column.to_pylist()
             return plain
         return [canonicalize(key) for key in keys_of(column, self.what)]
 

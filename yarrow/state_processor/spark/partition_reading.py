@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import struct
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,19 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.data.map_keys import declared_map_key, shown_as, shown_map_keys
+from yarrow.runtime.data.serializers.arrow_columns import has_columns, load_column
 from yarrow.runtime.snapshot.errors import SnapshotFormatError
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, OperatorStateHandle, StateKind
 from yarrow.runtime.snapshot.key_columns import INT64, load_keys
-from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, encoded_runs, load_contents
+from yarrow.runtime.snapshot.key_group_form import (
+    KINDS_OF_ONE_VALUE,
+    EncodedRun,
+    Run,
+    StateForm,
+    encoded_runs,
+    load_contents,
+    parts_of_contents,
+)
 from yarrow.runtime.snapshot.value_serializers import declared_type
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import (
@@ -48,8 +58,13 @@ from yarrow.state_processor.spark.state_tables import (
 )
 from yarrow.state_processor.stored_state import LocalCopies, form_of, runs_of_database
 
-#: Rows of a batch, at least, but for the last one.
+T = TypeVar("T")
+#: Rows of a batch, at least, but for the last one and for batches of large values.
 _ROWS: Final = 10_000
+#: Bytes above which runs are not put together.
+_BYTES: Final = 32 << 20
+#: Of a key of 64 bits.
+_KEY_BYTES: Final = 8
 
 
 def read_partition(partition: TablePartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -58,16 +73,19 @@ def read_partition(partition: TablePartition, schema: pa.Schema) -> Iterator[pa.
     Raises StateProcessorError for values that are no cells of their column, and the errors of SavepointReader.
     """
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for piece in _pieces(partition):
         arrays = [piece.array(field.name, field.type, partition.what) for field in schema]
         # A batch needs its rows even where none of its columns is wanted.
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else _bare(piece.rows)
+        if waiting and size + batch.nbytes > _BYTES:
+            yield _joined(waiting)
+            waiting, rows, size = [], 0, 0
         waiting.append(batch)
-        rows += piece.rows
+        rows, size = rows + piece.rows, size + batch.nbytes
         if rows >= _ROWS:
             yield _joined(waiting)
-            waiting, rows = [], 0
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield _joined(waiting)
 
@@ -158,8 +176,8 @@ class _Decoded:
     def contents(self) -> list[Any]:
         return list(self._run.values)
 
-    def numbers(self) -> Any:
-        """Keys that are 64-bit integers, as an array; None for others."""
+    def column(self, name: str) -> pa.Array | None:
+        """The keys or values as a column, where they need no Python value."""
         return None
 
 
@@ -183,13 +201,36 @@ class _Encoded:
         run = self.run
         return self._read(lambda: load_contents(self.form, memoryview(run.values), run.entries))
 
-    def numbers(self) -> Any:
-        return np.frombuffer(self.run.keys, dtype="<i8") if self.run.key_form == INT64 else None
+    def column(self, name: str) -> pa.Array | None:
+        if name == KEY:
+            return self._key_column()
+        return self._read(self._value_column) if name == VALUE else None
 
-    def _read(self, read: Callable[[], list[Any]]) -> list[Any]:
+    def _key_column(self) -> pa.Array | None:
+        """None too for keys of another number, which the look at them refuses."""
+        run = self.run
+        if run.key_form != INT64 or len(run.keys) != _KEY_BYTES * run.entries:
+            return None
+        return pa.array(np.frombuffer(run.keys, dtype="<i8"))
+
+    def _value_column(self) -> pa.Array | None:
+        """None too where a part of the values must be looked at one by one."""
+        declared = declared_type(self.form.value.config())
+        if not has_columns(declared) or self.form.ttl or self.form.kind not in KINDS_OF_ONE_VALUE:
+            return None
+        columns: list[pa.Array] = []
+        for part in parts_of_contents(memoryview(self.run.values)):
+            column = load_column(declared, part)
+            if column is None:
+                return None
+            columns.append(column)
+        found = columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+        return found if len(found) == self.run.entries else None
+
+    def _read(self, read: Callable[[], T]) -> T:
         try:
             return read()
-        except ValueError as error:
+        except (ValueError, struct.error) as error:
             raise SnapshotFormatError(
                 f"{self.owner}: a run of state '{self.form.name}' cannot be read: {error}"
             ) from error
@@ -223,8 +264,9 @@ class _KeyedPiece(_Piece):
         """See _Piece."""
         if column == ACCESS_TIME:
             return super().array(column, _in_milliseconds(kind), what).cast(kind)
-        numbers = self._run.numbers() if column == KEY and kind == pa.int64() else None
-        return super().array(column, kind, what) if numbers is None else pa.array(numbers)
+        found = self._run.column(column)
+        fitting = None if found is None else _fitting(found, kind)
+        return super().array(column, kind, what) if fitting is None else fitting
 
     def observed(self, part: str) -> list[Any]:
         """See _Piece: of lists their elements, of maps their values or keys."""
@@ -262,6 +304,18 @@ class _KeyedPiece(_Piece):
             return contents
         shown = shown_as(declared)
         return [{shown(key): value for key, value in each.items()} for each in contents]
+
+
+def _fitting(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The column as one of that type; None where its values must be looked at one by one."""
+    if column.type == kind:
+        return column
+    if not (pa.types.is_integer(column.type) and pa.types.is_integer(kind)):
+        return None
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        return None  # beyond the type, which the look at its values names
 
 
 def _in_milliseconds(kind: pa.DataType) -> pa.DataType:

@@ -20,14 +20,15 @@ from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, OperatorSubtaskState
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
-from yarrow.runtime.snapshot.key_group_form import Run
+from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, encode_run
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.writing.savepoint_folder import ForeignFiles
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import KEY, VALUE
-from yarrow.state_processor.keyed_writing import KeyedContents, write_runs
-from yarrow.state_processor.savepoint_folder import ForeignFiles
+from yarrow.state_processor.keyed_writing import KeyedContents, write_encoded_runs
 from yarrow.state_processor.spark.bucketing import REFUSED
+from yarrow.state_processor.spark.encoded_columns import encoded_columns
 from yarrow.state_processor.spark.function_writing import FunctionRows, written_by_function
 from yarrow.state_processor.spark.key_buckets import Numbers
 from yarrow.state_processor.spark.keyed_columns import GROUP, KeyedColumns
@@ -97,18 +98,30 @@ def _state(
 ) -> KeyedStateHandle:
     """One state, of the tables of its buckets."""
     form, evidence = columns.target.form(columns.operator), KeyEvidence(columns.key_type)
-    runs = (run for table in tables for run in _runs(columns, table))
     if columns.native:
         # Imported here alone: tasks that write the canonical form need no RocksDB.
         from yarrow.state_processor.spark.native_writing import write_database
 
+        runs = (run for table in tables for run in _runs(columns, *_by_group(table)))
         return write_database(columns, form, evidence.of_runs(runs), key_groups, output, evidence)
-    return write_runs(form, runs, key_groups, output, evidence)
+    encoded = (run for table in tables for run in _encoded_runs(columns, form, *_by_group(table)))
+    return write_encoded_runs(form, encoded, key_groups, output, evidence)
 
 
-def _runs(columns: KeyedColumns, table: pa.Table) -> Iterator[Run]:
-    """The runs of one bucket."""
-    table, groups = _by_group(table)
+def _encoded_runs(
+    columns: KeyedColumns, form: StateForm, table: pa.Table, groups: Numbers
+) -> Iterator[EncodedRun]:
+    """The runs of one bucket as bytes."""
+    found = encoded_columns(columns, form, table, groups)
+    if found is not None:
+        yield from found
+        return
+    for run in _runs(columns, table, groups):
+        yield from encode_run(form, run)
+
+
+def _runs(columns: KeyedColumns, table: pa.Table, groups: Numbers) -> Iterator[Run]:
+    """The runs of one bucket, whose rows are in order of their key groups."""
     keys = columns.keys(table.column(KEY))
     contents = columns.contents(table)
     no_nulls = not table.column(VALUE).null_count

@@ -73,6 +73,21 @@ def test_a_job_is_found_by_the_next_leadership(kind: str, tmp_path: Path) -> Non
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("kind", ["memory", "files"])
+def test_commits_of_a_removed_job_are_not_stored(kind: str, tmp_path: Path) -> None:
+    directory = str(tmp_path) if kind == "files" else ""
+    records = RecordsInMemory()
+    store = JobGraphStore(records.next_leadership(), directory, CountingIdFactory())
+    store.put(JOB, b"graph")
+    store.put_commits(JOB, b"commits")
+    assert store.commits(JOB) == b"commits"
+    store.remove(JOB)
+    with pytest.raises(KeyError):
+        store.put_commits(JOB, b"late commits")
+    assert (store.commits(JOB), records.children("jobs")) == (b"", ())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_no_path_is_taken_for_an_id(tmp_path: Path) -> None:
     store = JobGraphStore(RecordsInMemory().next_leadership(), str(tmp_path), CountingIdFactory())
     with pytest.raises(KeyError):

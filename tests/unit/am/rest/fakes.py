@@ -16,11 +16,13 @@ from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.rest.server.app import create_app
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.common.job_status import JobStatus
+from yarrow.common.values.schedule import Schedule
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import (
     DuplicateJobError,
     JobAlreadyEndedError,
     JobNotFoundError,
+    ScheduleNotFoundError,
     YarrowError,
 )
 from yarrow.runtime.common.ids import (
@@ -32,6 +34,7 @@ from yarrow.runtime.common.ids import (
     OperatorID,
     ResourceID,
     ResourceManagerID,
+    ScheduleID,
 )
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
@@ -232,6 +235,7 @@ class FakeDispatcher:
         }
         self.submitted: list[bytes] = []
         self.cancelled: list[JobID] = []
+        self.schedules: dict[ScheduleID, m.ScheduleOverview] = {}
         self.blobs: dict[str, bytes] = {}
         self.positions: list[m.CollectPosition] = []
         self.rows: asyncio.Queue[tuple[m.CollectRows, ...]] = asyncio.Queue()
@@ -295,6 +299,33 @@ class FakeDispatcher:
             raise JobAlreadyEndedError(f"job {job_id} cannot be cancelled: it has ended")
         self.cancelled.append(job_id)
         return m.Acknowledge()
+
+    async def create_schedule(self, blob_key: str, schedule: Schedule) -> m.ScheduleOverview:
+        graph = decode_job_graph(self.blobs[blob_key])
+        overview = m.ScheduleOverview(
+            schedule_id=ScheduleID(graph.job_id),
+            name=graph.name,
+            schedule=schedule,
+            start_time=STARTED,
+            next_time=STARTED + 60_000,
+            runs=0,
+            missed=0,
+        )
+        self.schedules[overview.schedule_id] = overview
+        return overview
+
+    async def list_schedules(self) -> tuple[m.ScheduleOverview, ...]:
+        return tuple(self.schedules.values())
+
+    async def request_schedule(self, schedule_id: ScheduleID) -> m.ScheduleOverview:
+        if schedule_id not in self.schedules:
+            raise ScheduleNotFoundError(f"no schedule {schedule_id}")
+        return self.schedules[schedule_id]
+
+    async def cancel_schedule(self, schedule_id: ScheduleID) -> JobID | None:
+        await self.request_schedule(schedule_id)
+        del self.schedules[schedule_id]
+        return JOB
 
     async def request_overview(self) -> m.ClusterOverview:
         return m.ClusterOverview(

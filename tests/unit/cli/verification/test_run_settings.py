@@ -30,21 +30,27 @@ class _Started(Exception):
     """The cluster of the first run would start."""
 
 
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """Gets the settings of the cluster that would start."""
+    settings: list[Settings] = []
+
+    def cluster(config: Settings, *_: Any) -> Any:
+        settings.append(config)
+        raise _Started
+
+    monkeypatch.setattr(embedded_executor, "MiniCluster", cluster)
+    return settings
+
+
 @pytest.mark.parametrize(
     ("master", "kept"), [("spark://elsewhere:7077", None), ("local[3]", "local[3]")], ids=["remote", "local"]
 )
 def test_the_configuration_file_brings_nothing_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, kept: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[Settings], master: str, kept: str | None
 ) -> None:
     (tmp_path / "flink-conf.yaml").write_text(_FILE.format(master=master))
     monkeypatch.setenv("YARROW_CONF_DIR", str(tmp_path))
-    seen: list[Settings] = []
-
-    def cluster(config: Settings, *_: Any) -> Any:
-        seen.append(config)
-        raise _Started
-
-    monkeypatch.setattr(embedded_executor, "MiniCluster", cluster)
     env = environment(1)
     env.from_collection([1]).print()
     with pytest.raises(_Started):
@@ -62,17 +68,10 @@ def test_the_configuration_file_brings_nothing_back(
 
 
 def test_a_program_still_runs_with_the_configuration_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[Settings]
 ) -> None:
     (tmp_path / "flink-conf.yaml").write_text(_FILE.format(master="local[3]"))
     monkeypatch.setenv("YARROW_CONF_DIR", str(tmp_path))
-    seen: list[Settings] = []
-
-    def cluster(config: Settings, *_: Any) -> Any:
-        seen.append(config)
-        raise _Started
-
-    monkeypatch.setattr(embedded_executor, "MiniCluster", cluster)
     env = environment(1)
     env.from_collection([1]).print()
     with pytest.raises(_Started):

@@ -28,6 +28,11 @@ env.execute()
 """
     )
     TWO_JOBS = _PRINTED + "env.execute('one')\nenv.from_collection([2]).print()\nenv.execute('two')\n"
+    DATA_SETS = (
+        "from yarrow.batch.dataset import ExecutionEnvironment\n"
+        "env = ExecutionEnvironment.get_execution_environment()\n"
+        "env.from_elements(1, 2).map(lambda n: n).print()\n"
+    )
     NO_SINK = _HEAD + "env.from_collection([1]).map(lambda n: n)\nenv.execute('no sink')\n"
 
 
@@ -37,6 +42,12 @@ env.execute()
         (_Case.ENDLESS, [], "it is a source that does not end by itself; read with from_source"),
         (_PRINTED, [], "the program executes no job"),
         (_Case.TWO_JOBS, [], "job.py, line 7, calls execute behind the job 'one'."),
+        (
+            _Case.DATA_SETS,
+            [],
+            "the job 'DataSet Job' is one of a DataSet program. It means nothing as a stream, so verify has no second"
+            " mode to compare.",
+        ),
         (_Case.NO_SINK, [], "the job 'no sink' has no sink"),
         (_PRINTED + "env.execute()\n", ["-Dexecution.target=remote"], "execution.target is remote"),
         (_PRINTED + "raise LookupError('gone')\n", [], "LookupError: gone"),

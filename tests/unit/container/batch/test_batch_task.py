@@ -22,7 +22,7 @@ from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceS
 from yarrow.datastream.connectors.split_reading import OneByOneReader
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.graph.batch.batch_planner import plan
 
 ODD = OutputTag("odd")
 

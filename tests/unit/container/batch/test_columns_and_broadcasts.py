@@ -25,7 +25,7 @@ from yarrow.datastream import (
 from yarrow.datastream.state import MapStateDescriptor
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph
 
 SCHEMA = pa.schema([("key", pa.string()), ("number", pa.int64())])

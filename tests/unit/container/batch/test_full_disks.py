@@ -6,15 +6,16 @@ import errno
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support.small_disk import small_disk
 from yarrow.container.batch.full_disks import (
+    failure_of_task,
     full_disk,
     full_disk_of_executor,
     means_full,
     tells_of_full_disk,
-    with_full_disk,
 )
 from yarrow.container.batch.spilled_runs import SpilledRuns, SpillError
 from yarrow.container.protocol.failure import OperatorFailure, failure_cause
@@ -61,6 +62,7 @@ def test_rows_that_fill_the_disk_name_it(tmp_path: Path) -> None:
             runs.add(bytes(100_000) for _ in range(20))
         runs.close()
     text = str(raised.value)
+    assert not failure_of_task(raised.value, "task 'rows'").is_final
     assert (
         f"cannot be written to {disk}/rows: the disk of {disk}/rows is full (mounted on {disk}, 1 MB, of which 0"
         in text
@@ -71,10 +73,24 @@ def test_rows_that_fill_the_disk_name_it(tmp_path: Path) -> None:
 def test_a_function_that_fills_a_disk_is_told_with_the_remedy(tmp_path: Path) -> None:
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "out" / "file"))
     failure = OperatorFailure("files", "", error)
-    cause = with_full_disk(failure_cause(failure), failure)
+    cause = failure_of_task(failure, "task 'files'")
     assert f"the disk of {tmp_path}/out/file is full (mounted on " in cause.message
     assert cause.message.endswith("free the disk, or let the operator 'files' write to another one")
     unnamed = OperatorFailure("files", "", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-    assert "a disk to which it writes is full" in with_full_disk(failure_cause(unnamed), unnamed).message
+    assert "a disk to which it writes is full" in failure_of_task(unnamed, "task 'files'").message
+    assert not cause.is_final, "another attempt may find room"
     other = OperatorFailure("files", "", ValueError("no"))
-    assert with_full_disk(failure_cause(other), other) == failure_cause(other)
+    expected = failure_cause(other, "task 'files'")
+    assert failure_of_task(other, "task 'files'") == msgspec.structs.replace(expected, is_final=True)
+
+
+def test_a_full_disk_is_found_behind_each_error_that_was_made_of_it() -> None:
+    export = RuntimeError("the export has failed")
+    export.__cause__ = ValueError("no row was written")
+    export.__cause__.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not failure_of_task(OperatorFailure("files", "", export), "task 'files'").is_final
+    # Programs may tie causes to a circle.
+    circle = RuntimeError("one")
+    circle.__cause__ = RuntimeError("two")
+    circle.__cause__.__cause__ = circle
+    assert failure_of_task(OperatorFailure("files", "", circle), "task 'files'").is_final

@@ -11,12 +11,12 @@ from tests.support.batch_runner import collecting_graph, run_batch
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types
 from yarrow.container.batch import key_group_sizes
-from yarrow.container.batch.key_group_sizes import LargestKeyGroup
-from yarrow.container.batch.spark.stage_progress import StageProgress
-from yarrow.container.batch.spark.task_messages import AttemptEnded, AttemptStarted
+from yarrow.container.batch.driver.stage_progress import StageProgress
+from yarrow.container.batch.driver.task_messages import AttemptEnded, AttemptStarted
+from yarrow.container.batch.largest_key_group import LargestKeyGroup
 from yarrow.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from yarrow.runtime.data.key_groups import key_group_of
-from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import LargeKeyGroup
 

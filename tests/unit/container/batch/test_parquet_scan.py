@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ import pytest
 
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
+from yarrow.container.batch import parquet_scan
 from yarrow.container.batch.parquet_scan import ScanFiles, files_of
 from yarrow.container.batch.split_assignment import assign
 from yarrow.datastream.connectors.file_format import FileSourceSplit
 from yarrow.datastream.connectors.file_source import FileEnumeratorProvider, FileSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.fs.file_system import FileStatus
-from yarrow.runtime.graph.batch_planner import plan
+from yarrow.runtime.fs.local import LocalFileSystem
+from yarrow.runtime.graph.batch.batch_plan import SqlAggregation
+from yarrow.runtime.graph.batch.batch_planner import plan
 
 NO_WATERMARKS: Any = WatermarkStrategy.no_watermarks()
 TABLE = pa.table(
@@ -34,7 +38,15 @@ TABLE = pa.table(
 def looked_at(
     folder: Path, schema: pa.Schema | None = None, splits: FileEnumeratorProvider | None = None
 ) -> ScanFiles:
-    """What is said of the files in a folder, from which a program sums `v` and takes the last `t` of each `k`."""
+    """What is said of the files in a folder."""
+    sql, found = scan_of(folder, schema, splits)
+    return files_of(sql, found, never_asked)
+
+
+def scan_of(
+    folder: Path, schema: pa.Schema | None = None, splits: FileEnumeratorProvider | None = None
+) -> tuple[SqlAggregation, list[list[bytes]]]:
+    """Of a program that sums `v` and takes the last `t` of each `k`: what Spark SQL does, and the encoded splits."""
     env = environment(2)
     builder = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(schema), str(folder))
     if splits is not None:
@@ -44,7 +56,12 @@ def looked_at(
     graph = env.get_job_graph()
     stage, *_ = plan(graph).stages
     assert stage.sql is not None, stage.no_sql
-    return files_of(stage.sql, assign(graph, stage.vertex_id, stage.parallelism))
+    return stage.sql, assign(graph, stage.vertex_id, stage.parallelism)
+
+
+def never_asked(path: str) -> str:
+    """Java is asked for files of HDFS alone."""
+    raise AssertionError(path)
 
 
 def test_files_as_declared_are_read_by_spark(tmp_path: Path) -> None:
@@ -109,6 +126,38 @@ def test_paths_that_spark_takes_otherwise(tmp_path: Path) -> None:
     hidden = tmp_path / "_hidden.parquet"
     (tmp_path / "a{1}.parquet").rename(hidden)
     assert looked_at(hidden).why_not == f"Spark leaves {hidden} out"
+
+
+class Hdfs(LocalFileSystem):
+    """Has the files of a folder below `hdfs://name`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, path: str) -> Any:
+        return super().open(str(self._folder / path.removeprefix("hdfs://name/")))
+
+
+@pytest.mark.parametrize("why", ["", "no route to name"])
+def test_java_is_asked_for_one_file_of_each_hdfs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    for name in ("1", "2"):
+        pq.write_table(TABLE, tmp_path / f"{name}.parquet")
+    stage, _ = scan_of(tmp_path)
+    size = (tmp_path / "1.parquet").stat().st_size
+    paths = tuple(f"hdfs://name/{number}.parquet" for number in "12")
+    moved = [pickle.dumps(FileSourceSplit(path, path, 0, size, size)) for path in paths]
+    monkeypatch.setattr(parquet_scan, "file_system_for", lambda path: Hdfs(tmp_path))
+    asked = []
+
+    def why_unread(path: str) -> str:
+        asked.append(path)
+        return why
+
+    found = files_of(stage, [moved], why_unread)
+    assert found == ScanFiles(paths, f"Java cannot read {paths[0]}: {why}" if why else "")
+    assert asked == [paths[0]]
 
 
 class Halves(FileEnumeratorProvider):

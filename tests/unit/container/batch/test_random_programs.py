@@ -20,8 +20,8 @@ from tests.support.batch_runner import collecting_graph, run_batch, shuffled
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
-from yarrow.container.batch import combining_partition
 from yarrow.container.batch.batch_inputs import BatchInputs
+from yarrow.container.batch.folding import combining_partition
 from yarrow.datastream import (
     DataStream,
     KeyedProcessFunction,
@@ -319,7 +319,7 @@ def results(
 
 
 class Engine(NamedTuple):
-    """What must not show in results."""
+    """Sizes and choices of the engine that no result shows."""
 
     parallelism: int
     batch_rows: int

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
-from yarrow.container.network.element_codec import ElementCodec, estimated_bytes
+from yarrow.container.network.element_codec import ElementCodec, estimated_bytes, estimated_bytes_of_each
 from yarrow.runtime.data.elements import RowBatch
 from yarrow.runtime.data.errors import SerializationError
 from yarrow.runtime.data.serializers.serializers import serializer_for
@@ -90,3 +91,21 @@ ODD_ROWS = [
 def test_an_estimate_of_a_size_never_raises(row: Any) -> None:
     assert 0 < estimated_bytes([row] * 3) < 10_000
     assert estimated_bytes([row] * 3) == 3 * estimated_bytes([row])
+
+
+class Unhashable(type):
+    """Classes without a hash."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class OfUnhashable(metaclass=Unhashable):
+    pass
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[], range(5), [0, 1 << 70, 1.5, "text", b"b", None, True], [(1, "a"), [2], {}], [OfUnhashable(), 1]],
+)
+def test_sizes_of_rows_are_those_of_each(rows: Sequence[Any]) -> None:
+    assert estimated_bytes_of_each(rows) == sum(estimated_bytes([row]) for row in rows)

@@ -65,6 +65,9 @@ class PlayedProcess:
         self.obeys = asyncio.Event()
         self.obeys.set()
 
+    def workers(self) -> list[tuple[str, int]]:
+        return [("batch worker of slot 0", 8)]
+
     def dies(self, cause: str) -> None:
         if not self._end.done():
             self._end.set_result(cause)
@@ -122,6 +125,7 @@ def test_a_driver_has_its_slot_from_its_request_until_nothing_of_it_is_left() ->
         await settled()
         assert host.states() == [ACTIVE, FREE]
         assert host.drivers.processes == {"sparkdriver-a": 7}
+        assert host.drivers.workers() == [("batch worker of slot 0", 8)]
         [process] = host.processes
         process.obeys.clear()
         assert host.drivers.free(AllocationID("a"), "its job has ended")

@@ -118,6 +118,13 @@ def test_entries_of_a_map_may_be_keys_of_their_own() -> None:
     assert Settings({"pipeline.global-job-parameters.n": "1"}).is_set(pipeline.GLOBAL_JOB_PARAMETERS)
 
 
+def test_a_map_that_is_set_has_no_other_entries() -> None:
+    option = pipeline.GLOBAL_JOB_PARAMETERS
+    settings = Settings({f"{option.key}.owner": "a,b", f"{option.key}.day": "old", option.key: "n:1"})
+    assert settings.with_value(option, {"day": "new,er"}).get(option) == {"day": "new,er"}
+    assert not settings.with_value(option, None).is_set(option)
+
+
 def test_the_upper_layer_counts() -> None:
     lower = Settings({"parallelism.default": "2", "rest.port": "9000"}, "the file")
     settings = lower.overlay({"parallelism.default": 8}, "the program")

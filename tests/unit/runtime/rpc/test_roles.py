@@ -23,6 +23,7 @@ from yarrow.runtime.rpc.gateway_type import (
     BATCH_JOB_MASTER,
     DISPATCHER,
     JOB_MASTER,
+    LOCAL_DRIVER,
     RESOURCE_MANAGER,
     SPARK_DRIVER,
     TASK_EXECUTOR,
@@ -46,7 +47,15 @@ GATEWAYS: dict[str, GatewayType[Any]] = {
     gateway.name: gateway
     for gateway in cast(
         "list[GatewayType[Any]]",
-        [DISPATCHER, RESOURCE_MANAGER, JOB_MASTER, TASK_EXECUTOR, BATCH_JOB_MASTER, SPARK_DRIVER],
+        [
+            DISPATCHER,
+            RESOURCE_MANAGER,
+            JOB_MASTER,
+            TASK_EXECUTOR,
+            BATCH_JOB_MASTER,
+            SPARK_DRIVER,
+            LOCAL_DRIVER,
+        ],
     )
 }
 #: What a process that has only a TaskExecutor's key must never be able to do: the table must not grow by these.
@@ -63,8 +72,10 @@ MASTERS_ONLY = {
         "request_task_executors",
     },
     "JobMasterGateway": {"notify_not_enough_resources"},
-    "BatchJobMasterGateway": set(BATCH_JOB_MASTER.methods),
+    # A TaskExecutor may have the driver of a bounded job, and calls its master as a SparkDriver does.
+    "BatchJobMasterGateway": set(),
     "SparkDriverGateway": set(SPARK_DRIVER.methods),
+    "LocalDriverGateway": set(LOCAL_DRIVER.methods),
 }
 
 
@@ -327,7 +338,7 @@ def test_every_method_is_named_by_the_table_or_by_this_test() -> None:
         assert not allowed & MASTERS_ONLY[name], name
     # A SparkDriver reaches its own master alone, and there each method; it commands nobody.
     assert {name: set(methods) for name, methods in SPARK_DRIVERS_MAY_CALL.items()} == {
-        "BatchJobMasterGateway": set(BATCH_JOB_MASTER.methods) - {"notify_not_enough_resources"}
+        "BatchJobMasterGateway": set(BATCH_JOB_MASTER.methods)
     }
 
 

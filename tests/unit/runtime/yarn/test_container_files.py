@@ -12,7 +12,7 @@ import pytest
 
 from yarrow.runtime.config.options import high_availability
 from yarrow.runtime.rpc.bootstrap import PemIdentity
-from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, TaskExecutorSecrets
+from yarrow.runtime.yarn.application import ApplicationDescription, ContainerSecrets, DeploymentMode
 from yarrow.runtime.yarn.container_files import (
     ContainerFolder,
     ContainerFolderError,
@@ -24,7 +24,7 @@ from yarrow.runtime.yarn.container_files import (
 from yarrow.runtime.yarn.distutils_stand_in import LooseVersion
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
 
-SECRETS = TaskExecutorSecrets(application_secret_id="id", identity=PemIdentity(), data_secret=b"secret")
+SECRETS = ContainerSecrets(application_secret_id="id", identity=PemIdentity(), data_secret=b"secret")
 
 
 def description(**configuration: str) -> ApplicationDescription:
@@ -60,7 +60,7 @@ def test_secrets_are_tightened_before_they_are_read(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_bytes(msgspec.msgpack.encode(SECRETS))
     path.chmod(0o644)
-    assert read_secrets(path, TaskExecutorSecrets) == SECRETS
+    assert read_secrets(path, ContainerSecrets) == SECRETS
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -74,7 +74,7 @@ def test_secrets_that_stay_readable_are_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "chmod", refuse)
     with pytest.raises(ContainerFolderError, match=r"mode 0640.*cannot be tightened"):
-        read_secrets(path, TaskExecutorSecrets)
+        read_secrets(path, ContainerSecrets)
 
 
 def test_what_is_missing_or_of_another_version_is_named_without_its_content(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_is_missing_or_of_another_version_is_named_without_its_content(tmp_
         read_description(tmp_path)
     (tmp_path / "secret").write_bytes(b"planted-secret")
     with pytest.raises(ContainerFolderError) as failure:
-        read_secrets(tmp_path / "secret", TaskExecutorSecrets)
+        read_secrets(tmp_path / "secret", ContainerSecrets)
     assert "planted" not in str(failure.value)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,7 +19,8 @@ from tests.unit.state_processor.bootstrapped import Color, Pair, Point, Unsafe
 from tests.unit.state_processor.spark.without_spark import READS, read_as_tasks, table_of
 from yarrow.common import Row, Types
 from yarrow.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from yarrow.runtime.snapshot.errors import CorruptSnapshotError, UntrustedPickleError
+from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotFormatError, UntrustedPickleError
+from yarrow.runtime.snapshot.key_group_form import EncodedRun, encoded_runs
 from yarrow.state_processor import (
     OperatorTransformation,
     SavepointReader,
@@ -25,6 +28,7 @@ from yarrow.state_processor import (
     StateProcessorError,
 )
 from yarrow.state_processor.operator_identifier import OperatorIdentifier
+from yarrow.state_processor.spark import partition_reading
 from yarrow.state_processor.spark.key_group_ranges import SizedRange, divided
 from yarrow.state_processor.spark.savepoint_source import SavepointSource
 from yarrow.state_processor.spark.state_tables import TableKind
@@ -118,6 +122,90 @@ def test_declared_types_need_no_look_at_values(tmp_path: Path) -> None:
     assert {part: shape and shape.type for part, shape in parts.items()} == {
         "key": pa.int64(), "value": pa.float64(), "map_key": pa.string(),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("declared", "values"),
+    [
+        (Types.LONG(), [1, -(2**63), 7]),
+        (Types.SHORT(), [1, -5, 7]),
+        (Types.DOUBLE(), [0.1, float("-inf"), -0.0]),
+        (Types.FLOAT(), [0.5, 2.0, -0.0]),
+        (Types.BOOLEAN(), [True, False, True]),
+        (Types.STRING(), ["a", "", "\u00e9\u4e00"]),
+        (Types.STRING(), ["a", "with\0nul", ""]),
+        (Types.LONG(), [1, None, 3]),
+        (Types.BIG_INT(), [1, 2, 3]),
+        (Types.TUPLE([Types.LONG()]), [(1,), (2,), (3,)]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("key_type", [Types.INT(), Types.STRING()], ids=str)
+def test_values_of_declared_types(tmp_path: Path, key_type: Any, declared: Any, values: list[Any]) -> None:
+    keys = [1, -2, 3] if key_type == Types.INT() else ["x", "", "z"]
+    path = made(tmp_path, dict(zip(keys, values, strict=True)), ValueStateDescriptor("s", declared), key_type)
+    (operator, kind, name) = next(each for each in all_tables(path) if each[1] is TableKind.KEYED)
+    assert same_rows(path, operator, kind, name, 3) == sum(value is not None for value in values)
+
+
+def test_columns_of_numbers_and_texts_are_read_without_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("values are looked at one by one")
+
+    count: ValueStateDescriptor[int] = ValueStateDescriptor("s", Types.LONG())
+    path = made(tmp_path, {number: number * 2 for number in range(200)}, count, Types.LONG())
+    monkeypatch.setattr(partition_reading, "load_contents", refuse)
+    monkeypatch.setattr(partition_reading, "load_keys", refuse)
+    found = read_as_tasks(table_of(path, "op", TableKind.KEYED, "s"), 2).sort_by("key")
+    assert found.to_pydict() == {"key": list(range(200)), "value": [number * 2 for number in range(200)]}
+
+
+@pytest.mark.parametrize("keys", [b"x" * 12, b"x" * 8], ids=["half a key", "a key less"])
+def test_keys_of_another_number_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: bytes
+) -> None:
+    count: ValueStateDescriptor[int] = ValueStateDescriptor("s", Types.LONG())
+    path = made(tmp_path, {number: number for number in range(40)}, count, Types.LONG())
+    whole = encoded_runs
+
+    def damaged(*of_file: Any) -> Iterator[EncodedRun]:
+        return (run._replace(keys=keys) for run in whole(*of_file) if run.entries > 1)
+
+    monkeypatch.setattr(partition_reading, "encoded_runs", damaged)
+    with pytest.raises(SnapshotFormatError, match=r"operator 'op': a run of state 's' cannot be read"):
+        read_as_tasks(table_of(path, "op", TableKind.KEYED, "s"), 1)
+
+
+def test_batches_of_large_texts_have_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No array holds more than 2 GiB of texts. The bytes are pages that nobody touches."""
+    size = 800 << 20
+    offsets = pa.py_buffer(np.array([0, size], np.int32))
+    large = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(mmap.mmap(-1, size)))
+    text: ValueStateDescriptor[str] = ValueStateDescriptor("s", Types.STRING())
+    path = made(tmp_path, dict.fromkeys(range(4), "a"), text, Types.LONG())
+    monkeypatch.setattr(partition_reading, "load_column", lambda *_: large)
+    (partition,) = table_of(path, "op", TableKind.KEYED, "s").partitions(1)
+    schema = pa.schema([("value", pa.string())])
+    batches = list(partition_reading.read_partition(partition, schema))
+    assert [batch.num_rows for batch in batches] == [1, 1, 1, 1], "each key has its own key group"
+
+
+def test_a_narrower_column_takes_values_that_fit_and_refuses_others(tmp_path: Path) -> None:
+    count: ValueStateDescriptor[int] = ValueStateDescriptor("s", Types.LONG())
+    path = made(tmp_path, {1: 5, 2: 300}, count, Types.LONG())
+    (partition,) = table_of(path, "op", TableKind.KEYED, "s").partitions(1)
+
+    def values(kind: pa.DataType) -> list[Any]:
+        batches = partition_reading.read_partition(partition, pa.schema([("value", kind)]))
+        return sorted(value for batch in batches for value in batch.column(0).to_pylist())
+
+    assert values(pa.int16()) == [5, 300]
+    with pytest.raises(
+        StateProcessorError, match=r"state 's', column 'value': its values do not fit .* int8"
+    ):
+        values(pa.int8())
 
 
 def test_only_wanted_columns_are_decoded(tmp_path: Path) -> None:

@@ -179,13 +179,27 @@ def test_key_groups_are_those_of_the_engine(data: Any) -> None:
     assert groups.tolist() == [group_of_raw_key(key, most) for key in columns.keys(column)]
 
 
+def buckets_of(buckets: KeyBuckets, groups: Any) -> Any:
+    """The bucket of each key group: ranges of about the same size."""
+    return groups.astype(np.int64) * (buckets.partitions * buckets.per_partition) // buckets.max_parallelism
+
+
 @given(st.integers(1, 32768), st.integers(1, 300))
 def test_buckets_lie_within_partitions(most: int, partitions: int) -> None:
     buckets = KeyBuckets.of(most, partitions)
-    groups = np.arange(most, dtype=np.uint16)
-    found = buckets.partitions_of(buckets.buckets_of(groups)).tolist()
+    found = buckets.partitions_of(buckets_of(buckets, np.arange(most))).tolist()
     wanted = [number for number in range(buckets.partitions) for _ in buckets.key_groups(number).groups()]
     assert found == wanted
+
+
+@given(st.integers(1, 400), st.integers(1, 60), st.data())
+def test_rows_are_cut_where_their_bucket_changes(most: int, partitions: int, data: Any) -> None:
+    buckets = KeyBuckets.of(most, partitions)
+    groups = np.sort(np.array(data.draw(st.lists(st.integers(0, most - 1), max_size=30)), np.uint16))
+    each = buckets_of(buckets, groups).tolist()
+    found, starts = buckets.cuts(groups)
+    assert found.tolist() == sorted(set(each))
+    assert starts.tolist() == [each.index(bucket) for bucket in found.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -248,6 +262,20 @@ def test_rows_that_are_refused_leave_nothing(tmp_path: Path, table: pa.Table, sa
                 [wide()[0].select(["key"]).append_column("value", pa.array(range(1500))), table][1:], COUNT
             ),
         )
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["canonical", "native"])
+@pytest.mark.parametrize("damaged", ["key", "value"])
+def test_texts_that_are_no_utf8_are_refused(tmp_path: Path, damaged: str, native: bool) -> None:
+    """Spark makes a text of any bytes; no job could restore them."""
+    texts = {"key": [b"a", b"b"], "value": [b"c", b"d"]} | {damaged: [b"e", b"\xff"]}
+    table = pa.table({name: pa.array(each, pa.binary()).view(pa.string()) for name, each in texts.items()})
+    with pytest.raises(
+        StateProcessorError,
+        match=r"^operator 'op', state 'text': a text holds bytes that are no UTF-8 .*0xff.* keep them as binary",
+    ):
+        written(tmp_path, WithoutSpark([table], TEXT, native=native))
     assert not (tmp_path / "made").exists()
 
 

@@ -24,7 +24,6 @@ from yarrow.client.yarn.environment.environment_start import (
     ARCHIVE_SUFFIX,
     EDITABLE_FOLDER,
     INTERPRETER,
-    START_FILE,
     START_SCRIPT,
 )
 from yarrow.client.yarn.environment.environment_store import EnvironmentMemory, EnvironmentStore, fingerprint
@@ -36,7 +35,7 @@ from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.yarn.gateways import Resource, YarnError
-from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER, SPARK_JARS_FOLDER
+from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER, SPARK_JARS_FOLDER, START_FILE
 from yarrow.runtime.yarn.staging_root import absolute_hdfs_path, staging_root
 
 #: Values of `yarn.environment`: pack the active environment; nodes have the client's interpreter.

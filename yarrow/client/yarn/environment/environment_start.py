@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER, SPARK_JARS_FOLDER
+from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER, SPARK_JARS_FOLDER, START_FILE
 
-#: Name of the script in a container, and how it is called.
-START_FILE: Final = "yarrow-python"
+#: How the script is called in a container.
 INTERPRETER: Final = f"./{START_FILE}"
 #: Folder of editable installs, beside the environment.
 EDITABLE_FOLDER: Final = f"{ENVIRONMENT_FOLDER}-editable"

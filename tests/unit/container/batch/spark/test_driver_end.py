@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.container.batch.spark.class_archive import WRITING_SECONDS
+from yarrow.container.batch.driver.batch_driver import DriverEnd
 from yarrow.container.batch.spark.driver_main import may_keep_classes, remove_files, wait_for_forced_end
-from yarrow.container.batch.spark.spark_driver import DriverEnd
+from yarrow.container.batch.spark.java.class_archive import WRITING_SECONDS
 from yarrow.runtime.rpc.spark_driver_process import GRACE
 
 

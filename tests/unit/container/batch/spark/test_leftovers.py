@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.runtime.rpc.loops import run
+from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.spark.batch_run import BatchRun, RunServices, SparkJobError
 from yarrow.container.batch.spark.session import SparkHost
-from yarrow.container.batch.spark.shared_job import SharedJob
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
@@ -27,15 +27,18 @@ class Master:
     def __init__(self) -> None:
         self.refuses_commit: Exception | None = None
         self.is_silent = False
+        self.has_another_run = False
 
     async def begin_commit(self, job_id: JobID, run: int) -> Acknowledge:
         if self.refuses_commit is not None:
             raise self.refuses_commit
         return Acknowledge()
 
-    async def report_stages(self, job_id: JobID, run: int, stages: object) -> Acknowledge:
+    async def check_run(self, job_id: JobID, run: int) -> Acknowledge:
         if self.is_silent:
             raise RpcUnavailableError("the master does not answer")
+        if self.has_another_run:
+            raise BatchRunError("the run is over")
         return Acknowledge()
 
 
@@ -90,6 +93,11 @@ class Run(BatchRun):
         self.has_removed = True
 
 
+def failed_after_the_next_run_began(run: Run) -> None:
+    cast(Master, run._services.master).has_another_run = True
+    raise SparkJobError("x")
+
+
 def raising(error: Exception) -> Callable[[Run], None]:
     def work(run: Run) -> None:
         raise error
@@ -114,6 +122,7 @@ REFUSED = BatchRunError("results of another run are stored")
         pytest.param(raising(SparkJobError("x")), None, False, True, False, id="failed, Java gone"),
         pytest.param(raising(RpcUnavailableError("x")), None, False, False, False, id="cut off for a while"),
         pytest.param(raising(LeaderTokenError("x")), None, False, False, False, id="another master leads"),
+        pytest.param(failed_after_the_next_run_began, None, False, False, False, id="another run executes"),
         pytest.param(Run._commit, REFUSED, False, False, False, id="another run is to commit"),
         pytest.param(cancelled_at_its_commit, REFUSED, False, False, True, id="cancelled at its commit"),
     ],

@@ -32,6 +32,8 @@ def test_a_program_sets_what_the_engine_does_not() -> None:
     assert found["spark.master"] == "local[3]"
     assert found["spark.pyspark.python"] == sys.executable
     assert found["spark.local.dir"] == "/work/spark"
+    # Hadoop's configuration may name another file system for plain paths, which nobody else needs.
+    assert found["spark.sql.warehouse.dir"] == "file:///work/java"
     assert found.items() >= FIXED.items()
 
 
@@ -40,6 +42,13 @@ def test_what_keeps_a_job_private_cannot_be_changed() -> None:
         with pytest.raises(InvalidOptionValue, match="the engine sets it to"):
             spark_settings(settings(**{key: "other"}), 1, FOLDERS)
     assert spark_settings(settings(authenticate="true"), 1, FOLDERS)["spark.authenticate"] == "true"
+
+
+def test_properties_of_hadoop_are_passed_on_but_no_secret() -> None:
+    config = Settings({"flink.hadoop.dfs.replication": "2", "flink.hadoop.fs.x.secret.key": "hidden"})
+    found = spark_settings(config, 1, FOLDERS)
+    assert found["spark.hadoop.dfs.replication"] == "2"
+    assert "hidden" not in found.values()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from yarrow.container.operators.columnar.sql_results import (
     computed_columns,
 )
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.batch_sql import why_inexact
+from yarrow.runtime.graph.batch.batch_sql import why_inexact
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
     ArrowAggregateOperator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from rocksdict import Options
 
 from tests.unit.container.state.rocksdb.storage import CHECKPOINT, Worker
-from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.typeinfo import BasicTypeInfo, TypeInformation, Types
 from yarrow.container.state.rocksdb.database import BATCH_BYTES, BATCH_ENTRIES, HELPER, Database, _parts
 from yarrow.container.state.rocksdb.keys import DatabaseKeys, end_of, group_of, group_start
 from yarrow.container.state.rocksdb.store import StoreLimits
@@ -20,6 +21,11 @@ from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.runtime.snapshot.errors import StateSerializationError
 from yarrow.runtime.snapshot.value_serializers import value_serializer
+
+
+class Level(IntEnum):
+    LOW = 1
+
 
 PAIRS = Types.TUPLE([Types.LONG(), Types.INT()])
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -79,6 +85,27 @@ def test_values_are_read_and_written_as_one_by_one(values: list[Any], ttl: bool)
     assert made.dump_all(written) == list(map(made.dump, written))
     data = [None if value is None else made.dump(value) for value in held]
     assert made.load_all(data, MISSING) == [MISSING if value is None else value for value in held]
+
+
+@pytest.mark.parametrize("declared", [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG()], ids=str)
+@given(data=st.data())
+def test_many_numbers_are_written_as_one_by_one(declared: BasicTypeInfo, data: Any) -> None:
+    assert declared.value_range is not None
+    least, most = declared.value_range
+    values: list[Any] = data.draw(st.lists(st.integers(least, most), min_size=16, max_size=20))
+    for ttl in (False, True):
+        made = values_of(declared, ttl)
+        held = [(5, value) for value in values] if ttl else values
+        assert made.dump_all(held) == list(map(made.dump, held))
+    made = values_of(declared, False)
+    values[3] = data.draw(st.sampled_from([True, Level.LOW]))
+    assert made.dump_all(values) == list(map(made.dump, values))
+
+
+@pytest.mark.parametrize("misfit", [1 << 15, -(1 << 15) - 1, 1 << 70])
+def test_a_number_beyond_its_width_is_refused_among_many(misfit: int) -> None:
+    with pytest.raises(StateSerializationError, match=rf"'op', state 's': .*of 16 bits .*got int {misfit}"):
+        values_of(Types.SHORT(), False).dump_all([*range(20), misfit])
 
 
 def test_a_value_that_was_not_packed_is_read_among_those_that_were() -> None:

@@ -1,0 +1,145 @@
+"""What a failed stage tells: the user's own traceback first, and nothing of Spark, Java and py4j before it.
+
+Owner: the thread of a stage. An error of a function that Spark calls in its tasks comes as text within Spark's own
+error: its frames are cut out of that. Must not raise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from typing import Final
+
+import msgspec
+import py4j
+import pyspark
+from pyspark.errors import PySparkException
+
+from yarrow.container.batch.full_disks import full_disk, tells_of_full_disk
+from yarrow.container.protocol.failure import OperatorFailure, failure_cause, is_engine_file
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.paths import scheme_of
+from yarrow.runtime.common.short_text import cut_in_the_middle
+from yarrow.runtime.rpc.messages import FailureCause
+
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+#: Where Java begins to speak behind a text that is for people.
+_OF_JAVA: Final = re.compile(
+    r"\n\s*(at [\w.$/]+\(|Driver stacktrace|JVM stacktrace|Caused by:|\.\.\. \d+ more|=+ SQL|\(TID \d+|SQLSTATE: \w+)"
+)
+_FRAME: Final = re.compile(r'  File "([^"]+)", line \d+')
+_PACKAGES: Final = tuple(os.path.realpath(os.path.dirname(each.__file__)) for each in (pyspark, py4j))
+_JAVA_CLASS: Final = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
+_OF_PY4J: Final = re.compile(r"^An error occurred while calling [\w.]+\.?$")
+_HDFS_FULL: Final = (
+    "could only be written to 0 of the",
+    "DSQuotaExceededException",
+    "NSQuotaExceededException",
+    "quota of",
+)
+_SAFE_MODE: Final = ("SafeModeException", "Name node is in safe mode")
+_MOST: Final = 2000
+
+
+class StageOutputError(YarrowError):
+    """An output of a stage was not written; the message names stage, output and path."""
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether Spark or its Java has raised an error."""
+    return isinstance(error, PySparkException) or type(error).__module__.startswith("py4j.")
+
+
+def cause_of(stage: str, error: BaseException) -> FailureCause:
+    """The failure of a stage as users read it."""
+    if isinstance(error, YarrowError):
+        # Its message says all.
+        cause = failure_cause(error.with_traceback(None), f"stage '{stage}'")
+    elif is_of_spark(error):
+        cause = _of_spark(stage, error)
+    else:
+        cause = failure_cause(OperatorFailure(stage, "", error))
+        cause = msgspec.structs.replace(
+            cause, stacktrace=cause.stacktrace.replace(f"operator '{stage}'", f"stage '{stage}'")
+        )
+    return msgspec.structs.replace(cause, operator_name=stage)
+
+
+def _of_spark(stage: str, error: BaseException) -> FailureCause:
+    frames, kind, message = _inner(str(error)) or (
+        _own_frames(error),
+        type(error).__name__,
+        told_by_spark(error),
+    )
+    trace = f"{_TRACEBACK}{frames}" if frames else ""
+    return FailureCause(
+        exception_name=kind,
+        message=cut_in_the_middle(message, _MOST),
+        stacktrace=f"{trace}{kind}: {cut_in_the_middle(message, _MOST)}\n  in stage '{stage}'\n",
+    )
+
+
+def _own_frames(error: BaseException) -> str:
+    """The frames of the program, as a traceback shows them."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    return "".join(traceback.format_list(frames))
+
+
+def _is_users(file: str) -> bool:
+    return (
+        not is_engine_file(file)
+        and not os.path.realpath(file).startswith(_PACKAGES)
+        and "<frozen" not in file
+    )
+
+
+def _inner(text: str) -> tuple[str, str, str] | None:
+    """Frames, class and message of an error in a function that Spark has called; None if there was none."""
+    _, found, trace = text.rpartition(_TRACEBACK)
+    if not found:
+        return None
+    kept: list[str] = []
+    is_users = False
+    lines = _before_java(f"\n{trace}")[1:].splitlines()
+    while lines and (lines[0].startswith("  ") or not lines[0].strip()):
+        line = lines.pop(0)
+        frame = _FRAME.match(line)
+        if frame is not None:
+            is_users = _is_users(frame[1])
+        if is_users:
+            kept.append(f"{line}\n")
+    raised = "\n".join(lines).strip()
+    if not raised or (not kept and "." in raised.partition(":")[0]):
+        return None
+    kind, _, message = raised.partition(": ")
+    return "".join(kept), kind, message
+
+
+def _before_java(text: str) -> str:
+    found = _OF_JAVA.search(text)
+    return text if found is None else text[: found.start()]
+
+
+def told_by_spark(error: BaseException) -> str:
+    """What Spark says, without classes and traces of Java."""
+    lines = [line.strip() for line in _before_java(str(error)).splitlines()]
+    told = [_JAVA_CLASS.sub("", line.lstrip(": ")) for line in lines if line and not _OF_PY4J.match(line)]
+    return "\n".join(line for line in told if line) or type(error).__name__
+
+
+def not_written(stage: str, output: str, path: str, error: BaseException) -> BaseException:
+    """The error to tell where an output could not be written: the user's own, or a StageOutputError."""
+    text = str(error)
+    what = f"Stage {stage!r}: its output {output!r} was not written to {path}"
+    if scheme_of(path) == "file" and tells_of_full_disk(text):
+        return StageOutputError(f"{what}: {full_disk(os.path.dirname(path.removeprefix('file://')))}")
+    if any(words in text for words in _HDFS_FULL) or tells_of_full_disk(text):
+        return StageOutputError(
+            f"{what}: the storage is full, or a quota is used up: make room, or name another path"
+        )
+    if any(words in text for words in _SAFE_MODE):
+        return StageOutputError(f"{what}: HDFS is in safe mode, and takes nothing: wait until it has left it")
+    if _inner(text) is not None:
+        return error
+    return StageOutputError(f"{what}: {cut_in_the_middle(told_by_spark(error), _MOST)}")

@@ -1,0 +1,229 @@
+"""Which columns of a bounded job Spark SQL reads and aggregates, and why the others stay in Python. Pure.
+
+Owner: any thread. Spark SQL gets what it computes exactly as the engine's own operators do: values, types, nulls and
+NaN. Results that depend on the order of rows stay in Python. Must not look into files or user code: whether the files
+are what the source has declared is checked where the job runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.config.options import batch
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.batch.batch_plan import BatchPlan, BatchStage, SqlAggregation
+from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, tasks_at_a_time
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.graph.operator_spec import (
+    AggregatedColumnsOperator,
+    AggregateKind,
+    ColumnAggregate,
+    ColumnScan,
+    KeyedAggregates,
+    OperatorSpec,
+    PartitionerKind,
+    SqlResultsOperator,
+)
+from yarrow.runtime.graph.states import BatchRunner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Aggregates that columns have.
+_KINDS: Final = (
+    AggregateKind.SUM,
+    AggregateKind.MIN,
+    AggregateKind.MAX,
+    AggregateKind.COUNT,
+    AggregateKind.MEAN,
+)
+
+#: Bytes of files from which on Spark SQL gains from all of Java's compilers.
+_MUCH: Final = 64 << 20
+
+
+def decisions(graph: JobGraph) -> Mapping[JobVertexID, SqlAggregation | str]:
+    """For each source that emits columns of files: what Spark SQL does in its place, or why it does nothing."""
+    found: dict[JobVertexID, SqlAggregation | str] = {}
+    scans = [vertex for vertex in graph.vertices if vertex.head.spec.column_scan is not None]
+    if scans and not Settings(graph.configuration, "the job").get(batch.SPARK_SQL):
+        return dict.fromkeys((vertex.id for vertex in scans), f"{batch.SPARK_SQL.key} is false")
+    if graph.batch_runner is BatchRunner.LOCAL:
+        return dict.fromkeys((vertex.id for vertex in scans), "the job runs without Spark")
+    parallelism = 0
+    for vertex in scans:
+        decision = _decision(graph, vertex)
+        if not isinstance(decision, str):
+            # All exchanges inside one Spark job have the same number of partitions.
+            parallelism = parallelism or vertex.parallelism
+            if vertex.parallelism != parallelism:
+                decision = (
+                    f"another scan of the job has parallelism {parallelism}, this one {vertex.parallelism}"
+                )
+        found[vertex.id] = decision
+    return found
+
+
+def driver_configuration(graph: JobGraph) -> dict[str, str]:
+    """The job's configuration for a SparkDriver, with what Java has to know before the driver plans the job."""
+    # Stages of a pipeline are Spark SQL throughout.
+    much = is_pipeline(graph) or _bytes_for_sql(graph) >= _MUCH
+    return {
+        # Executors on YARN are asked for accordingly.
+        "spark.default.parallelism": str(tasks_at_a_time(graph)),
+        **({batch.SPARK_FULL_COMPILER.key: "true"} if much else {}),
+        **graph.configuration,
+    }
+
+
+def _bytes_for_sql(graph: JobGraph) -> int:
+    """Bytes of the files that Spark SQL may read, as far as this can be told without a look at their columns."""
+    if not Settings(graph.configuration, "the job").get(batch.SPARK_SQL):
+        return 0
+    return sum(
+        scan.size
+        for vertex in graph.vertices
+        if (scan := vertex.head.spec.column_scan) is not None
+        and not isinstance(_aggregates_behind(graph, vertex, scan), str)
+    )
+
+
+def _decision(graph: JobGraph, vertex: JobVertex) -> SqlAggregation | str:
+    scan = vertex.head.spec.column_scan
+    assert scan is not None, "the source reads files of columns"
+    aggregates = _aggregates_behind(graph, vertex, scan)
+    if isinstance(aggregates, str):
+        return aggregates
+    why = why_inexact(_schema(scan.schema), aggregates)
+    return why or SqlAggregation(scan=scan, aggregates=aggregates)
+
+
+def _aggregates_behind(graph: JobGraph, vertex: JobVertex, scan: ColumnScan) -> KeyedAggregates | str:
+    """The built-in aggregates that alone read the files' rows, or why there are none."""
+    if scan.file_format != "parquet":
+        return f"{scan.file_format.upper()} files are parsed by the engine's own rules"
+    if len(vertex.operators) > 1:
+        return f"'{vertex.operators[1].name}' takes the rows, which is no built-in aggregate of columns"
+    edges = graph.outputs_of(vertex.id)
+    if len(edges) != 1:
+        return f"{len(edges)} stages read the files' rows"
+    (edge,) = edges
+    target = graph.vertex(edge.target)
+    aggregates = target.head.spec.keyed_aggregates
+    if aggregates is None or edge.partitioner.kind is not PartitionerKind.KEY_GROUP:
+        return f"'{target.head.name}' takes the rows, which is no built-in aggregate of columns"
+    if len(graph.inputs_of(target.id)) != 1:
+        return f"'{target.head.name}' has rows of other stages too"
+    return aggregates
+
+
+def _schema(encoded: bytes) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(encoded))
+
+
+def why_inexact(schema: pa.Schema, aggregates: KeyedAggregates) -> str:
+    """Why Spark SQL would not give the operator's own results over columns of `schema`; "" = it gives the same."""
+    wanted = [
+        *aggregates.key_names,
+        *(each.column for each in aggregates.aggregates if each.column is not None),
+    ]
+    for name in wanted:
+        if len(schema.get_all_field_indices(name)) != 1:
+            return f"the files have no single column '{name}'"
+    for name in aggregates.key_names:
+        kind = schema.field(name).type
+        if not _is_exact_key(kind):
+            return f"keys of type {kind} (column '{name}') are not the same in Spark"
+    for aggregate in aggregates.aggregates:
+        if aggregate.kind not in _KINDS:
+            return f"{aggregate.kind.value} keeps whole rows"
+        if aggregate.column is not None and (why := _why_no(aggregate, schema.field(aggregate.column).type)):
+            return why
+    return ""
+
+
+def _why_no(aggregate: ColumnAggregate, kind: pa.DataType) -> str:
+    """Why an aggregate of a column of that type is not the same in Spark; "" = it is."""
+    import pyarrow.types as arrow
+
+    kind = _values(kind)
+    name = f"{aggregate.kind.value} of '{aggregate.column}'"
+    if aggregate.kind is AggregateKind.COUNT:
+        return (
+            ""
+            if _is_exact(kind) or arrow.is_floating(kind)
+            else f"columns of type {kind} are not read by Spark"
+        )
+    if aggregate.kind in (AggregateKind.SUM, AggregateKind.MEAN):
+        if arrow.is_floating(kind):
+            return f"{name}: sums of floats depend on the order of rows"
+        exact = arrow.is_boolean(kind) or (arrow.is_integer(kind) and not arrow.is_uint64(kind))
+        return "" if exact else f"{name}: Spark's sum of {kind} has other limits"
+    if arrow.is_float32(kind) or arrow.is_float64(kind) or _is_exact(kind):
+        return ""
+    return f"{name}: a column of type {kind} is not the same in Spark"
+
+
+def _is_exact_key(kind: pa.DataType) -> bool:
+    """Floats are shown as they came last (NaN, -0.0), which depends on the order of rows."""
+    return _is_exact(_values(kind))
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether Spark has the same values in the same order as Python, and Arrow gives them back."""
+    import pyarrow.types as arrow
+
+    return bool(
+        arrow.is_boolean(kind)
+        or (arrow.is_integer(kind) and not arrow.is_uint64(kind))
+        or arrow.is_string(kind)
+        or arrow.is_large_string(kind)
+        or arrow.is_date32(kind)
+        or (arrow.is_timestamp(kind) and kind.unit == "us")
+    )
+
+
+def _values(kind: pa.DataType) -> Any:
+    import pyarrow.types as arrow
+
+    return kind.value_type if arrow.is_dictionary(kind) else kind
+
+
+# ---------------------------------------------------------------------- what runs
+
+
+def with_sql(graph: JobGraph, plan: BatchPlan) -> JobGraph:
+    """The graph that the tasks run: sources and aggregates that Spark SQL stands for are replaced."""
+    specs: dict[JobVertexID, OperatorSpec] = {}
+    for stage in plan.stages:
+        if stage.sql is not None:
+            (exchange,) = stage.outputs
+            specs[stage.vertex_id] = SqlResultsOperator(
+                schema=stage.sql.scan.schema, aggregates=stage.sql.aggregates
+            )
+            specs[exchange.target] = AggregatedColumnsOperator()
+    if not specs:
+        return graph
+    return msgspec.structs.replace(
+        graph,
+        vertices=tuple(
+            _with_head(vertex, specs[vertex.id]) if vertex.id in specs else vertex
+            for vertex in graph.vertices
+        ),
+    )
+
+
+def _with_head(vertex: JobVertex, spec: OperatorSpec) -> JobVertex:
+    head = msgspec.structs.replace(vertex.head, spec=spec)
+    return msgspec.structs.replace(vertex, operators=(head, *vertex.operators[1:]))
+
+
+def sql_stages(plan: BatchPlan) -> tuple[BatchStage, ...]:
+    """The stages whose files Spark SQL reads."""
+    return tuple(stage for stage in plan.stages if stage.sql is not None)

@@ -1,0 +1,139 @@
+"""The archive of Java's classes: written once, kept for later drivers, and never in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from yarrow.container.batch.spark.java.class_archive import ClassArchive
+from yarrow.runtime.common.clock import SystemClock
+
+
+class Installation:
+    """A Java and jars, and the folders of a driver."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cache, self.temporary = folder / "cache", folder / "temporary"
+        self.java, self.jars = folder / "jdk" / "bin" / "java", folder / "jars"
+        for made in (self.java.parent, self.jars, self.temporary):
+            made.mkdir(parents=True)
+        self.java.write_text("java")
+        self.add_jar("a")
+
+    def add_jar(self, name: str) -> None:
+        (self.jars / f"{name}.jar").write_text(name)
+
+    def archive(self) -> ClassArchive:
+        """That of the next driver."""
+        return ClassArchive(self.cache, self.java, self.jars, self.temporary, SystemClock())
+
+    def write(self, *, to_the_end: bool = True) -> None:
+        """One driver whose Java writes the archive at its end."""
+        archive = self.archive()
+        assert archive.is_awaited
+        (argument, *_) = archive.arguments()
+        archive.begin()
+        Path(argument.partition("=")[2]).write_text("classes")
+        if to_the_end:
+            archive.keep()
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Installation:
+    return Installation(tmp_path)
+
+
+def flag(archive: ClassArchive) -> str:
+    return next(iter(archive.arguments()), "").partition("=")[0]
+
+
+def test_the_first_driver_writes_what_later_ones_use(installation: Installation) -> None:
+    assert flag(installation.archive()) == "-XX:ArchiveClassesAtExit"
+    installation.write()
+    used = installation.archive()
+    assert not used.is_awaited
+    argument = used.arguments()[0]
+    assert flag(used) == "-XX:SharedArchiveFile"
+    assert Path(argument.partition("=")[2]).read_text() == "classes"
+    assert installation.cache.stat().st_mode & 0o777 == 0o700
+
+
+def test_other_jars_have_an_archive_of_their_own(installation: Installation) -> None:
+    installation.write()
+    installation.add_jar("b")
+    assert installation.archive().is_awaited
+    installation.write()
+    assert not installation.archive().is_awaited
+
+
+def test_those_that_were_used_last_are_kept(installation: Installation) -> None:
+    for number, name in enumerate("bcd"):
+        installation.write()
+        installation.add_jar(name)
+        for file in installation.cache.glob("*.jsa"):
+            # Files of one test have nearly the same time.
+            os.utime(file, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns - 10**9))
+        assert len([*installation.cache.glob("*.jsa")]) == min(number + 1, 2)
+
+
+def test_a_machine_that_is_too_slow_stops_trying(installation: Installation) -> None:
+    for _ in range(3):
+        installation.write(to_the_end=False)
+    assert installation.archive().arguments() == []
+    assert not installation.archive().is_awaited
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(installation: Installation) -> None:
+    installation.cache.mkdir()
+    installation.cache.chmod(0o777)
+    assert installation.archive().arguments() == []
+
+
+def test_a_folder_that_cannot_be_made_is_done_without(installation: Installation) -> None:
+    installation.cache.write_text("no folder")
+    assert installation.archive().arguments() == []
+    assert not installation.archive().is_awaited
+
+
+def parts(installation: Installation) -> list[Path]:
+    """What of the cache is neither an archive nor a count of tries."""
+    return [file for file in installation.cache.iterdir() if file.suffix not in (".jsa", ".tries")]
+
+
+def test_a_copy_that_fails_leaves_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(source: Path, target: str) -> None:
+        Path(target).write_bytes(b"the beginning")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full_disk)
+    installation.write()
+    assert parts(installation) == []
+    assert installation.archive().is_awaited
+
+
+def test_a_driver_that_was_killed_while_it_copied_leaves_nothing_for_ever(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(source: Path, target: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", killed)
+        # What is killed runs no `finally`.
+        patch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
+        with pytest.raises(KeyboardInterrupt):
+            installation.write()
+    [left] = parts(installation)
+    fresh = left.with_name(f"other{left.suffix}")
+    fresh.touch()
+    hours_ago = time.time() - 2 * 3600
+    os.utime(left, (hours_ago, hours_ago))
+    installation.archive().arguments()
+    assert parts(installation) == [fresh], "another driver may copy at this moment"

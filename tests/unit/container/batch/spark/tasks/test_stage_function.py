@@ -1,0 +1,158 @@
+"""The task of a stage without Spark: what it tells its driver, and what it holds of other stages' results."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from tests.support.batch_runner import collecting_graph
+from tests.unit.runtime.graph.programs import environment
+from yarrow.container.batch.chunk import COLLECTED
+from yarrow.container.batch.driver.shared_job import SharedJob
+from yarrow.container.batch.spark.task_server import AttemptListener, EntranceOnThisHost, TaskServer
+from yarrow.container.batch.spark.tasks import stage_function
+from yarrow.container.batch.spark.tasks.stage_function import InputLostError, StageFunction, TaskFailedError
+from yarrow.container.batch.spark.tasks.stage_rows import MARKER, ROW_SCHEMA
+from yarrow.runtime.graph.batch.batch_plan import encode_batch_plan
+from yarrow.runtime.graph.batch.batch_planner import plan
+from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+
+LIMIT = 60.0
+
+
+class Heard:
+    """What the driver hears: the methods that were called."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *told: self.calls.append(name)
+
+
+class FakeContext:
+    """Spark's word about a first attempt."""
+
+    @staticmethod
+    def get() -> FakeContext:
+        return FakeContext()
+
+    def attemptNumber(self) -> int:
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_function, "TaskContext", FakeContext)
+
+
+def two_stages(configuration: dict[str, str] | None = None) -> JobGraph:
+    env = environment(1, configuration or {})
+    rows = env.from_collection([1]).rebalance().map(lambda n: 1 // n).set_parallelism(2)
+    return collecting_graph(env, rows)
+
+
+def row(edge: int, payload: bytes = b"", sequence: int = 0) -> dict[str, Any]:
+    return {
+        "edge": edge,
+        "target": 0,
+        "producer": 0,
+        "sequence": sequence,
+        "rows": 1,
+        "payload": payload,
+        "stage": 0,
+        "attempt": 0,
+        "partition": 0,
+    }
+
+
+def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=ROW_SCHEMA)
+
+
+def run_last_but_one(
+    graph: JobGraph, arriving: Iterator[pa.RecordBatch], folder: Path, heard: Heard
+) -> Iterator[pa.RecordBatch]:
+    """Runs the second stage's task, with its driver's socket."""
+    stages = plan(graph)
+    job = SharedJob(
+        run=0,
+        job_graph=encode_job_graph(graph),
+        plan=encode_batch_plan(stages),
+        configuration={},
+        task_folder=str(folder / "tasks"),
+        file_paths={},
+        splits={},
+        result_key=b"key",
+    )
+    entrance = EntranceOnThisHost(folder, job)
+    server = TaskServer(entrance, cast(AttemptListener, heard))
+    server.start()
+    try:
+        yield from StageFunction(entrance.address, 1)(arriving)
+    except Exception:
+        # The server's thread hears of it later than this one.
+        until_heard(heard, "attempt_failed", "attempt_lost")
+        raise
+    finally:
+        server.close()
+
+
+def until_heard(heard: Heard, *calls: str) -> None:
+    """Returns when one of the calls has come."""
+    for _ in range(int(LIMIT * 100)):
+        if not set(calls).isdisjoint(heard.calls):
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"none of {calls} comes: {heard.calls}")
+
+
+def test_an_attempt_that_gets_no_more_input_is_lost_and_does_not_fail_the_job(tmp_path: Path) -> None:
+    """Spark closes the streams of the slower one of two attempts."""
+
+    def arriving() -> Iterator[pa.RecordBatch]:
+        yield batch(row(MARKER))
+        raise EOFError
+
+    heard = Heard()
+    with pytest.raises(InputLostError):
+        list(run_last_but_one(two_stages(), arriving(), tmp_path, heard))
+    assert "attempt_lost" in heard.calls and "attempt_failed" not in heard.calls
+
+
+def test_a_failure_of_the_task_is_told(tmp_path: Path) -> None:
+    heard = Heard()
+    # A chunk that no task has made.
+    arriving = iter([batch(row(MARKER), row(0, b"\xff"))])
+    with pytest.raises(TaskFailedError):
+        list(run_last_but_one(two_stages(), arriving, tmp_path, heard))
+    assert "attempt_failed" in heard.calls and "attempt_lost" not in heard.calls
+
+
+def test_results_of_earlier_stages_wait_on_disk(tmp_path: Path) -> None:
+    most = 0
+    before = pa.total_allocated_bytes()
+    megabyte = bytes(1 << 20)
+
+    def arriving() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        yield batch(row(MARKER))
+        for number in range(64):
+            most = max(most, pa.total_allocated_bytes() - before)
+            yield batch(row(COLLECTED, megabyte, number))
+
+    graph = two_stages({"execution.batch.sort-memory": "2 mb"})
+    came: set[int] = set()
+    for rows in run_last_but_one(graph, arriving(), tmp_path, Heard()):
+        for found in rows.select(["edge", "stage", "sequence", "payload"]).to_pylist():
+            if found["edge"] == COLLECTED and found["stage"] == 0:
+                assert found["payload"] == megabyte
+                came.add(found["sequence"])
+    assert came == set(range(64))
+    assert most < 16 << 20
+    assert list((tmp_path / "tasks").iterdir()) == []

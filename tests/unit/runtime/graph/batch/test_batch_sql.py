@@ -1,0 +1,219 @@
+"""Which scans and aggregates become Spark SQL, and the reason for each of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.runtime.graph.programs import environment
+from yarrow.common import WatermarkStrategy
+from yarrow.datastream import DataStream, StreamExecutionEnvironment
+from yarrow.datastream.connectors.file_source import FileSource
+from yarrow.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from yarrow.runtime.graph.batch.batch_plan import decode_batch_plan, encode_batch_plan
+from yarrow.runtime.graph.batch.batch_planner import plan
+from yarrow.runtime.graph.batch.batch_sql import driver_configuration, sql_stages, with_sql
+from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
+from yarrow.table.types import DataTypes
+
+NO_WATERMARKS: Any = WatermarkStrategy.no_watermarks()
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("whole", pa.int32()),
+        ("real", pa.float64()),
+        ("large", pa.uint64()),
+        ("exact", pa.decimal128(10, 2)),
+        ("nanos", pa.timestamp("ns")),
+        ("micros", pa.timestamp("us", "Europe/Berlin")),
+        ("coded", pa.dictionary(pa.int32(), pa.string())),
+        ("half", pa.float16()),
+    ]
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    pq.write_table(SCHEMA.empty_table().drop_columns("half"), tmp_path / "one.parquet")
+    return str(tmp_path)
+
+
+def files(env: StreamExecutionEnvironment, folder: str, schema: pa.Schema = SCHEMA) -> DataStream:
+    source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(schema), folder).build()
+    return env.from_source(source, NO_WATERMARKS, "files")
+
+
+def printed(env: StreamExecutionEnvironment, stream: DataStream) -> JobGraph:
+    stream.to_rows().print()
+    return env.get_job_graph()
+
+
+def reason(folder: str, key: str, column: str | None, kind: str) -> str:
+    env = environment(2)
+    graph = printed(env, files(env, folder).key_by(key).aggregate([(column, kind)]))
+    source, *_ = plan(graph).stages
+    assert bool(source.no_sql) is (source.sql is None)
+    return source.no_sql
+
+
+@pytest.mark.parametrize(
+    ("key", "column", "kind"),
+    [
+        ("key", "whole", "sum"),
+        ("key", "whole", "mean"),
+        ("key", "real", "min"),
+        ("key", "key", "max"),
+        ("key", "micros", "max"),
+        ("micros", None, "count"),
+        ("coded", "coded", "min"),
+        ("whole", None, "count"),
+    ],
+)
+def test_exact_aggregates_become_sql(folder: str, key: str, column: str | None, kind: str) -> None:
+    assert reason(folder, key, column, kind) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "column", "kind", "why"),
+    [
+        ("key", "real", "sum", "sum of 'real': sums of floats depend on the order of rows"),
+        ("key", "real", "mean", "mean of 'real': sums of floats depend on the order of rows"),
+        ("key", "large", "max", "max of 'large': a column of type uint64 is not the same in Spark"),
+        ("key", "exact", "sum", "sum of 'exact': Spark's sum of decimal128(10, 2) has other limits"),
+        ("key", "nanos", "min", "min of 'nanos': a column of type timestamp[ns] is not the same in Spark"),
+        ("real", None, "count", "keys of type double (column 'real') are not the same in Spark"),
+        ("exact", None, "count", "keys of type decimal128(10, 2) (column 'exact') are not the same in Spark"),
+        ("key", "half", "min", "min of 'half': a column of type halffloat is not the same in Spark"),
+    ],
+)
+def test_what_spark_computes_otherwise_stays_in_python(
+    folder: str, key: str, column: str | None, kind: str, why: str
+) -> None:
+    assert reason(folder, key, column, kind) == why
+
+
+def test_functions_of_the_program_stay_in_python(folder: str) -> None:
+    env = environment(2)
+    graph = printed(
+        env, files(env, folder).map_batches(lambda batch: batch, SCHEMA).key_by("key").sum("whole")
+    )
+    assert (
+        plan(graph).stages[0].no_sql
+        == "'Map Batches' takes the rows, which is no built-in aggregate of columns"
+    )
+    env = environment(2)
+    graph = printed(env, files(env, folder).rebalance())
+    assert "no built-in aggregate of columns" in plan(graph).stages[0].no_sql
+
+
+def test_rows_that_several_stages_read_stay_in_python(folder: str) -> None:
+    env = environment(2)
+    stream = files(env, folder)
+    stream.key_by("key").sum("whole").to_rows().print()
+    graph = printed(env, stream.key_by("key").max("whole"))
+    assert plan(graph).stages[0].no_sql == "2 stages read the files' rows"
+    env = environment(2)
+    graph = printed(env, files(env, folder).union(files(env, folder)).key_by("key").sum("whole"))
+    assert {stage.no_sql for stage in plan(graph).stages if stage.is_source} == {
+        "'Keyed Arrow Aggregation' has rows of other stages too"
+    }
+
+
+def test_csv_stays_in_python_and_other_sources_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,1\n")
+    schema = CsvSchema.builder().add_string_column("key").add_number_column("n", DataTypes.BIGINT()).build()
+    source = FileSource.for_record_stream_format(
+        CsvReaderFormat.for_schema(schema, columnar=True), str(tmp_path)
+    ).build()
+    env = environment(2)
+    stream = env.from_source(source, NO_WATERMARKS, "files")
+    graph = printed(env, stream.key_by("key").sum("n"))
+    assert plan(graph).stages[0].no_sql == "CSV files are parsed by the engine's own rules"
+    env = environment(2)
+    env.from_collection([1]).print()
+    assert {stage.no_sql for stage in plan(env.get_job_graph()).stages} == {""}
+
+
+def test_a_format_of_the_program_reads_its_files_itself(folder: str) -> None:
+    class Own(ParquetColumnarRowInputFormat):
+        pass
+
+    env = environment(2)
+    source = FileSource.for_bulk_file_format(Own(SCHEMA), folder).build()
+    graph = printed(env, env.from_source(source, NO_WATERMARKS, "files").key_by("key").sum("whole"))
+    stage, *_ = plan(graph).stages
+    assert (stage.sql, stage.no_sql) == (None, "")
+
+
+def test_the_option_turns_it_off(folder: str) -> None:
+    env = environment(2, {"execution.batch.spark.sql": "false"})
+    graph = printed(env, files(env, folder).key_by("key").sum("whole"))
+    assert plan(graph).stages[0].no_sql == "execution.batch.spark.sql is false"
+
+
+def test_scans_of_another_parallelism_stay_in_python(folder: str) -> None:
+    env = environment(2)
+    files(env, folder).key_by("key").sum("whole").to_rows().print()
+    narrow = files(env, folder).set_parallelism(1)
+    graph = printed(env, narrow.key_by("key").sum("whole"))
+    whys = [stage.no_sql for stage in plan(graph).stages if stage.is_source]
+    assert whys == ["", "another scan of the job has parallelism 2, this one 1"]
+
+
+def test_the_tasks_get_a_graph_with_other_heads(folder: str) -> None:
+    env = environment(2)
+    graph = printed(env, files(env, folder).key_by("key").sum("whole"))
+    made = plan(graph)
+    assert decode_batch_plan(encode_batch_plan(made)) == made
+    (stage,) = sql_stages(made)
+    changed = decode_job_graph(encode_job_graph(with_sql(graph, made)))
+    source, aggregate, *_ = changed.vertices
+    assert not source.is_source and aggregate.head.spec.keyed_aggregates is None
+    # Everything else is as it was: names, ids and what stands behind.
+    assert [operator.id for vertex in changed.vertices for operator in vertex.operators] == [
+        operator.id for vertex in graph.vertices for operator in vertex.operators
+    ]
+    assert changed.edges == graph.edges
+    # In Python, rows are folded before the exchange instead.
+    (exchange,) = stage.outputs
+    assert exchange.combining is None
+    back = plan(graph, in_python={stage.vertex_id: "they are gone"})
+    assert back.stage(stage.vertex_id).outputs[0].combining is not None
+    assert sql_stages(back) == () and back.stage(stage.vertex_id).no_sql == "they are gone"
+    assert with_sql(graph, back) is graph
+
+
+def sized(graph: JobGraph, size: int) -> JobGraph:
+    """The graph as if its files had that size."""
+    source, *others = graph.vertices
+    scan = source.head.spec.column_scan
+    assert scan is not None and scan.size > 0
+    spec = msgspec.structs.replace(source.head.spec, scan=msgspec.structs.replace(scan, size=size))
+    head = msgspec.structs.replace(source.head, spec=spec)
+    changed = msgspec.structs.replace(source, operators=(head, *source.operators[1:]))
+    return msgspec.structs.replace(graph, vertices=(changed, *others))
+
+
+def test_java_compiles_fully_where_spark_sql_reads_much(folder: str) -> None:
+    full = "execution.batch.spark.full-compiler"
+    env = environment(2)
+    graph = printed(env, files(env, folder).key_by("key").sum("whole"))
+    assert full not in driver_configuration(graph)
+    assert driver_configuration(sized(graph, 64 << 20)) == {
+        **driver_configuration(graph),
+        full: "true",
+    }
+    env = environment(2, {full: "false"})
+    graph = printed(env, files(env, folder).key_by("key").sum("whole"))
+    assert driver_configuration(sized(graph, 1 << 40))[full] == "false"
+    env = environment(2)
+    graph = printed(
+        env, files(env, folder).map_batches(lambda batch: batch, SCHEMA).key_by("key").sum("whole")
+    )
+    assert full not in driver_configuration(sized(graph, 1 << 40))
