@@ -73,6 +73,24 @@ def expected() -> Counter[int]:
     return found
 
 
+def wait_for_both_executors(driver: DriverUnderTest, folder: Path) -> None:
+    """Runs a job whose two tasks wait for each other: each executor has one core.
+
+    Spark replaces a killed executor some time later, and rows have a second copy only where there is a second one.
+    """
+
+    def met(number: int) -> int:
+        (folder / f"met.{number}").touch()
+        while not (folder / f"met.{3 - number}").exists():
+            time.sleep(0.05)
+        return number
+
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 2), NO_WATERMARKS, "numbers")
+    outcome = driver.run(collecting_graph(env, numbers.map(met)))
+    assert sorted(outcome.collected()) == [1, 2], outcome.failure
+
+
 def test_tasks_run_in_executors_and_reach_their_driver(driver: DriverUnderTest, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     graph = sums(gate)
@@ -134,6 +152,7 @@ def test_an_iteration_outlives_what_is_killed_in_a_superstep(
     driver: DriverUnderTest, tmp_path: Path, killed: str
 ) -> None:
     """Rows, aggregates and accumulators count each superstep once."""
+    wait_for_both_executors(driver, tmp_path)
     program = Program(2)
     loop = program.begin(program.rows([*range(1, _ROWS + 1)], Types.LONG()), most=100, name="count down")
     loop.register_convergence("left", LongSumAggregator(), LongZeroConvergence())

@@ -61,6 +61,8 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.retainedStages": "200",
     "spark.sql.ui.retainedExecutions": "20",
     "spark.eventLog.enabled": "false",
+    # Milliseconds. An executor that was alone finds the one that replaces another in time to keep second copies there.
+    "spark.storage.cachedPeersTtl": "1000",
     "spark.port.maxRetries": "64",
     "spark.log.level": "WARN",
 }
