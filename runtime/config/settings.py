@@ -114,7 +114,10 @@ class Settings:
         return {key[length:]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def overlay(self, other: Settings | Mapping[str, object], origin: str = "") -> Settings:
-        """These settings overlaid by those of `other`; an older name replaces the newer one too."""
+        """These settings overlaid by those of `other`; an older name replaces the newer one too.
+
+        A whole map of `other` replaces a map's entries here as well, as Flink's Configuration does.
+        """
         upper = other if isinstance(other, Settings) else Settings(other, origin)
         replaced = set(upper._values)
         for key in upper._values:
@@ -122,6 +125,8 @@ class Settings:
             if option is not None:
                 # Names that lead to other options as well stay: `rest.port` says more than `rest.bind-port`.
                 replaced.update(name for name in option.names if OPTION_OF_NAME.get(name) is option)
+                if option.type.is_map:
+                    replaced.update(f"{option.key}.{entry}" for entry in self._map_entries(option))
         kept = {key: value for key, value in self._values.items() if key not in replaced}
         return Settings(kept | dict(upper._values), dict(self._origins) | dict(upper._origins))
 

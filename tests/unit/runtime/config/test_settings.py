@@ -135,6 +135,15 @@ def test_the_upper_layer_counts() -> None:
     assert lower.get(pipeline.DEFAULT_PARALLELISM) == 2
 
 
+def test_a_whole_map_above_replaces_the_entries_below() -> None:
+    option = pipeline.GLOBAL_JOB_PARAMETERS
+    lower = Settings({f"{option.key}.day": "old", f"{option.key}.owner": "a"}, "the file")
+    assert lower.overlay({option.key: "day:new"}).get(option) == {"day": "new"}
+    assert lower.overlay({f"{option.key}.day": "new"}).get(option) == {"day": "new", "owner": "a"}
+    both = lower.overlay({option.key: "day:new", f"{option.key}.n": "1"})
+    assert both.get(option) == {"day": "new", "n": "1"}
+
+
 def test_an_older_name_above_replaces_the_newer_one_below() -> None:
     lower = Settings({"state.backend.type": "hashmap", "rest.bind-port": "8000-8010"})
     assert lower.overlay({"state.backend": "rocksdb"}).get(checkpointing.STATE_BACKEND) == "rocksdb"
