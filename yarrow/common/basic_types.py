@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from yarrow.common.time import Instant
-from yarrow.common.type_information import TypeInformation, TypeSpec
+from yarrow.common.type_information import TypeInformation, TypeSpec, add_single
 
 _EPOCH_DATE = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1)
@@ -267,3 +267,8 @@ class PickledBytesTypeInfo(TypeInformation):
 
     def __repr__(self) -> str:
         return "PickledByteArrayTypeInfo"
+
+
+for _single in (*map(BasicTypeInfo.of, BASIC_TYPES), *map(SqlTimeTypeInfo.of, SQL_TIMES)):
+    add_single(_single.tag, _single)
+add_single("PICKLED_BYTE_ARRAY", PickledBytesTypeInfo())

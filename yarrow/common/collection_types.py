@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from yarrow.common.basic_types import BASIC_TYPES, PRIMITIVES, BasicTypeInfo
-from yarrow.common.type_information import TypeInformation, TypeSpec, require_type
+from yarrow.common.type_information import TypeInformation, TypeSpec, add_composite, require_type
 
 
 class _ElementTypeInfo(TypeInformation):
@@ -174,6 +174,13 @@ class MapTypeInfo(TypeInformation):
 
     def __repr__(self) -> str:
         return f"MapTypeInfo<{self.key_type_info}, {self.value_type_info}>"
+
+
+add_composite("PRIMITIVE_ARRAY", lambda element: PrimitiveArrayTypeInfo(TypeInformation.from_spec(element)))
+add_composite("BASIC_ARRAY", lambda element: BasicArrayTypeInfo(TypeInformation.from_spec(element)))
+add_composite("OBJECT_ARRAY", lambda element: ObjectArrayTypeInfo(TypeInformation.from_spec(element)))
+add_composite("LIST", lambda element: ListTypeInfo(TypeInformation.from_spec(element)))
+add_composite("MAP", lambda *arguments: MapTypeInfo(*map(TypeInformation.from_spec, arguments)))
 
 
 def _require_basic(what: str, element_type: TypeInformation, allowed: frozenset[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from yarrow.common.type_information import TypeInformation, TypeSpec, require_type
+from yarrow.common.type_information import TypeInformation, TypeSpec, add_composite, require_type
 from yarrow.common.types import Row, RowKind, own_names, positional_row
 
 
@@ -148,6 +148,10 @@ class RowTypeInfo(TypeInformation):
             return f"RowTypeInfo({', '.join(map(str, self._identity[0]))})"
         pairs = zip(self.get_field_names(), self._identity[0], strict=True)
         return f"RowTypeInfo({', '.join(f'{name}: {field_type}' for name, field_type in pairs)})"
+
+
+add_composite("TUPLE", lambda fields: TupleTypeInfo([*map(TypeInformation.from_spec, fields)]))
+add_composite("ROW", lambda fields, names: RowTypeInfo([*map(TypeInformation.from_spec, fields)], names))
 
 
 def _all_accepted(field_types: tuple[TypeInformation, ...], values: Sequence[object] | Row) -> bool:

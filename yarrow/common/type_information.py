@@ -1,12 +1,14 @@
 """TypeInformation: the interface of every declared type.
 
-Types are immutable values, usable from any thread; this module knows none of them.
+Types are immutable values, usable from any thread; this module knows none of them. Each module of types adds its own
+by `add_single` and `add_composite`, and the package `yarrow.common` loads all of these modules.
 Users import from `yarrow.common.typeinfo`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 #: The plain form of a type: a tag, or a list of a tag and its arguments, as msgpack and JSON can carry them.
@@ -54,8 +56,6 @@ class TypeInformation(ABC):
 
         Raises ValueError for a spec that no type of this version has.
         """
-        from yarrow.common.typeinfo import _from_spec
-
         return _from_spec(spec)
 
     def need_conversion(self) -> bool:
@@ -80,9 +80,6 @@ class TypeInformation(ABC):
         raise AttributeError(f"{type(self).__name__} cannot be changed: make another one with Types")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Stored pickles name this function by its module: it stays where it is.
-        from yarrow.common.typeinfo import _from_spec
-
         return _from_spec, (self.to_spec(),)
 
 
@@ -90,3 +87,35 @@ def require_type(what: str, value: object) -> None:
     """Raise TypeError naming `what` for a value that is no declared type."""
     if not isinstance(value, TypeInformation):
         raise TypeError(f"{what} must be a TypeInformation such as Types.STRING(), not {value!r}")
+
+
+#: tag -> the type of the plain form that is this tag alone.
+_SINGLE: dict[str, TypeInformation] = {}
+#: tag -> what makes a type of the arguments behind this tag.
+_COMPOSITE: dict[str, Callable[..., TypeInformation]] = {}
+
+
+def add_single(tag: str, declared: TypeInformation) -> None:
+    """Make `tag` the plain form of a type. A module calls this while it loads."""
+    _SINGLE[tag] = declared
+
+
+def add_composite(tag: str, make: Callable[..., TypeInformation]) -> None:
+    """Read plain forms of a tag and arguments by `make(*arguments)`. A module calls this while it loads."""
+    _COMPOSITE[tag] = make
+
+
+def _from_spec(spec: TypeSpec) -> TypeInformation:
+    if isinstance(spec, str):
+        if spec in _SINGLE:
+            return _SINGLE[spec]
+    elif isinstance(spec, list | tuple) and spec and isinstance(spec[0], str) and spec[0] in _COMPOSITE:
+        try:
+            return _COMPOSITE[spec[0]](*spec[1:])
+        except TypeError as error:
+            raise ValueError(f"malformed type spec {spec!r}: {error}") from error
+    raise ValueError(f"unknown type spec {spec!r}: it was written by a newer version or is damaged")
+
+
+# Pickles name this function by the module that programs import, and older versions know it there alone.
+_from_spec.__module__ = "yarrow.common.typeinfo"

@@ -12,20 +12,29 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, NotRequired, Required, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from yarrow.common.typeinfo import TypeInformation, Types, TypeSpec
+from yarrow.common.basic_types import (
+    BasicTypeInfo,
+    DateTypeInfo,
+    PickledBytesTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+)
+from yarrow.common.collection_types import ListTypeInfo, MapTypeInfo, PrimitiveArrayTypeInfo
+from yarrow.common.composite_types import TupleTypeInfo
+from yarrow.common.type_information import TypeInformation, TypeSpec
 
 __all__ = ["TypedDictTypeInfo"]
 
 _SIMPLE: dict[Any, TypeInformation] = {
-    bool: Types.BOOLEAN(),
-    int: Types.LONG(),
-    float: Types.DOUBLE(),
-    str: Types.STRING(),
-    bytes: Types.PRIMITIVE_ARRAY(Types.BYTE()),
-    Decimal: Types.BIG_DEC(),
-    date: Types.SQL_DATE(),
-    time: Types.SQL_TIME(),
-    datetime: Types.SQL_TIMESTAMP(),
+    bool: BasicTypeInfo("BOOLEAN"),
+    int: BasicTypeInfo("LONG"),
+    float: BasicTypeInfo("DOUBLE"),
+    str: BasicTypeInfo("STRING"),
+    bytes: PrimitiveArrayTypeInfo(BasicTypeInfo("BYTE")),
+    Decimal: BasicTypeInfo("BIG_DEC"),
+    date: DateTypeInfo(),
+    time: TimeTypeInfo(),
+    datetime: TimestampTypeInfo(),
 }
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -144,11 +153,11 @@ def _type_of(hint: Any) -> TypeInformation:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         others = [argument for argument in arguments if argument is not type(None)]
-        return _type_of(others[0]) if len(others) == 1 else Types.PICKLED_BYTE_ARRAY()
+        return _type_of(others[0]) if len(others) == 1 else PickledBytesTypeInfo()
     if origin is list:
-        return Types.LIST(_type_of(arguments[0]))
+        return ListTypeInfo(_type_of(arguments[0]))
     if origin is dict:
-        return Types.MAP(_type_of(arguments[0]), _type_of(arguments[1]))
+        return MapTypeInfo(_type_of(arguments[0]), _type_of(arguments[1]))
     if origin is tuple and ... not in arguments:
-        return Types.TUPLE([_type_of(argument) for argument in arguments])
-    return Types.PICKLED_BYTE_ARRAY()
+        return TupleTypeInfo([_type_of(argument) for argument in arguments])
+    return PickledBytesTypeInfo()

@@ -1,4 +1,4 @@
-"""Types: makes the declared types of streams, keys and state, and reads them back from their plain form.
+"""Types: makes the declared types of streams, keys and state.
 
 Users import this module. A type says which Python values it takes, and whether these can change after they were
 emitted. It has a plain form (`to_spec`) of strings and lists, so that a graph can hold it without pickle. The
@@ -8,12 +8,10 @@ coders that encode values of a type belong to the runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yarrow.common.basic_types import (
-    BASIC_TYPES,
-    SQL_TIMES,
     BasicTypeInfo,
     DateTypeInfo,
     InstantTypeInfo,
@@ -31,7 +29,10 @@ from yarrow.common.collection_types import (
     PrimitiveArrayTypeInfo,
 )
 from yarrow.common.composite_types import RowTypeInfo, TupleTypeInfo
-from yarrow.common.type_information import TypeInformation, TypeSpec, require_type
+from yarrow.common.type_information import TypeInformation, TypeSpec, add_composite, require_type
+
+# Stored pickles name this function by this module.
+from yarrow.common.type_information import _from_spec as _from_spec
 
 __all__ = [
     "BasicArrayTypeInfo",
@@ -203,34 +204,10 @@ class Types:
 
 
 def _typed_dict(*arguments: Any) -> TypeInformation:
+    # Imported here, since most programs declare no TypedDict.
     from yarrow.common.typed_dict import TypedDictTypeInfo
 
     return TypedDictTypeInfo.from_arguments(*arguments)
 
 
-_COMPOSITES: dict[str, Callable[..., TypeInformation]] = {
-    "PRIMITIVE_ARRAY": lambda element: PrimitiveArrayTypeInfo(_from_spec(element)),
-    "BASIC_ARRAY": lambda element: BasicArrayTypeInfo(_from_spec(element)),
-    "OBJECT_ARRAY": lambda element: ObjectArrayTypeInfo(_from_spec(element)),
-    "LIST": lambda element: ListTypeInfo(_from_spec(element)),
-    "MAP": lambda key, value: MapTypeInfo(_from_spec(key), _from_spec(value)),
-    "TUPLE": lambda fields: TupleTypeInfo([_from_spec(field) for field in fields]),
-    "ROW": lambda fields, names: RowTypeInfo([_from_spec(field) for field in fields], names),
-    "TYPED_DICT": _typed_dict,
-}
-
-
-def _from_spec(spec: TypeSpec) -> TypeInformation:
-    if isinstance(spec, str):
-        if spec in BASIC_TYPES:
-            return BasicTypeInfo.of(spec)
-        if spec in SQL_TIMES:
-            return SqlTimeTypeInfo.of(spec)
-        if spec == "PICKLED_BYTE_ARRAY":
-            return PickledBytesTypeInfo()
-    elif isinstance(spec, list | tuple) and spec and isinstance(spec[0], str) and spec[0] in _COMPOSITES:
-        try:
-            return _COMPOSITES[spec[0]](*spec[1:])
-        except TypeError as error:
-            raise ValueError(f"malformed type spec {spec!r}: {error}") from error
-    raise ValueError(f"unknown type spec {spec!r}: it was written by a newer version or is damaged")
+add_composite("TYPED_DICT", _typed_dict)
