@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from yarrow.container.state.errors import NoneInStateError
-from yarrow.datastream.functions import AggregateFunction, ReduceFunction
 from yarrow.datastream.state import AggregatingState, ReducingState, ValueState
+from yarrow.datastream.state.folding import Aggregation, Reduction
 
 T = TypeVar("T")
 IN = TypeVar("IN")
@@ -29,7 +29,7 @@ class FoldedReducingState(ReducingState[T], Generic[T]):
     """A reducing state that keeps the reduced value in a value state."""
 
     def __init__(
-        self, stored: ValueState[T], function: ReduceFunction[T], operator_name: str, name: str
+        self, stored: ValueState[T], function: Reduction[T], operator_name: str, name: str
     ) -> None:
         self._stored = stored
         self._reduce = function.reduce
@@ -54,7 +54,7 @@ class FoldedAggregatingState(AggregatingState[IN, OUT], Generic[IN, OUT]):
     def __init__(
         self,
         stored: ValueState[Any],
-        function: AggregateFunction[IN, Any, OUT],
+        function: Aggregation[IN, Any, OUT],
         operator_name: str,
         name: str,
     ) -> None:

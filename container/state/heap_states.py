@@ -14,8 +14,8 @@ from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.registering_backend import RegisteringBackend
 from yarrow.container.state.value_table import MISSING
-from yarrow.datastream.functions import AggregateFunction, ReduceFunction
 from yarrow.datastream.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+from yarrow.datastream.state.folding import Aggregation, Reduction
 from yarrow.runtime.data.map_keys import map_key
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class HeapReducingState(HeapState, ReducingState[T], Generic[T]):
         table: HeapTable,
         name: str,
         fix: Copier | None,
-        function: ReduceFunction[T],
+        function: Reduction[T],
     ) -> None:
         super().__init__(backend, table, name, fix)
         self._reduce = function.reduce
@@ -130,7 +130,7 @@ class HeapAggregatingState(HeapState, AggregatingState[IN, OUT], Generic[IN, OUT
         table: HeapTable,
         name: str,
         fix: Copier | None,
-        function: AggregateFunction[IN, Any, OUT],
+        function: Aggregation[IN, Any, OUT],
     ) -> None:
         super().__init__(backend, table, name, fix)
         self._function = function

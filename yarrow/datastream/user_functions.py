@@ -31,4 +31,4 @@ def declares_blocking(func: Any) -> bool:
 
 def is_rich(func: Any) -> bool:
     """Whether a function opens itself, and so may ask for state."""
-    return isinstance(func, Function) and type(func).open is not Function.open
+    return isinstance(func, Function) and getattr(type(func), "open", Function.open) is not Function.open

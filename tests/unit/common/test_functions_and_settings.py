@@ -13,7 +13,13 @@ from yarrow.common.accumulators import AverageAccumulator, Histogram, IntCounter
 from yarrow.common.serialization import Encoder, RowFieldExtractorSchema, SimpleStringSchema
 from yarrow.common.types import Row
 from yarrow.datastream.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
-from yarrow.datastream.functions import AsyncRetryStrategy, KeyedProcessFunction, MapFunction, SourceFunction
+from yarrow.datastream.functions import (
+    AsyncRetryStrategy,
+    KeyedProcessFunction,
+    MapFunction,
+    ReduceFunction,
+    SourceFunction,
+)
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.state import (
@@ -24,6 +30,7 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.datastream.state_backend import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from yarrow.datastream.user_functions import is_rich
 
 
 @pytest.mark.parametrize("function", [MapFunction, SourceFunction, KeyedProcessFunction])
@@ -50,7 +57,9 @@ def test_descriptors_declare_types() -> None:
         Types.STRING(), Types.LONG()
     )
     assert ValueStateDescriptor[int]("v").type_info == Types.PICKLED_BYTE_ARRAY()
-    assert ReducingStateDescriptor("r", operator.add, Types.LONG()).get_reduce_function().reduce(2, 3) == 5
+    added = ReducingStateDescriptor("r", operator.add, Types.LONG()).get_reduce_function()
+    assert isinstance(added, ReduceFunction) and added.reduce(2, 3) == 5
+    assert not is_rich(added)
     with pytest.raises(TypeError, match=r"'v'.*TypeInformation"):
         ValueStateDescriptor[int]("v", int)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="non-empty"):

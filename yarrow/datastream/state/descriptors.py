@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from yarrow.common.typeinfo import ListTypeInfo, MapTypeInfo, TypeInformation, Types
-from yarrow.datastream.functions.aggregate_functions import AggregateFunction, ReduceFunction
+from yarrow.datastream.state.folding import Aggregation, Reduction
 from yarrow.datastream.state.time_to_live import StateTtlConfig
 
 T = TypeVar("T")
@@ -91,19 +91,19 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     def __init__(
         self,
         name: str,
-        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        reduce_function: Reduction[T] | Callable[[T, T], T],
         type_info: TypeInformation | None = None,
     ) -> None:
         super().__init__(name, _declared(name, type_info))
-        if not isinstance(reduce_function, ReduceFunction):
+        if not isinstance(reduce_function, Reduction):
             if not callable(reduce_function):
                 raise TypeError(
                     f"state {name!r}: expected a ReduceFunction or a function, got {reduce_function!r}"
                 )
             reduce_function = _CallableReduceFunction(reduce_function)
-        self.reduce_function: ReduceFunction[T] = reduce_function
+        self.reduce_function: Reduction[T] = reduce_function
 
-    def get_reduce_function(self) -> ReduceFunction[T]:
+    def get_reduce_function(self) -> Reduction[T]:
         """Return the function; a plain one comes back as a ReduceFunction."""
         return self.reduce_function
 
@@ -114,20 +114,20 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
     def __init__(
         self,
         name: str,
-        agg_function: AggregateFunction[IN, ACC, OUT],
+        agg_function: Aggregation[IN, ACC, OUT],
         state_type_info: TypeInformation | None = None,
     ) -> None:
         super().__init__(name, _declared(name, state_type_info))
-        if not isinstance(agg_function, AggregateFunction):
+        if not isinstance(agg_function, Aggregation):
             raise TypeError(f"state {name!r}: expected an AggregateFunction, got {agg_function!r}")
         self.agg_function = agg_function
 
-    def get_agg_function(self) -> AggregateFunction[IN, ACC, OUT]:
+    def get_agg_function(self) -> Aggregation[IN, ACC, OUT]:
         """Return the function."""
         return self.agg_function
 
 
-class _CallableReduceFunction(ReduceFunction[T]):
+class _CallableReduceFunction(Reduction[T]):
     """A plain function of two values as a ReduceFunction."""
 
     def __init__(self, function: Callable[[T, T], T]) -> None:
