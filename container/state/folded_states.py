@@ -28,9 +28,7 @@ def refuse_none(operator_name: str, state_name: str) -> NoneInStateError:
 class FoldedReducingState(ReducingState[T], Generic[T]):
     """A reducing state that keeps the reduced value in a value state."""
 
-    def __init__(
-        self, stored: ValueState[T], function: Reduction[T], operator_name: str, name: str
-    ) -> None:
+    def __init__(self, stored: ValueState[T], function: Reduction[T], operator_name: str, name: str) -> None:
         self._stored = stored
         self._reduce = function.reduce
         self._names = (operator_name, name)

@@ -14,7 +14,7 @@ from typing import Any
 
 from yarrow.container.protocol.errors import TimerError
 from yarrow.container.state.backend import Timer
-from yarrow.datastream.timerservice import TimerService
+from yarrow.datastream.functions.timers import TimerService
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP

@@ -1,16 +1,7 @@
-"""TimeDomain: which clock a timer belongs to. A value."""
+"""TimeDomain under the name that PyFlink gives its module; it is defined in `functions.timers`."""
 
 from __future__ import annotations
 
-from enum import Enum
+from yarrow.datastream.functions.timers import TimeDomain
 
 __all__ = ["TimeDomain"]
-
-
-class TimeDomain(Enum):
-    """The clock of a timer."""
-
-    #: Time as watermarks tell it.
-    EVENT_TIME = 0
-    #: Time as the machine's clock tells it.
-    PROCESSING_TIME = 1

@@ -6,7 +6,6 @@ Immutable values, usable from any thread. Times are milliseconds since the epoch
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
@@ -14,6 +13,7 @@ from typing import TypeVar
 
 from yarrow.common.serializer import TypeSerializer
 from yarrow.common.watermark_strategy import MAX_TIMESTAMP
+from yarrow.datastream.functions.window_functions import Window
 
 __all__ = [
     "CountWindow",
@@ -26,14 +26,6 @@ __all__ = [
 ]
 
 W = TypeVar("W", bound="Window")
-
-
-class Window(ABC):
-    """A group of records. Windows are keys of state, so they are hashable and never change."""
-
-    @abstractmethod
-    def max_timestamp(self) -> int:
-        """Return the last time that belongs to the window."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

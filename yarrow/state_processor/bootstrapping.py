@@ -12,7 +12,7 @@ from typing import Any
 
 from yarrow.container.state.timers import TimerQueue
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
-from yarrow.datastream.timerservice import TimerService
+from yarrow.datastream.functions.timers import TimerService
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.state_processor.functions import KeyedStateBootstrapFunction
 

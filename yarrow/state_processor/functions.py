@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from yarrow.datastream.functions import CheckpointedFunction, Function
+from yarrow.datastream.functions.timers import TimerService
 from yarrow.datastream.state import BroadcastState, MapStateDescriptor
-from yarrow.datastream.timerservice import TimerService
 
 KEY = TypeVar("KEY")
 IN = TypeVar("IN")

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
-from yarrow.datastream.time_domain import TimeDomain
+from yarrow.datastream.functions.timers import TimeDomain
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.data.map_keys import declared_map_key, shown_as
 from yarrow.runtime.snapshot.handles import SerializerConfig, StateKind, StateMetaInfo

@@ -19,6 +19,7 @@ from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.container.state.registering_backend import NO_KEY
 from yarrow.container.state.timers import OperatorTimerService
 from yarrow.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from yarrow.datastream.functions.timers import TimeDomain, TimerService
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
     BroadcastState,
@@ -30,8 +31,6 @@ from yarrow.datastream.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from yarrow.datastream.time_domain import TimeDomain
-from yarrow.datastream.timerservice import TimerService
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import BroadcastProcessOperator

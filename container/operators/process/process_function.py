@@ -27,8 +27,7 @@ from yarrow.datastream.functions import (
     KeyedProcessFunction,
     ProcessFunction,
 )
-from yarrow.datastream.time_domain import TimeDomain
-from yarrow.datastream.timerservice import TimerService
+from yarrow.datastream.functions.timers import TimeDomain, TimerService
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import user_key

@@ -44,6 +44,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
+from yarrow.datastream.functions.timers import TimeDomain
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -52,7 +53,6 @@ from yarrow.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from yarrow.datastream.time_domain import TimeDomain
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.states import ExecutionState

@@ -10,6 +10,7 @@ from yarrow.common.typeinfo import Types
 
 NAMES = [
     "yarrow.common.typeinfo _from_spec",
+    "yarrow.datastream.async_retry_strategies FixedDelayRetryStrategy",
     "yarrow.datastream.functions NullByteKeySelector",
     "yarrow.datastream.state AggregatingStateDescriptor",
     "yarrow.datastream.state ListStateDescriptor",
@@ -18,6 +19,7 @@ NAMES = [
     "yarrow.datastream.state StateTtlConfig",
     "yarrow.datastream.state ValueStateDescriptor",
     "yarrow.datastream.state _CallableReduceFunction",
+    "yarrow.datastream.time_domain TimeDomain",
     "yarrow.datastream.window_assigner _FixedGap",
     "yarrow.datastream.window_trigger _add",
     "yarrow.datastream.window_trigger _earlier",

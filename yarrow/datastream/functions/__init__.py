@@ -9,13 +9,13 @@ below hold one kind of function each.
 
 from __future__ import annotations
 
-from yarrow.datastream.async_retry_strategies import (
+from yarrow.datastream.functions.aggregate_functions import AggregateFunction, ReduceFunction
+from yarrow.datastream.functions.async_function import AsyncFunction
+from yarrow.datastream.functions.async_retries import (
     AsyncFunctionDescriptor,
     AsyncRetryPredicate,
     AsyncRetryStrategy,
 )
-from yarrow.datastream.functions.aggregate_functions import AggregateFunction, ReduceFunction
-from yarrow.datastream.functions.async_function import AsyncFunction
 from yarrow.datastream.functions.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -47,13 +47,13 @@ from yarrow.datastream.functions.source_and_sink_functions import (
     SinkFunction,
     SourceFunction,
 )
+from yarrow.datastream.functions.timers import TimerService
 from yarrow.datastream.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from yarrow.datastream.timerservice import TimerService
 
 __all__ = [
     "AggregateFunction",

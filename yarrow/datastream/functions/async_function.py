@@ -1,7 +1,7 @@
 """AsyncFunction: waits for something outside, for many records at once.
 
 An interface alone; called by the event loop of the subtask, never by the thread that owns the task. It must not touch
-keyed state. How often and when a call is tried again is said in `yarrow.datastream.async_retry_strategies`.
+keyed state. How often and when a call is tried again is said in `yarrow.datastream.functions.async_retries`.
 """
 
 from __future__ import annotations

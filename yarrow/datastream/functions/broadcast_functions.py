@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from yarrow.datastream.functions.function import Function
-from yarrow.datastream.time_domain import TimeDomain
-from yarrow.datastream.timerservice import TimerService
+from yarrow.datastream.functions.timers import TimeDomain, TimerService
 
 if TYPE_CHECKING:
     from yarrow.datastream.state import (

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from yarrow.datastream.functions.function import Function
-from yarrow.datastream.time_domain import TimeDomain
-from yarrow.datastream.timerservice import TimerService
+from yarrow.datastream.functions.timers import TimeDomain, TimerService
 
 KEY = TypeVar("KEY")
 IN = TypeVar("IN")

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from yarrow.datastream.functions.function import Function, KeyedStateStore
-
-if TYPE_CHECKING:
-    from yarrow.datastream.window_types import Window
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -21,6 +18,14 @@ KEY = TypeVar("KEY")
 W = TypeVar("W", bound="Window")
 # The contexts nested in window functions need a variable of their own.
 WINDOW = TypeVar("WINDOW", bound="Window")
+
+
+class Window(ABC):
+    """A group of records. Windows are keys of state, so they are hashable and never change."""
+
+    @abstractmethod
+    def max_timestamp(self) -> int:
+        """Return the last time that belongs to the window."""
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):

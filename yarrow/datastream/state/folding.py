@@ -1,7 +1,7 @@
 """Reduction and Aggregation: how added values become the one value of a state.
 
-Interfaces alone; called by the thread that owns the task. They know neither tasks nor contexts: the functions that users
-write, in `yarrow.datastream.functions`, are functions of a task besides.
+Interfaces alone; called by the thread that owns the task. They know neither tasks nor contexts. The functions that
+users write, in `yarrow.datastream.functions`, are functions of a task besides.
 """
 
 from __future__ import annotations
