@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 import msgspec
 
@@ -16,7 +15,7 @@ from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.plan import CheckpointPlan
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
-from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.common.state_machine import StateMachine, transitions
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointType, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint
@@ -44,19 +43,15 @@ class CheckpointState(StrEnum):
     ABORTED = "ABORTED"
 
 
-def _to(*states: CheckpointState) -> frozenset[CheckpointState]:
-    return frozenset(states)
-
-
 _S = CheckpointState
-CHECKPOINT_TRANSITIONS: Mapping[CheckpointState, frozenset[CheckpointState]] = MappingProxyType(
+CHECKPOINT_TRANSITIONS: Mapping[CheckpointState, frozenset[CheckpointState]] = transitions(
     {
-        _S.LOCATING: _to(_S.COORDINATORS, _S.TASKS, _S.ABORTED),
-        _S.COORDINATORS: _to(_S.TASKS, _S.ABORTED),
-        _S.TASKS: _to(_S.STORING, _S.ABORTED),
-        _S.STORING: _to(_S.COMPLETED, _S.ABORTED),
-        _S.COMPLETED: _to(),
-        _S.ABORTED: _to(),
+        _S.LOCATING: (_S.COORDINATORS, _S.TASKS, _S.ABORTED),
+        _S.COORDINATORS: (_S.TASKS, _S.ABORTED),
+        _S.TASKS: (_S.STORING, _S.ABORTED),
+        _S.STORING: (_S.COMPLETED, _S.ABORTED),
+        _S.COMPLETED: (),
+        _S.ABORTED: (),
     }
 )
 

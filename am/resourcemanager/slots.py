@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from types import MappingProxyType
 
 import msgspec
 
 from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
-from yarrow.runtime.common.state_machine import IllegalTransitionError
+from yarrow.runtime.common.state_machine import IllegalTransitionError, transitions
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotID
 
 
@@ -26,12 +25,12 @@ class SlotState(Enum):
 
 
 #: An ALLOCATED slot reaches another job only through FREE.
-SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
+SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = transitions(
     {
-        SlotState.FREE: frozenset({SlotState.PENDING, SlotState.ALLOCATED}),
-        SlotState.PENDING: frozenset({SlotState.ALLOCATED, SlotState.FREE, SlotState.UNKNOWN}),
-        SlotState.ALLOCATED: frozenset({SlotState.FREE}),
-        SlotState.UNKNOWN: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
+        SlotState.FREE: (SlotState.PENDING, SlotState.ALLOCATED),
+        SlotState.PENDING: (SlotState.ALLOCATED, SlotState.FREE, SlotState.UNKNOWN),
+        SlotState.ALLOCATED: (SlotState.FREE,),
+        SlotState.UNKNOWN: (SlotState.FREE, SlotState.ALLOCATED),
     }
 )
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from types import MappingProxyType
 
 import msgspec
 
 from yarrow.container.protocol.errors import SlotNotAvailableError, SlotNotFoundError
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobVertexID, ResourceID
-from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.common.state_machine import StateMachine, transitions
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotID, SlotReport, SlotStatus
 
 
@@ -33,16 +32,12 @@ class TaskExecutorSlotState(Enum):
     RELEASING = "RELEASING"
 
 
-SLOT_TRANSITIONS: Mapping[TaskExecutorSlotState, frozenset[TaskExecutorSlotState]] = MappingProxyType(
+SLOT_TRANSITIONS: Mapping[TaskExecutorSlotState, frozenset[TaskExecutorSlotState]] = transitions(
     {
-        TaskExecutorSlotState.FREE: frozenset({TaskExecutorSlotState.ALLOCATED}),
-        TaskExecutorSlotState.ALLOCATED: frozenset(
-            {TaskExecutorSlotState.ACTIVE, TaskExecutorSlotState.RELEASING}
-        ),
-        TaskExecutorSlotState.ACTIVE: frozenset(
-            {TaskExecutorSlotState.ALLOCATED, TaskExecutorSlotState.RELEASING}
-        ),
-        TaskExecutorSlotState.RELEASING: frozenset({TaskExecutorSlotState.FREE}),
+        TaskExecutorSlotState.FREE: (TaskExecutorSlotState.ALLOCATED,),
+        TaskExecutorSlotState.ALLOCATED: (TaskExecutorSlotState.ACTIVE, TaskExecutorSlotState.RELEASING),
+        TaskExecutorSlotState.ACTIVE: (TaskExecutorSlotState.ALLOCATED, TaskExecutorSlotState.RELEASING),
+        TaskExecutorSlotState.RELEASING: (TaskExecutorSlotState.FREE,),
     }
 )
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from types import MappingProxyType
 
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.common.state_machine import StateMachine, transitions
 
 
 class TaskStage(Enum):
@@ -28,20 +27,26 @@ class TaskStage(Enum):
     ENDED = "ended"
 
 
-TASK_TRANSITIONS: Mapping[TaskStage, frozenset[TaskStage]] = MappingProxyType(
+TASK_TRANSITIONS: Mapping[TaskStage, frozenset[TaskStage]] = transitions(
     {
         # A task that had ended before the restored checkpoint continues with finished operators.
-        TaskStage.CREATED: frozenset({TaskStage.RUNNING, TaskStage.FINISHING, TaskStage.ENDED}),
-        TaskStage.RUNNING: frozenset(
-            {TaskStage.FINISHING, TaskStage.SUSPENDED, TaskStage.AWAITING_VERDICT, TaskStage.ENDED}
+        TaskStage.CREATED: (TaskStage.RUNNING, TaskStage.FINISHING, TaskStage.ENDED),
+        TaskStage.RUNNING: (
+            TaskStage.FINISHING,
+            TaskStage.SUSPENDED,
+            TaskStage.AWAITING_VERDICT,
+            TaskStage.ENDED,
         ),
-        TaskStage.FINISHING: frozenset({TaskStage.SUSPENDED, TaskStage.AWAITING_VERDICT, TaskStage.ENDED}),
+        TaskStage.FINISHING: (TaskStage.SUSPENDED, TaskStage.AWAITING_VERDICT, TaskStage.ENDED),
         # Back to its former stage if the savepoint fails, to FINISHING if it completes.
-        TaskStage.SUSPENDED: frozenset(
-            {TaskStage.RUNNING, TaskStage.FINISHING, TaskStage.AWAITING_VERDICT, TaskStage.ENDED}
+        TaskStage.SUSPENDED: (
+            TaskStage.RUNNING,
+            TaskStage.FINISHING,
+            TaskStage.AWAITING_VERDICT,
+            TaskStage.ENDED,
         ),
-        TaskStage.AWAITING_VERDICT: frozenset({TaskStage.ENDED}),
-        TaskStage.ENDED: frozenset(),
+        TaskStage.AWAITING_VERDICT: (TaskStage.ENDED,),
+        TaskStage.ENDED: (),
     }
 )
 _WORKING = (TaskStage.RUNNING, TaskStage.FINISHING)

@@ -7,8 +7,9 @@ the tables.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from yarrow.runtime.common.clock import Clock
@@ -20,6 +21,11 @@ _log = logging.getLogger(__name__)
 
 class IllegalTransitionError(YarrowError):
     """A state machine has no such edge in its table."""
+
+
+def transitions(table: Mapping[S, Iterable[S]]) -> Mapping[S, frozenset[S]]:
+    """Return a transition table that nobody can change: for each state the states that may follow it."""
+    return MappingProxyType({state: frozenset(following) for state, following in table.items()})
 
 
 class StateMachine(Generic[S]):

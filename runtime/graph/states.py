@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.state_machine import transitions
 
 
 class JobType(StrEnum):
@@ -53,46 +53,36 @@ class ExecutionState(StrEnum):
         return self in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
 
-def _job(*states: JobStatus) -> frozenset[JobStatus]:
-    return frozenset(states)
-
-
 _J = JobStatus
-JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = MappingProxyType(
+JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = transitions(
     {
-        _J.INITIALIZING: _job(_J.CREATED, _J.FAILED, _J.CANCELLING, _J.SUSPENDED),
-        _J.CREATED: _job(_J.RUNNING, _J.CANCELLING, _J.FAILING, _J.SUSPENDED),
-        _J.RUNNING: _job(_J.FAILING, _J.CANCELLING, _J.FINISHED, _J.RESTARTING, _J.SUSPENDED),
-        _J.FAILING: _job(_J.FAILED, _J.CANCELLING, _J.SUSPENDED),
-        _J.FAILED: _job(),
-        _J.CANCELLING: _job(_J.CANCELED, _J.FAILED, _J.SUSPENDED),
-        _J.CANCELED: _job(),
-        _J.FINISHED: _job(),
-        _J.RESTARTING: _job(_J.CREATED, _J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED),
-        _J.SUSPENDED: _job(),
-        _J.RECONCILING: _job(_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED),
+        _J.INITIALIZING: (_J.CREATED, _J.FAILED, _J.CANCELLING, _J.SUSPENDED),
+        _J.CREATED: (_J.RUNNING, _J.CANCELLING, _J.FAILING, _J.SUSPENDED),
+        _J.RUNNING: (_J.FAILING, _J.CANCELLING, _J.FINISHED, _J.RESTARTING, _J.SUSPENDED),
+        _J.FAILING: (_J.FAILED, _J.CANCELLING, _J.SUSPENDED),
+        _J.FAILED: (),
+        _J.CANCELLING: (_J.CANCELED, _J.FAILED, _J.SUSPENDED),
+        _J.CANCELED: (),
+        _J.FINISHED: (),
+        _J.RESTARTING: (_J.CREATED, _J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED),
+        _J.SUSPENDED: (),
+        _J.RECONCILING: (_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED),
     }
 )
 
 
-def _execution(*states: ExecutionState) -> frozenset[ExecutionState]:
-    return frozenset(states)
-
-
 _E = ExecutionState
-EXECUTION_TRANSITIONS: Mapping[ExecutionState, frozenset[ExecutionState]] = MappingProxyType(
+EXECUTION_TRANSITIONS: Mapping[ExecutionState, frozenset[ExecutionState]] = transitions(
     {
-        _E.CREATED: _execution(_E.SCHEDULED, _E.CANCELED, _E.FAILED),
-        _E.SCHEDULED: _execution(_E.DEPLOYING, _E.CANCELED, _E.FAILED),
-        _E.DEPLOYING: _execution(
-            _E.INITIALIZING, _E.RUNNING, _E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED
-        ),
-        _E.INITIALIZING: _execution(_E.RUNNING, _E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
-        _E.RUNNING: _execution(_E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
-        _E.FINISHED: _execution(),
-        _E.CANCELING: _execution(_E.CANCELED, _E.FINISHED, _E.FAILED),
-        _E.CANCELED: _execution(),
-        _E.FAILED: _execution(),
-        _E.RECONCILING: _execution(_E.RUNNING, _E.FINISHED, _E.CANCELED, _E.FAILED),
+        _E.CREATED: (_E.SCHEDULED, _E.CANCELED, _E.FAILED),
+        _E.SCHEDULED: (_E.DEPLOYING, _E.CANCELED, _E.FAILED),
+        _E.DEPLOYING: (_E.INITIALIZING, _E.RUNNING, _E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
+        _E.INITIALIZING: (_E.RUNNING, _E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
+        _E.RUNNING: (_E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
+        _E.FINISHED: (),
+        _E.CANCELING: (_E.CANCELED, _E.FINISHED, _E.FAILED),
+        _E.CANCELED: (),
+        _E.FAILED: (),
+        _E.RECONCILING: (_E.RUNNING, _E.FINISHED, _E.CANCELED, _E.FAILED),
     }
 )

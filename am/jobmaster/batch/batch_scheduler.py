@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import msgspec
@@ -19,7 +18,7 @@ from yarrow.am.jobmaster.batch.stage_executions import StageExecutions
 from yarrow.am.jobmaster.scheduling.restart_strategies import RestartBackoff
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.common.state_machine import StateMachine, transitions
 from yarrow.runtime.rpc.messages import BatchStageProgress, BatchSubtaskResult, FailureCause
 
 
@@ -39,19 +38,15 @@ class BatchPhase(StrEnum):
     ENDED = "ENDED"
 
 
-def _phases(*phases: BatchPhase) -> frozenset[BatchPhase]:
-    return frozenset(phases)
-
-
 _P = BatchPhase
-BATCH_TRANSITIONS: Final[Mapping[BatchPhase, frozenset[BatchPhase]]] = MappingProxyType(
+BATCH_TRANSITIONS: Final[Mapping[BatchPhase, frozenset[BatchPhase]]] = transitions(
     {
-        _P.NEW: _phases(_P.AWAITING_DRIVER, _P.ENDING),
-        _P.AWAITING_DRIVER: _phases(_P.RUNNING, _P.PAUSING, _P.ENDING),
-        _P.RUNNING: _phases(_P.PAUSING, _P.ENDING),
-        _P.PAUSING: _phases(_P.AWAITING_DRIVER, _P.ENDING),
-        _P.ENDING: _phases(_P.ENDED),
-        _P.ENDED: _phases(),
+        _P.NEW: (_P.AWAITING_DRIVER, _P.ENDING),
+        _P.AWAITING_DRIVER: (_P.RUNNING, _P.PAUSING, _P.ENDING),
+        _P.RUNNING: (_P.PAUSING, _P.ENDING),
+        _P.PAUSING: (_P.AWAITING_DRIVER, _P.ENDING),
+        _P.ENDING: (_P.ENDED,),
+        _P.ENDED: (),
     }
 )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import msgspec
@@ -31,7 +30,7 @@ from yarrow.am.jobmaster.batch.pipeline_executions import PipelineExecutions
 from yarrow.am.jobmaster.scheduling.restart_strategies import RestartBackoff
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.common.state_machine import StateMachine, transitions
 from yarrow.runtime.graph.batch.pipeline_plan import stage_of, waits_for
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -51,22 +50,18 @@ class StagePhase(StrEnum):
     ENDED = "ENDED"
 
 
-def _phases(*phases: StagePhase) -> frozenset[StagePhase]:
-    return frozenset(phases)
-
-
 _S = StagePhase
-STAGE_TRANSITIONS: Final[Mapping[StagePhase, frozenset[StagePhase]]] = MappingProxyType(
+STAGE_TRANSITIONS: Final[Mapping[StagePhase, frozenset[StagePhase]]] = transitions(
     {
         # A former master has stored its outputs.
-        _S.WAITING: _phases(_S.RUNNING, _S.COMMITTING, _S.ENDED),
+        _S.WAITING: (_S.RUNNING, _S.COMMITTING, _S.ENDED),
         # The SparkDriver is lost, or the stage begins again.
-        _S.RUNNING: _phases(_S.WAITING, _S.COMMITTING, _S.ENDED),
+        _S.RUNNING: (_S.WAITING, _S.COMMITTING, _S.ENDED),
         # What it has written is gone with its host.
-        _S.COMMITTING: _phases(_S.FINISHED, _S.WAITING, _S.ENDED),
+        _S.COMMITTING: (_S.FINISHED, _S.WAITING, _S.ENDED),
         # Its temporary outputs are gone with their host.
-        _S.FINISHED: _phases(_S.WAITING),
-        _S.ENDED: _phases(),
+        _S.FINISHED: (_S.WAITING,),
+        _S.ENDED: (),
     }
 )
 
