@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from yarrow.container.protocol.errors import UnknownLogFileError
+from yarrow.container.protocol.worker_protocol import LogLines, OutputLines, UserLogRecord
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.messages import FileInfo
 from yarrow.runtime.rpc.output_stream import LoggedRecord
@@ -72,6 +73,16 @@ class OutputFiles:
         if os.fstat(fd).st_size > MAX_RAW_BYTES:
             os.ftruncate(fd, 0)
         return fd
+
+    def write(self, message: OutputLines | LogLines | UserLogRecord) -> None:
+        """Appends the output that a worker has sent."""
+        match message:
+            case OutputLines():
+                self.write_output(message.stream, message.text)
+            case LogLines():
+                self.write_log(message.text)
+            case UserLogRecord():
+                self.write_record(message.record, message.text)
 
     def write_output(self, stream: str, text: str) -> None:
         """Appends whole lines to .out (stdout) or .err (stderr), then hands them to the sink.

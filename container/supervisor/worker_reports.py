@@ -55,12 +55,8 @@ class WorkerReports:
     def handle(self, slot: TaskExecutorSlot, worker: SlotWorker, message: MessageFromWorker) -> None:
         """Routes one message; drops messages for a JobMaster that is gone."""
         match message:
-            case OutputLines():
-                self._files.write_output(message.stream, message.text)
-            case LogLines():
-                self._files.write_log(message.text)
-            case UserLogRecord():
-                self._files.write_record(message.record, message.text)
+            case OutputLines() | LogLines() | UserLogRecord():
+                self._files.write(message)
             case CurrentUserCall():
                 worker.last_call = message
             case MetricsReport():

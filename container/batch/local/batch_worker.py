@@ -24,17 +24,22 @@ from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
 from yarrow.container.batch.driver.run_results import RunResults, joined
 from yarrow.container.batch.driver.shared_job import SharedJob, read_shared_job
-from yarrow.container.batch.driver.task_messages import ResultChunk
+from yarrow.container.batch.driver.task_messages import (
+    AttemptEnded,
+    AttemptKeyGroups,
+    AttemptProgress,
+    ResultChunk,
+)
 from yarrow.container.batch.full_disks import failure_of_task
 from yarrow.container.batch.largest_key_group import LargestKeyGroup
 from yarrow.container.batch.local.exchange_files import RESULTS, ExchangeWriter, read_chunks
 from yarrow.container.batch.local.local_protocol import (
+    Answer,
     AssignSplits,
     CancelWork,
     CommitResults,
     EndBatchWorker,
     FinishedOutput,
-    FromBatchWorker,
     MessageToBatchWorker,
     RemoveLeftovers,
     ResultsSent,
@@ -43,9 +48,6 @@ from yarrow.container.batch.local.local_protocol import (
     SendResults,
     SplitsAssigned,
     TakeResult,
-    TaskFinished,
-    TaskKeyGroups,
-    TaskProgress,
     WorkDone,
     WorkFailed,
 )
@@ -173,7 +175,7 @@ class BatchWorker:
         with contextlib.suppress(OSError):  # the driver is gone: the control thread ends this worker
             self._control.send(answer)
 
-    def _answer(self, job: _Job, wanted: MessageToBatchWorker) -> FromBatchWorker:
+    def _answer(self, job: _Job, wanted: MessageToBatchWorker) -> Answer:
         self._check()
         match wanted:
             case AssignSplits(vertices=vertices):
@@ -215,7 +217,7 @@ class BatchWorker:
 
     # ------------------------------------------------------------------ tasks
 
-    def _run_task(self, job: _Job, wanted: RunTask) -> TaskFinished:
+    def _run_task(self, job: _Job, wanted: RunTask) -> AttemptEnded:
         shared, stage = job.shared, job.plan.stages[wanted.stage]
         counts = _Counts(self._control, self._clock)
         attempt = BatchAttempt(
@@ -233,10 +235,10 @@ class BatchWorker:
             for chunk in task.run(inputs, on_step=self._check):
                 output.add(chunk)
                 counts.count_out(chunk)
-        return TaskFinished(records_in=counts.records_in, records_out=counts.records_out)
+        return AttemptEnded(records_in=counts.records_in, records_out=counts.records_out)
 
     def _tell_key_groups(self, largest: LargestKeyGroup) -> None:
-        self._control.send(TaskKeyGroups(largest=largest))
+        self._control.send(AttemptKeyGroups(largest=largest))
 
     @contextlib.contextmanager
     def _noted(self, job: _Job, task: BatchTask, attempt: BatchAttempt) -> Iterator[None]:
@@ -341,7 +343,7 @@ class _Counts:
         now = self._clock.monotonic()
         if now >= self._due:
             self._due = now + _REPORT_SECONDS
-            self._control.send(TaskProgress(records_in=self.records_in, records_out=self.records_out))
+            self._control.send(AttemptProgress(records_in=self.records_in, records_out=self.records_out))
 
 
 class _MasterBehindDriver:

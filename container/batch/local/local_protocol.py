@@ -1,14 +1,14 @@
 """Messages between the driver of a local batch job and its workers: framed msgpack over a pair of Unix sockets.
 
 Owner: none (frozen values). The driver asks, the worker's main thread works, and answers once: with the reply, or with
-WorkFailed. Results, progress and output come in between.
+WorkFailed. Results, progress and output come in between. Of its present task a worker tells what a task of Spark tells.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from yarrow.container.batch.largest_key_group import LargestKeyGroup
+from yarrow.container.batch.driver.task_messages import AttemptEnded, AttemptKeyGroups, AttemptProgress
 from yarrow.container.protocol.worker_protocol import LogLines, OutputLines, UserLogRecord
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.rpc.messages import (
@@ -35,7 +35,7 @@ class AssignSplits(ToBatchWorker, frozen=True, kw_only=True):
 
 
 class RunTask(ToBatchWorker, frozen=True, kw_only=True):
-    """Run a task; TaskFinished follows."""
+    """Run a task, and write its file; AttemptEnded follows."""
 
     #: Position in `BatchPlan.stages`.
     stage: int
@@ -96,26 +96,6 @@ class SplitsAssigned(FromBatchWorker, frozen=True, kw_only=True):
     splits: dict[JobVertexID, list[list[bytes]]]
 
 
-class TaskProgress(FromBatchWorker, frozen=True, kw_only=True):
-    """Records of the present task so far, about once a second."""
-
-    records_in: int
-    records_out: int
-
-
-class TaskKeyGroups(FromBatchWorker, frozen=True, kw_only=True):
-    """The present task has read its input, and begins with its largest key group."""
-
-    largest: LargestKeyGroup
-
-
-class TaskFinished(FromBatchWorker, frozen=True, kw_only=True):
-    """The task has written its file."""
-
-    records_in: int
-    records_out: int
-
-
 class TakeResult(FromBatchWorker, frozen=True, kw_only=True):
     """A result for the master, one field of which is set; ResultTaken follows."""
 
@@ -153,7 +133,7 @@ MessageToBatchWorker = (
     | EndBatchWorker
 )
 #: What ends a piece of work.
-Answer = SplitsAssigned | TaskFinished | ResultsSent | WorkDone | WorkFailed
+Answer = SplitsAssigned | AttemptEnded | ResultsSent | WorkDone | WorkFailed
 MessageFromBatchWorker = (
-    Answer | TaskProgress | TaskKeyGroups | TakeResult | OutputLines | LogLines | UserLogRecord
+    Answer | AttemptProgress | AttemptKeyGroups | TakeResult | OutputLines | LogLines | UserLogRecord
 )

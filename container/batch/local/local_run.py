@@ -20,7 +20,12 @@ import msgspec
 from yarrow.container.batch.driver.driver_run import RunEnd
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.stage_progress import StageProgress
-from yarrow.container.batch.driver.task_messages import AttemptEnded, AttemptProgress, AttemptStarted
+from yarrow.container.batch.driver.task_messages import (
+    AttemptEnded,
+    AttemptKeyGroups,
+    AttemptProgress,
+    AttemptStarted,
+)
 from yarrow.container.batch.local.local_protocol import (
     AssignSplits,
     CommitResults,
@@ -31,9 +36,6 @@ from yarrow.container.batch.local.local_protocol import (
     SendResults,
     SplitsAssigned,
     TakeResult,
-    TaskFinished,
-    TaskKeyGroups,
-    TaskProgress,
     WorkDone,
 )
 from yarrow.container.batch.local.local_workers import (
@@ -342,17 +344,14 @@ class LocalRun:
         except WorkFailedError:
             self._progress.failed(started)
             raise
-        done = _only(answer, TaskFinished)
-        ended = AttemptEnded(records_in=done.records_in, records_out=done.records_out)
-        self._progress.progressed(started, ended, self._now())
+        self._progress.progressed(started, _only(answer, AttemptEnded), self._now())
         self._free.append(worker)
 
-    def _went_on(self, started: AttemptStarted, progress: TaskProgress | TaskKeyGroups) -> None:
-        if isinstance(progress, TaskKeyGroups):
+    def _went_on(self, started: AttemptStarted, progress: AttemptProgress | AttemptKeyGroups) -> None:
+        if isinstance(progress, AttemptKeyGroups):
             self._progress.key_groups_read(started, progress.largest)
         else:
-            counts = AttemptProgress(records_in=progress.records_in, records_out=progress.records_out)
-            self._progress.progressed(started, counts, self._now())
+            self._progress.progressed(started, progress, self._now())
 
     def _now(self) -> int:
         return self._services.clock.epoch_ms()

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from yarrow.container.batch.driver.task_messages import AttemptKeyGroups, AttemptProgress
 from yarrow.container.batch.local.local_protocol import (
     Answer,
     CancelWork,
@@ -24,8 +25,6 @@ from yarrow.container.batch.local.local_protocol import (
     MessageFromBatchWorker,
     ResultTaken,
     TakeResult,
-    TaskKeyGroups,
-    TaskProgress,
     ToBatchWorker,
     WorkFailed,
 )
@@ -48,7 +47,7 @@ _DRAIN_SECONDS: Final = 0.5
 _END_SECONDS: Final = 2.0
 
 #: Hears of the work between request and answer.
-OnProgress = Callable[[TaskProgress | TaskKeyGroups], None]
+OnProgress = Callable[[AttemptProgress | AttemptKeyGroups], None]
 #: Takes a result to the master; returns when the master has taken it.
 TakeToMaster = Callable[[TakeResult], Awaitable[None]]
 
@@ -186,13 +185,9 @@ class LocalWorker:
 
     def _on_message(self, message: MessageFromBatchWorker) -> None:
         match message:
-            case OutputLines():
-                self._files.write_output(message.stream, message.text)
-            case LogLines():
-                self._files.write_log(message.text)
-            case UserLogRecord():
-                self._files.write_record(message.record, message.text)
-            case TaskProgress() | TaskKeyGroups():
+            case OutputLines() | LogLines() | UserLogRecord():
+                self._files.write(message)
+            case AttemptProgress() | AttemptKeyGroups():
                 self._on_progress(message)
             case TakeResult():
                 task = asyncio.get_running_loop().create_task(self._pass_on(message))
