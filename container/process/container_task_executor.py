@@ -28,13 +28,7 @@ from yarrow.runtime.config.options import rpc, security, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.yarn.application import ContainerSecrets
-from yarrow.runtime.yarn.container_files import (
-    ContainerFolder,
-    configuration_of,
-    read_description,
-    read_secrets,
-    request_of,
-)
+from yarrow.runtime.yarn.container_files import ContainerFolder, read_container, request_of
 from yarrow.runtime.yarn.layout import (
     RESOURCE_ID,
     RESOURCE_MANAGER_ADDRESS,
@@ -119,10 +113,7 @@ async def _main(early: EarlyTemplate, working_directory: str, remove_files: Call
     life.start()
     try:
         folder = ContainerFolder.of(os.environ)
-        secrets = read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, ContainerSecrets)
-        config = configuration_of(
-            read_description(folder.path), secrets.sensitive_configuration, folder.application_id
-        )
+        secrets, config = read_container(folder, TASK_EXECUTOR_SECRETS_FILE)
         request = ResourceManagerRequest.of(os.environ)
         bootstrap = bootstrap_of(config, secrets, request, folder, working_directory)
         configure_logging(output_files(bootstrap).log_path)

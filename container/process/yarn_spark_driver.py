@@ -24,13 +24,7 @@ from yarrow.runtime.config.options import rpc, security, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap
 from yarrow.runtime.yarn.application import ContainerSecrets
-from yarrow.runtime.yarn.container_files import (
-    ContainerFolder,
-    configuration_of,
-    read_description,
-    read_secrets,
-    request_of,
-)
+from yarrow.runtime.yarn.container_files import ContainerFolder, read_container, request_of
 from yarrow.runtime.yarn.layout import (
     JOB_ID,
     JOB_MASTER_ADDRESS,
@@ -91,10 +85,7 @@ def main() -> int:
     life.start()
     try:
         folder = ContainerFolder.of(os.environ)
-        secrets = read_secrets(folder.path / SPARK_DRIVER_SECRETS_FILE, ContainerSecrets)
-        config = configuration_of(
-            read_description(folder.path), secrets.sensitive_configuration, folder.application_id
-        )
+        secrets, config = read_container(folder, SPARK_DRIVER_SECRETS_FILE)
         bootstrap = bootstrap_of(config, secrets, os.environ, folder, working_directory)
         return run_process(bootstrap, life.follow, reads_configuration=True)
     except YarrowError as error:

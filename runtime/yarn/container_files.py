@@ -121,6 +121,16 @@ def configuration_of(
     return config.with_value(high_availability.CLUSTER_ID, application_id)
 
 
+def read_container(folder: ContainerFolder, secrets_file: str) -> tuple[ContainerSecrets, Settings]:
+    """The secrets of a process that the application's master has asked for, and its configuration.
+
+    Raises ContainerFolderError for a file that is missing or cannot be used.
+    """
+    secrets = read_secrets(folder.path / secrets_file, ContainerSecrets)
+    description = read_description(folder.path)
+    return secrets, configuration_of(description, secrets.sensitive_configuration, folder.application_id)
+
+
 _T = TypeVar("_T")
 
 
