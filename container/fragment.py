@@ -476,8 +476,6 @@ def _without_sockets(io_thread: IoThread, directory: Path) -> NetworkEnvironment
         host="",
         host_key="",
         working_directory=str(directory),
-        memory_budget_bytes=0,
-        cpu_cores=1.0,
         configuration={},
         data_secret=b"",
     )

@@ -387,9 +387,6 @@ class Dispatcher(RpcEndpoint):
     async def put_blob(self, data: bytes) -> str:
         return await self.run_blocking(self._services.blobs.put, data)
 
-    async def get_blob(self, key: str) -> bytes:
-        return await self.run_blocking(self._services.blobs.get, key)
-
     async def shut_down_cluster(self) -> Acknowledge:
         # After the answer is out.
         self.loop.call_soon(self._on_shut_down)

@@ -7,7 +7,7 @@ engine of batch jobs moves it. Must not know who moves it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -157,20 +157,6 @@ def numbers_column(values: Sequence[int] | npt.NDArray[Any], kind: pa.DataType) 
     """
     data = numpy.asarray(values, kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
-
-
-def record_batches(chunks: Iterable[Chunk], max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Chunks as record batches of about `max_bytes` of payload; a larger chunk is alone in its batch."""
-    waiting: list[Chunk] = []
-    size = 0
-    for chunk in chunks:
-        if waiting and size + len(chunk.payload) > max_bytes:
-            yield to_record_batch(waiting)
-            waiting, size = [], 0
-        waiting.append(chunk)
-        size += len(chunk.payload)
-    if waiting:
-        yield to_record_batch(waiting)
 
 
 def from_record_batch(batch: pa.RecordBatch) -> Iterator[Chunk]:

@@ -45,8 +45,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     host_key: str
     #: Folder (mode 0700) for the Unix data socket and temporary files.
     working_directory: str
-    memory_budget_bytes: int
-    cpu_cores: float
     configuration: dict[str, str]
     #: 32+ bytes shared by the workers of one application: proves data peers. Empty only in one process.
     data_secret: bytes

@@ -37,7 +37,6 @@ class SlotWorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     host_key: str
     working_directory: Path
-    memory_per_slot: int
     cores_per_slot: float
     configuration: dict[str, str]
     data_secret: bytes
@@ -151,8 +150,6 @@ class SlotWorkers:
             host=settings.host,
             host_key=settings.host_key,
             working_directory=str(directory),
-            memory_budget_bytes=settings.memory_per_slot,
-            cpu_cores=settings.cores_per_slot,
             configuration=settings.configuration,
             data_secret=settings.data_secret,
             ca_certificate=settings.identity.ca_certificate,

@@ -72,7 +72,6 @@ def settings_of(bootstrap: TaskExecutorBootstrap) -> TaskExecutorSettings:
             host=bootstrap.host,
             host_key=host_key(bootstrap.resource_id, config.get(taskmanager.DATA_TRANSPORT)),
             working_directory=working_directory,
-            memory_per_slot=budget.slot.bytes,
             cores_per_slot=cores / budget.slots,
             configuration=bootstrap.configuration,
             data_secret=bootstrap.data_secret,

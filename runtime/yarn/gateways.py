@@ -71,7 +71,6 @@ class ApplicationReport:
     tracking_url: str
     tags: frozenset[str]
     start_ms: int
-    finish_ms: int
 
 
 @dataclass(frozen=True, slots=True)

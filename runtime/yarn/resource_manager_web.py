@@ -46,8 +46,6 @@ class YarnApplicationStatus:
     report: ApplicationReport
     #: `host:port` of Skein's ApplicationMaster, empty before it has registered.
     master_address: str
-    #: Node manager's page with the logs of the ApplicationMaster's container; empty before there is one.
-    master_logs: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,12 +295,10 @@ def _status(application: Mapping[str, Any]) -> YarnApplicationStatus:
         tracking_url=str(application.get("trackingUrl") or ""),
         tags=frozenset(tag for tag in tags.split(",") if tag),
         start_ms=int(application.get("startedTime") or 0),
-        finish_ms=int(application.get("finishedTime") or 0),
     )
     return YarnApplicationStatus(
         report=report,
         master_address=_master_address(application),
-        master_logs=str(application.get("amContainerLogs") or ""),
     )
 
 

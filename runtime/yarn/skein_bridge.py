@@ -387,7 +387,6 @@ def _report(report: Any) -> ApplicationReport:
         tracking_url=str(report.tracking_url or ""),
         tags=frozenset(report.tags),
         start_ms=_epoch_ms(report.start_time),
-        finish_ms=_epoch_ms(report.finish_time),
     )
 
 

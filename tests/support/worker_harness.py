@@ -125,8 +125,6 @@ class WorkerHarness:
             host="127.0.0.1",
             host_key="harness",
             working_directory=folder,
-            memory_budget_bytes=1 << 30,
-            cpu_cores=1.0,
             configuration=self._configuration,
             data_secret=b"s" * 32,
         )

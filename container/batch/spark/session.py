@@ -70,7 +70,6 @@ _INT: Final = struct.Struct(">i")
 #: A look whether Java can read HDFS ends soon.
 _LOOK: Final[Mapping[str, str]] = {**IMPATIENT_CALLS, "dfs.client.failover.max.attempts": "4"}
 _SCALA: Final = re.compile(r"spark-core_([\d.]+)-.*\.jar")
-_LAST_LINES: Final = 5
 #: What of the driver's environment Java and Spark's Python processes get; secrets are not in it.
 _KEPT_VARIABLES: Final = (
     "HOME",

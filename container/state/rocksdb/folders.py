@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -125,8 +125,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def removing(path: str) -> Callable[[], None]:
-    """Returns an action that removes a folder with its remaining content."""
-    return lambda: shutil.rmtree(path, ignore_errors=True)

@@ -51,8 +51,6 @@ class StateValues:
         self.dump: Callable[[Any], bytes] = self._stamping(dump) if ttl else dump
         #: Decodes a value. Raises StateSerializationError and StateMigrationError.
         self.load: Callable[[bytes], Any] = self._unstamping(load) if ttl else load
-        #: Encodes and decodes a value without its access time, as in savepoints.
-        self.dump_bare, self.load_bare = dump, load
 
     @property
     def config(self) -> SerializerConfig:

@@ -91,7 +91,7 @@ class YarnClient:
             except ResourceManagerWebError as error:
                 self._give_up_web(error)
         self.check()
-        return YarnApplicationStatus(self._gateway().report(application_id), "", "")
+        return YarnApplicationStatus(self._gateway().report(application_id), "")
 
     def report(self, application_id: str) -> ApplicationReport:
         """Raises ApplicationNotFoundError."""

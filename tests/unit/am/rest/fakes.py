@@ -256,7 +256,7 @@ class FakeDispatcher:
         return graph.job_id
 
     async def submit_stored_job(self, blob_key: str) -> JobID:
-        return await self.submit_job(await self.get_blob(blob_key))
+        return await self.submit_job(self.blobs[blob_key])
 
     async def list_jobs(self) -> tuple[m.JobOverview, ...]:
         return tuple(
@@ -395,9 +395,6 @@ class FakeDispatcher:
         key = hashlib.sha256(data).hexdigest()
         self.blobs[key] = data
         return key
-
-    async def get_blob(self, key: str) -> bytes:
-        return self.blobs[key]
 
     async def shut_down_cluster(self) -> m.Acknowledge:
         self.shut_down = True

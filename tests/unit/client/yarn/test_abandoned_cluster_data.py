@@ -41,7 +41,7 @@ def report(application_id: str) -> ApplicationReport:
         raise ApplicationNotFoundError(application_id)
     state, user = STATES[application_id]
     return ApplicationReport(
-        application_id, "a", user, "default", state, FinalStatus.UNDEFINED, "", "", frozenset(), 0, 0
+        application_id, "a", user, "default", state, FinalStatus.UNDEFINED, "", "", frozenset(), 0
     )
 
 

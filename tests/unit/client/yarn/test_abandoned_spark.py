@@ -23,7 +23,6 @@ def report_of(application_id: str) -> ApplicationReport:
         tracking_url="",
         tags=frozenset(),
         start_ms=0,
-        finish_ms=0,
     )
 
 

@@ -190,7 +190,6 @@ def test_who_waited_for_the_end_is_told_all_of_it() -> None:
         tracking_url="",
         tags=frozenset(),
         start_ms=0,
-        finish_ms=0,
     )
     assert end_text(report).endswith(f"YARN says: {FAILED_JOB}")
     assert end_sentence(report) == (

@@ -28,7 +28,7 @@ def reason(
     master: ContainerShape = MASTER,
 ) -> str:
     report = ApplicationReport(
-        "application_1_1", "x", "joe", "etl", state, FinalStatus.UNDEFINED, diagnostics, "", frozenset(), 0, 0
+        "application_1_1", "x", "joe", "etl", state, FinalStatus.UNDEFINED, diagnostics, "", frozenset(), 0
     )
     return waiting_reason(report, master, queue, metrics)
 

@@ -10,7 +10,6 @@ from yarrow.container.batch.chunk import (
     decode_task_result,
     encode_task_result,
     from_record_batch,
-    record_batches,
     to_record_batch,
 )
 
@@ -30,13 +29,6 @@ def test_no_chunk_is_an_empty_batch() -> None:
 def test_columns_are_found_by_name() -> None:
     names = [*reversed(CHUNK_SCHEMA.names)]
     assert list(from_record_batch(to_record_batch(CHUNKS).select(names))) == CHUNKS
-
-
-def test_batches_are_cut_by_payload() -> None:
-    large = Chunk(0, 0, 0, 5, 1, b"x" * 100)
-    batches = list(record_batches([*CHUNKS, large, CHUNKS[0]], max_bytes=25))
-    assert [batch.num_rows for batch in batches] == [2, 2, 1, 1, 1]
-    assert [chunk for batch in batches for chunk in from_record_batch(batch)] == [*CHUNKS, large, CHUNKS[0]]
 
 
 def test_results_travel() -> None:

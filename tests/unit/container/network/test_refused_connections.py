@@ -57,8 +57,6 @@ class End:
             host="127.0.0.1",
             host_key="here",
             working_directory=str(home),
-            memory_budget_bytes=0,
-            cpu_cores=1.0,
             configuration={"taskmanager.data.transport": transport} if authority is not None else {},
             data_secret=secret,
             listen_tcp=listen_tcp,

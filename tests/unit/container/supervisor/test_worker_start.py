@@ -46,8 +46,6 @@ def start_message(number: int = 0, do: str = "") -> StartWorker:
             host="localhost",
             host_key="here",
             working_directory="/nowhere",
-            memory_budget_bytes=1,
-            cpu_cores=1.0,
             configuration={"test.do": do},
             data_secret=b"",
         )

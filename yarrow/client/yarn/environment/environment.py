@@ -190,7 +190,7 @@ def _add(
 
 def _start_script(store: EnvironmentStore) -> str:
     content = START_SCRIPT.encode()
-    script = PackedArchive(hashlib.sha256(content).hexdigest(), len(content), len(content))
+    script = PackedArchive(hashlib.sha256(content).hexdigest(), len(content))
 
     def write(output: BinaryIO) -> PackedArchive:
         output.write(content)

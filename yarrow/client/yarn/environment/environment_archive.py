@@ -57,7 +57,6 @@ class PackedArchive:
     #: SHA-256 of the archive's bytes.
     digest: str
     size: int
-    unpacked_size: int
 
 
 def write_archive(
@@ -65,29 +64,27 @@ def write_archive(
 ) -> PackedArchive:
     """Packs `files`, and with `starts` the interpreter's start script. Raises OSError for an unreadable file."""
     compressed = _CompressingWriter(output, level)
-    unpacked = 0
     with tarfile.open(fileobj=compressed, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
         for name, text in _GENERATED.items() if starts else ():
-            unpacked += _add(archive, name, text.encode(), executable=name in START_SCRIPTS)
+            _add(archive, name, text.encode(), executable=name in START_SCRIPTS)
         for file in files:
             with open(file.source, "rb") as source:
                 content = source.read()
-            unpacked += _add(archive, file.target, content, file.executable)
+            _add(archive, file.target, content, file.executable)
             if file.target.endswith(".py"):
                 compiled = _compiled(file, content)
                 if compiled is not None:
-                    unpacked += _add(archive, _cache_name(file.target), compiled, executable=False)
+                    _add(archive, _cache_name(file.target), compiled, executable=False)
     compressed.finish()
-    return PackedArchive(compressed.digest(), compressed.size, unpacked)
+    return PackedArchive(compressed.digest(), compressed.size)
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes, executable: bool) -> int:
+def _add(archive: tarfile.TarFile, name: str, content: bytes, executable: bool) -> None:
     entry = tarfile.TarInfo(name)
     entry.size = len(content)
     entry.mode = 0o755 if executable else 0o644
     entry.mtime = _TIME
     archive.addfile(entry, io.BytesIO(content))
-    return len(content)
 
 
 def _cache_name(target: str) -> str:

@@ -19,7 +19,7 @@ from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 from yarrow.runtime.yarn.environment_use import note_uses
 
 CONTENT = b"an environment"
-PACKED = PackedArchive(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), len(CONTENT))
+PACKED = PackedArchive(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
 
 
 def write(output: BinaryIO) -> PackedArchive:
@@ -79,7 +79,7 @@ def test_what_a_killed_client_left_is_removed_after_a_day(tmp_path: Path) -> Non
     store.add(write)
     assert left.exists()
     clock.advance(24 * 3600)
-    store.add(lambda output: PackedArchive("another", output.write(b"x"), 1))
+    store.add(lambda output: PackedArchive("another", output.write(b"x")))
     assert not left.exists()
     assert other.exists()
 
@@ -88,7 +88,7 @@ class OfOneByte:
     """Something to store that is like nothing stored before."""
 
     def __init__(self, digit: str) -> None:
-        self.packed = PackedArchive(digit * 64, 1, 1)
+        self.packed = PackedArchive(digit * 64, 1)
 
     def __call__(self, output: BinaryIO) -> PackedArchive:
         output.write(b"x")
