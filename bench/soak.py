@@ -22,6 +22,7 @@ from pathlib import Path
 
 from bench import soak_large_row, soak_pages, soak_requests, soak_yarn
 from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
+from tests.support.bounded_fault_runs import POINTS, BoundedFaultRun
 from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
@@ -30,8 +31,11 @@ from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
 
 BACKENDS = ("hashmap", "rocksdb")
-#: kill: processes die; raise: calls fail, stall, and messages are lost, late or repeated.
-KINDS = ("kill", "raise")
+#: kill: processes die; raise: calls fail, stall, and messages are lost, late or repeated; bounded: processes of jobs in
+#: batch mode die, and their calls fail.
+KINDS = ("kill", "raise", "bounded")
+#: Where jobs of each kind run: their state backend; who runs them in batch mode.
+PLACES = {"kill": BACKENDS, "raise": BACKENDS, "bounded": tuple(POINTS)}
 CONFIGURATION = {"heartbeat.interval": "500 ms", "heartbeat.timeout": "10 s", "slot.request.timeout": "30 s"}
 #: Seeds that one cluster serves before that of the other kind takes its place.
 SEEDS_A_CLUSTER = 10
@@ -44,6 +48,7 @@ class Run:
     """One plan, in the terms of the command line."""
 
     shape: JobShape
+    #: One of PLACES.
     backend: str
     seed: int
     kind: str
@@ -57,7 +62,7 @@ def runs(first_seed: int, kinds: Sequence[str]) -> Iterator[Run]:
     """Without end: some seeds with every kind, each for all shapes and backends, then the next ones."""
     for start in itertools.count(first_seed, SEEDS_A_CLUSTER):
         for kind, seed in itertools.product(kinds, range(start, start + SEEDS_A_CLUSTER)):
-            for shape, backend in itertools.product(SHAPES, BACKENDS):
+            for shape, backend in itertools.product(SHAPES, PLACES[kind]):
                 yield Run(shape, backend, seed, kind)
 
 
@@ -73,11 +78,16 @@ class ClusterInPlace:
     def execute(self, run: Run) -> None:
         """Raises what the oracle or the job says; the next plan then gets another cluster."""
         messages = self._messages if run.kind == "raise" else None
-        points = KILLING_POINTS if run.kind == "kill" else RAISING_POINTS
         folder = Path(tempfile.mkdtemp(prefix="soak-"))
         try:
-            plan = make_plan(run.seed, points)
-            FaultRun(run.shape, run.backend, plan).execute(self._of(run.kind), folder, messages)
+            cluster = self._of(run.kind)
+            if run.kind == "bounded":
+                # Places of the master and of a task's ends may come once.
+                plan = make_plan(run.seed, POINTS[run.backend], occurrences=1)
+                BoundedFaultRun(run.shape, run.backend, plan).execute(cluster, folder)
+                return
+            plan = make_plan(run.seed, KILLING_POINTS if run.kind == "kill" else RAISING_POINTS)
+            FaultRun(run.shape, run.backend, plan).execute(cluster, folder, messages)
         except BaseException:
             self.close()
             raise
@@ -89,7 +99,7 @@ class ClusterInPlace:
             self.close()
             network = FaultyNetwork(self._messages) if kind == "raise" else None
             started = mini_cluster(
-                1, 2, processes=kind == "kill", configuration=CONFIGURATION, network=network
+                1, 2, processes=kind != "raise", configuration=CONFIGURATION, network=network
             )
             self._cluster, self._kind = self._opened.enter_context(started), kind
         return self._cluster
@@ -136,8 +146,8 @@ def replayed(words: Sequence[str]) -> Run:
     shapes = {shape.name: shape for shape in SHAPES}
     for what, value, known in (
         ("shape", name, shapes),
-        ("backend", backend, BACKENDS),
         ("kind", kind, KINDS),
+        ("place", backend, PLACES.get(kind, ())),
     ):
         if value not in known:
             raise ValueError(f"there is no {what} {value!r}: expected one of {', '.join(known)}")
@@ -172,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, help="this kind only")
     parser.add_argument(
-        "--replay", nargs=4, metavar=("SHAPE", "BACKEND", "SEED", "KIND"), help="one plan again"
+        "--replay", nargs=4, metavar=("SHAPE", "PLACE", "SEED", "KIND"), help="one plan again"
     )
     parser.add_argument("--yarn", action="store_true", help="named faults on a real YARN")
     parser.add_argument(

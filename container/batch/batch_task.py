@@ -30,6 +30,7 @@ from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.operators.sources.source_reader import HISTORY_CHECKPOINT
 from yarrow.container.task.accumulated_values import accumulated
 from yarrow.container.task.task_environment import TaskAttempt, task_environment
+from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import JobVertexID, execution_attempt_id
 from yarrow.runtime.config.options import checkpointing, pipeline
@@ -161,6 +162,7 @@ class BatchTask:
             yield from outbox.take()
             outbox.put(FINISHED, 0, 0, encode_task_result(self._result()))
             yield from outbox.take()
+            fault_points.reach("batch.task-end", subtask=self._attempt.subtask)
         finally:
             # Closes once: errors behind a failure, or behind an early end, tell nothing more.
             chain.close()
@@ -172,6 +174,7 @@ class BatchTask:
         chain = self._chain
         chain.open()
         self._outputs.name_printers(chain)
+        fault_points.reach("batch.task-open", subtask=self._attempt.subtask)
         yield
         if self._history is not None:
             yield from self._steps_of_history(inputs, self._history)

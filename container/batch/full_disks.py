@@ -16,6 +16,7 @@ import msgspec
 
 from yarrow.container.protocol.failure import OperatorFailure, failure_cause
 from yarrow.runtime.config.options import cluster
+from yarrow.runtime.fs.retries import TransientError
 from yarrow.runtime.rpc.messages import FailureCause
 
 #: How Spark names a task's executor.
@@ -55,13 +56,14 @@ def full_disk_of_executor(text: str) -> str:
 def failure_of_task(error: BaseException, where: str) -> FailureCause:
     """The cause of a task's failure, with disk and remedy if a function of the program has filled a disk.
 
-    It is final, since the same records would fail again, unless a disk is full: another attempt may find room.
+    It is final, since the same records would fail again. If a disk is full or storage is away, it is not: another
+    attempt may find room, or storage that is back.
     """
     cause = failure_cause(error, where)
     if isinstance(error, OperatorFailure):
         error = error.cause
-    is_full = any(map(means_full, _with_causes(error)))
-    cause = msgspec.structs.replace(cause, is_final=not is_full)
+    passes = any(means_full(each) or isinstance(each, TransientError) for each in _with_causes(error))
+    cause = msgspec.structs.replace(cause, is_final=not passes)
     if not means_full(error):
         return cause
     assert isinstance(error, OSError)

@@ -17,13 +17,18 @@ from yarrow.am.jobmaster.scheduling.scheduler_log import SchedulerLog
 
 #: Seconds that workers of an ended job and killed TaskExecutors have to be gone.
 GRACE = 15.0
-_counted = {"plans": 0, "killed": 0, "replayed": 0}
+_counted = {"plans": 0, "killed": 0, "bounded": 0, "replayed": 0}
 
 
 def count_plan(*, killed: bool) -> None:
     """A plan whose fault fired between a completed checkpoint and the end, and whose output was right."""
     _counted["plans"] += 1
     _counted["killed"] += killed
+
+
+def count_bounded_plan() -> None:
+    """A plan of a bounded job whose fault fired, and whose output was right."""
+    _counted["bounded"] += 1
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -33,6 +38,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             f"{_counted['plans']} fault plans counted, {_counted['killed']} of them with processes killed: each fired"
             " after a completed checkpoint and before the end"
         )
+    if _counted["bounded"]:
+        terminalreporter.write_line(f"{_counted['bounded']} fault plans of bounded jobs counted: each fired")
     if _counted["replayed"]:
         terminalreporter.write_line(f"{_counted['replayed']} dumps of JobMasters replayed: the same actions")
 

@@ -126,7 +126,7 @@ class FaultRun:
         settings["state.backend.type"] = self.backend
         settings["execution.checkpointing.incremental"] = "true"
         env = cluster.get_execution_environment(settings)
-        self.shape.build(env, str(gates), self._sink(output))
+        self.shape.build(env, str(gates), sink_of(self.shape, output, self.buckets))
         install(planner)
         if messages is not None:
             messages.planner = planner
@@ -141,34 +141,42 @@ class FaultRun:
                 messages.planner = None
         assert planner.was_armed and planner.has_fired, f"{self}: the fault did not happen"
         assert not (gates / "impatient").exists(), f"{self}: the fault did not happen in time"
-        self._check(output)
+        check_output(str(self), self.shape, output)
 
-    def _sink(self, output: Path) -> Sink[Any]:
-        if self.shape is not FILES:
-            return TransactionalFiles(str(output))
-        return (
-            FileSink.for_row_format(str(output), Encoder.simple_string_encoder())
-            .with_bucket_assigner(self.buckets)
-            .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-            .build()
-        )
 
-    def _check(self, output: Path) -> None:
-        if self.shape is FILES:
-            parts = [_rows_of(file) for file in sorted(output.rglob("*")) if _is_finished(file)]
-            left = [str(file) for file in output.rglob("*") if file.is_file() and not _is_finished(file)]
-            assert not left, f"{self}: left over: {left}"
-        else:
-            committed = CommittedFiles(output)
-            parts = [committed.rows()]
-            assert not committed.committed_twice(), f"{self}: committed twice: {committed.committed_twice()}"
-            assert not committed.leftovers(), f"{self}: left over: {committed.leftovers()}"
-        try:
-            check(self.shape, parts)
-            if self.shape.name in ("count", "files"):
-                check_counts([row for part in parts for row in part])
-        except AssertionError as error:
-            raise AssertionError(f"{self}: {error}") from None
+def sink_of(shape: JobShape, output: Path, buckets: BucketAssigner) -> Sink[Any]:
+    """The sink of a shape, which commits into the folder."""
+    if shape is not FILES:
+        return TransactionalFiles(str(output))
+    return (
+        FileSink.for_row_format(str(output), Encoder.simple_string_encoder())
+        .with_bucket_assigner(buckets)
+        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .build()
+    )
+
+
+def check_output(run: str, shape: JobShape, output: Path) -> None:
+    """Holds what was committed against the oracle; raises AssertionError naming the run."""
+    parts = committed_parts(run, shape, output)
+    try:
+        check(shape, parts)
+        if shape.name in ("count", "files"):
+            check_counts([row for part in parts for row in part])
+    except AssertionError as error:
+        raise AssertionError(f"{run}: {error}") from None
+
+
+def committed_parts(run: str, shape: JobShape, output: Path) -> list[list[Any]]:
+    """What was committed, by files whose rows have one order; nothing else may lie there, else AssertionError."""
+    if shape is FILES:
+        left = [str(file) for file in output.rglob("*") if file.is_file() and not _is_finished(file)]
+        assert not left, f"{run}: left over: {left}"
+        return [_rows_of(file) for file in sorted(output.rglob("*")) if _is_finished(file)]
+    committed = CommittedFiles(output)
+    assert not committed.committed_twice(), f"{run}: committed twice: {committed.committed_twice()}"
+    assert not committed.leftovers(), f"{run}: left over: {committed.leftovers()}"
+    return [committed.rows()]
 
 
 def _is_finished(file: Path) -> bool:

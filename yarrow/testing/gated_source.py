@@ -2,7 +2,8 @@
 
 Owner: readers on their task's thread. A split stops at 40 % of its rows until a checkpoint is complete, and
 at 85 % until the file `fired` exists. So a fault always falls between a completed checkpoint and the end.
-After `patience` seconds at a gate it continues: a plan that cannot fire ends like one that did not.
+After `patience` seconds at a gate it continues: a plan that cannot fire ends like one that did not. A source without
+a folder has no gates: bounded jobs read it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from yarrow.runtime.common.clock import perf_counter
 
 #: (key, timestamp in ms, identity, value), see `row_of`.
 Input = tuple[str, int, str, int]
+#: About what a row takes.
+_ROW_BYTES = 40
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,9 @@ class GatedSource(Source[Any, GatedSplit]):
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED
+
+    def estimated_bytes(self) -> int:
+        return self.splits * self.rows * _ROW_BYTES
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[GatedSplit], checkpoint: Any = None
@@ -146,6 +152,8 @@ class _Reader(SourceReader[Any, GatedSplit]):
         return SourceRecords(rows, [row[1] for row in rows], split.split_id)
 
     def _gated(self, split: GatedSplit) -> bool:
+        if not self._source.folder:
+            return False
         if split.position >= 0.4 * split.end and not self._checkpointed:
             return True
         return split.position >= 0.85 * split.end and not os.path.exists(

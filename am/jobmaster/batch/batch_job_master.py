@@ -64,6 +64,7 @@ from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
@@ -98,8 +99,8 @@ from yarrow.runtime.rpc.messages import (
 )
 
 _log = logging.getLogger(__name__)
-#: Seconds in which a cancelled run has to end what its sinks have begun.
-_CANCEL_SECONDS = 10.0
+#: Seconds in which a cancelled run has to end its tasks, and what its sinks have begun.
+_CANCEL_SECONDS = 30.0
 #: Seconds between tries to store what is to be committed.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 #: Events that are kept for `scheduler_decisions`.
@@ -349,7 +350,9 @@ class BatchJobMaster(RpcEndpoint):
 
     async def _begin_commit(self, job_id: JobID, run: int) -> None:
         """Stores what the run has left, and decides what follows, whether or not its driver still waits."""
+        fault_points.reach("batch.before-store", run=run)
         await self._store_commits(job_id, run)
+        fault_points.reach("batch.after-store", run=run)
         self._decide(CommitBegun(self._now(), run))
         if not self._executes(run):
             raise BatchRunError(f"run {run} of job {job_id} is over: it must not commit")

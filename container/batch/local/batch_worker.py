@@ -57,6 +57,7 @@ from yarrow.container.protocol.errors import FrameError
 from yarrow.container.protocol.framing import FramedSocket
 from yarrow.container.protocol.worker_protocol import CurrentUserCall, StartBatchWorker
 from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
+from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.user_logs import use_client_levels
 from yarrow.runtime.common.clock import SystemClock
@@ -207,6 +208,7 @@ class BatchWorker:
             if self._own_process:
                 use_hdfs_settings(HdfsSettings.of(cluster))
             settings = cluster.overlay(graph.configuration, "the job")
+            install_fault_plan(settings)
             self._job = _Job(shared, graph, decode_batch_plan(shared.plan), settings)
         return self._job
 

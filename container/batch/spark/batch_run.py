@@ -56,6 +56,7 @@ from yarrow.container.batch.spark.task_server import (
 from yarrow.container.batch.split_assignment import assign, assign_history
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles
+from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
@@ -88,6 +89,8 @@ _CANCEL_SECONDS: Final = 0.2
 _RESULT_SECONDS: Final = 60.0
 #: Seconds within which a task's own word about its failure is read, after Spark's.
 _TOLD_SECONDS: Final = 10.0
+#: Seconds that Spark has to end tasks that nobody needs any more. It gives each of them 2 to 4 s by itself.
+_LATE_SECONDS: Final = 20.0
 #: Seconds between a broken connection to Java and its end.
 _JAVA_SECONDS: Final = 1.0
 _ENGINE_FAILED: Final = "Spark could not run the job; this is no failure of the program's functions"
@@ -251,6 +254,7 @@ class BatchRun:
     def _assign(self, paths: dict[str, str]) -> dict[Any, list[list[bytes]]]:
         """The splits of all sources; their enumerators run here."""
         install_user_code(self._graph, paths, own_main=True)
+        install_fault_plan(self._settings.overlay(self._graph.configuration, "the job"))
         if self.submission.committables_blob_key:
             # Nothing is read again.
             return {}
@@ -320,7 +324,23 @@ class BatchRun:
             self._over.set()
             if not self._services.host.java.has_ended():
                 frames.release()
+            self._await_late_tasks(server)
             server.close()
+
+    def _await_late_tasks(self, server: TaskServer) -> None:
+        """Returns when no task can write any more: what tasks leave is removed next, or written again by another run.
+
+        Spark ends its job before the processes of its tasks, also that of a slower copy of a task.
+        """
+        writes = self._savepoint is not None or bool(sinks_of(self._graph))
+        if not writes or self._is_cut_off or self._services.host.java.has_ended():
+            return
+        if not server.await_tasks(_LATE_SECONDS):
+            _log.warning(
+                "tasks of job %s still run %g s after its end: files of its sinks may be left",
+                self.submission.job_id,
+                _LATE_SECONDS,
+            )
 
     def _entrance(self, shared: SharedJob) -> TaskEntrance:
         """Where the run's tasks come in: from this host, or from executors that may be anywhere."""

@@ -178,12 +178,20 @@ class TaskServer:
         self._entrance = entrance
         self._server = entrance.server
         self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
+        #: Notified when a task writes no more.
+        self._lock = threading.Condition()
+        #: Threads of connections whose task may write something.
+        self._writing: set[threading.Thread] = set()
         self._closed = False
 
     def start(self) -> None:
         """Begins to accept."""
         threading.Thread(target=self._accept, name="task-server", daemon=True).start()
+
+    def await_tasks(self, seconds: float) -> bool:
+        """Waits so long until no task that has connected can write any more; False if one still may."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._writing, seconds)
 
     def close(self) -> None:
         """Ends all connections."""
@@ -206,7 +214,9 @@ class TaskServer:
                     connection.close()
                     return
                 self._open.add(connection)
-            threading.Thread(target=self._read, args=(connection,), name="task", daemon=True).start()
+                thread = threading.Thread(target=self._read, args=(connection,), name="task", daemon=True)
+                self._writing.add(thread)
+            thread.start()
 
     def _read(self, connection: socket.socket) -> None:
         admitted = connection
@@ -225,11 +235,20 @@ class TaskServer:
         finally:
             with self._lock:
                 self._open -= {connection, admitted}
+            self._writes_no_more()
             admitted.close()
             connection.close()
 
+    def _writes_no_more(self) -> None:
+        """Notes that the task of this thread's connection has ended, or is none that writes."""
+        with self._lock:
+            self._writing.discard(threading.current_thread())
+            self._lock.notify_all()
+
     def _serve(self, frames: FramedSocket[FromTaskMessage]) -> None:
         first = frames.receive()
+        if not isinstance(first, AttemptStarted):
+            self._writes_no_more()
         if isinstance(first, ResultsStarted):
             results = self._listener.results_started(first)
             while isinstance(message := frames.receive(), ResultChunk):
@@ -248,6 +267,8 @@ class TaskServer:
         told = False
         try:
             while (message := frames.receive()) is not None:
+                if isinstance(message, AttemptFailed | AttemptEnded):
+                    self._writes_no_more()
                 if isinstance(message, AttemptFailed):
                     told = True
                     self._listener.attempt_failed(started, message)

@@ -331,10 +331,12 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def finish(self) -> None:
         if self._writer is None:
             return
+        fault_points.reach("sink.before-finish", subtask=self.context.environment.subtask)
         self._writer.flush(True)
         prepared = self._writer.prepare_commit()
         if self._commits is not None:
             self._last += prepared
+        fault_points.reach("sink.after-finish", subtask=self.context.environment.subtask)
 
     @property
     def _commits_without_checkpoint(self) -> bool:

@@ -11,13 +11,17 @@ from tests.support.fault_jobs import SHAPES
 from tests.support.fault_runs import FaultRun
 
 
-def test_every_shape_and_backend_has_each_seed_of_each_kind() -> None:
+def test_every_shape_and_place_has_each_seed_of_each_kind() -> None:
     each = len(SHAPES) * len(soak.BACKENDS)
-    block = list(itertools.islice(soak.runs(7, soak.KINDS), 2 * each * soak.SEEDS_A_CLUSTER + 1))
+    assert {len(places) for places in soak.PLACES.values()} == {len(soak.BACKENDS)}
+    kinds = len(soak.KINDS)
+    block = list(itertools.islice(soak.runs(7, soak.KINDS), kinds * each * soak.SEEDS_A_CLUSTER + 1))
     assert {run.seed for run in block[:each]} == {7}
     assert len({(run.shape.name, run.backend) for run in block[:each]}) == each
-    assert {run.kind for run in block[: each * soak.SEEDS_A_CLUSTER]} == {"kill"}
-    assert {run.kind for run in block[each * soak.SEEDS_A_CLUSTER : -1]} == {"raise"}
+    for number, kind in enumerate(soak.KINDS):
+        of_kind = block[number * each * soak.SEEDS_A_CLUSTER :][: each * soak.SEEDS_A_CLUSTER]
+        assert {run.kind for run in of_kind} == {kind}
+        assert {run.backend for run in of_kind} == set(soak.PLACES[kind])
     assert (block[-1].seed, block[-1].kind) == (7 + soak.SEEDS_A_CLUSTER, "kill")
 
 
@@ -30,7 +34,8 @@ def test_what_is_printed_replays() -> None:
     ("words", "complaint"),
     [
         (["nothing", "hashmap", "1", "kill"], "no shape 'nothing'"),
-        (["count", "floppy", "1", "kill"], "no backend 'floppy'"),
+        (["count", "floppy", "1", "kill"], "no place 'floppy'"),
+        (["count", "hashmap", "1", "bounded"], "no place 'hashmap'"),
         (["count", "hashmap", "one", "kill"], "a seed is a number"),
         (["count", "hashmap", "1", "hug"], "no kind 'hug'"),
     ],

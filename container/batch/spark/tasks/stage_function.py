@@ -39,6 +39,7 @@ from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
 from yarrow.container.batch.spark.tasks.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.tasks.waiting_results import WaitingResults
 from yarrow.container.protocol.framing import encode_frame
+from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.options import execution
@@ -83,9 +84,9 @@ def _load(driver: DriverAddress) -> _LoadedJob:
     cluster = Settings(shared.configuration, "the cluster")
     use_hdfs_settings(HdfsSettings.of(cluster))
     graph = _graph_of(shared.job_graph, tuple(sorted(shared.file_paths.items())))
-    return _LoadedJob(
-        shared, graph, decode_batch_plan(shared.plan), cluster.overlay(graph.configuration, "the job")
-    )
+    settings = cluster.overlay(graph.configuration, "the job")
+    install_fault_plan(settings)
+    return _LoadedJob(shared, graph, decode_batch_plan(shared.plan), settings)
 
 
 class _Reports:

@@ -19,6 +19,8 @@ from yarrow.container.batch.full_disks import (
 )
 from yarrow.container.batch.spilled_runs import SpilledRuns, SpillError
 from yarrow.container.protocol.failure import OperatorFailure, failure_cause
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.fs.retries import Retries, TransientError
 
 #: As Spark tells it.
 SPARK = (
@@ -82,6 +84,20 @@ def test_a_function_that_fills_a_disk_is_told_with_the_remedy(tmp_path: Path) ->
     other = OperatorFailure("files", "", ValueError("no"))
     expected = failure_cause(other, "task 'files'")
     assert failure_of_task(other, "task 'files'") == msgspec.structs.replace(expected, is_final=True)
+
+
+def test_storage_that_is_away_may_be_back_for_another_attempt() -> None:
+    """As a request fails that was repeated for as long as the configuration says."""
+
+    def refused(failures: int) -> None:
+        raise TransientError("/out: the NameNode is in safe mode and takes no changes")
+
+    with pytest.raises(FileSystemError) as raised:
+        Retries(0.0, "fs.webhdfs.retry-timeout").run(refused)
+    cause = failure_of_task(OperatorFailure("files", "", raised.value), "task 'files'")
+    assert not cause.is_final and "in safe mode" in cause.message
+    named = OperatorFailure("files", "", FileSystemError("/out: HDFS refused: no"))
+    assert failure_of_task(named, "task 'files'").is_final
 
 
 def test_a_full_disk_is_found_behind_each_error_that_was_made_of_it() -> None:
