@@ -105,6 +105,10 @@ class OperatorChain:
                 operator.deliver = self._deliverer(index)
         self.loops.open()
         self.counts.register(self._environment.metrics, self.time)
+        for index, operator in enumerate(self.operators):
+            if operator.makes_watermarks:
+                with self.attributed(index):
+                    cast(WatermarkMaker, operator).begin_time()
 
     def resume_finished(self) -> None:
         """Replaces `open` for a task that had ended: operators whose state outlives it finish their work on that."""

@@ -14,6 +14,7 @@ from yarrow.common.watermark_strategy import WatermarkGenerator, WatermarkStrate
 from yarrow.container.operators.base import Operator, OperatorContext, TaskEnvironment
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -52,6 +53,22 @@ class _Nowhere:
         return None
 
 
+class HandedWatermark:
+    """The hand-over watermark in the state of an operator: a history leaves it, and the stream begins with it."""
+
+    def __init__(self, context: OperatorContext, name: str) -> None:
+        """`name`: that of the operator state, part of the format of savepoints."""
+        self._states = context.operator_state
+        self._descriptor: ListStateDescriptor[int] = ListStateDescriptor(name)
+        #: The least over all subtasks that have left one; MIN_TIMESTAMP = none. Snapshots of the stream lack it.
+        self.first: int = min(self._states.take_union_list(self._descriptor), default=MIN_TIMESTAMP)
+
+    def leave(self, watermark: int | None) -> None:
+        """Sets this subtask's watermark at the end of history; None = nothing holds event time back here."""
+        state = self._states.union_list_state(self._descriptor)
+        state.update([] if watermark is None else [watermark])
+
+
 class WatermarkMaker(Operator):
     """Base of operators that make watermarks."""
 
@@ -59,6 +76,10 @@ class WatermarkMaker(Operator):
 
     #: Set by the chain before `setup`.
     watermarks_to: WatermarkTarget = _Nowhere()
+
+    def begin_time(self) -> None:
+        """Sends the watermark with which the stream begins, before the first row; the whole chain is open."""
+        return None
 
 
 class TimeSettings:
@@ -143,6 +164,11 @@ class WatermarkTracker:
         self.late_records = 0
         self.bounded_jumps = 0
         self._in_event = False
+
+    def begin_at(self, watermark: int, greatest: int | None) -> None:
+        """Goes on behind records that another tracker has seen: their watermark and their highest timestamp."""
+        self.watermark, self.greatest = watermark, greatest
+        self._changed()
 
     # ------------------------------------------------------------------ records
 

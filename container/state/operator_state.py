@@ -99,6 +99,10 @@ class OperatorStateBackend(OperatorStateStore):
         """A list of which every subtask gets all elements of all subtasks at a restore."""
         return self._list(descriptor, OperatorStateMode.UNION)
 
+    def take_union_list(self, descriptor: ListStateDescriptor[Any]) -> list[Any]:
+        """The restored elements of such a list, once: no later snapshot holds them."""
+        return list(self._restore_list(descriptor, OperatorStateMode.UNION).get() or ())
+
     def broadcast_state(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
         """A map that is equal in all subtasks."""
         known = self._known(descriptor.get_name(), OperatorStateMode.BROADCAST)

@@ -16,6 +16,7 @@ from tests.support.history_program import (
     stream_results,
 )
 from tests.support.spark_driver import DriverUnderTest
+from tests.support.timed_program import steps, streamed, timed_history
 from yarrow.datastream import KeyedProcessFunction
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.batch_gateways import BatchRunError
@@ -52,6 +53,21 @@ def test_history_on_spark_and_the_stream_equal_the_stream(
     files = {file.name for file in Path(path).iterdir()}
     assert "_metadata" in files
     assert not any(name.startswith("_tmp-") for name in files), "the marker is gone"
+
+
+@pytest.mark.spark
+def test_watermarks_that_are_made_behind_a_source_go_on(driver: DriverUnderTest, tmp_path: Path) -> None:
+    """Rows behind the hand-over are late in the stream as they are in the stream over all rows."""
+    path, rows = str(tmp_path / "savepoint"), [(f"k{time % 3}", time) for time in range(0, 100, 7)]
+    outcome = driver.run(timed_history([rows], 4, path))
+    assert outcome.failure is None, outcome.failure.stacktrace
+    behind = [[("k0", 93), ("k1", 94), ("k2", 90), ("k1", 99)], [("k2", 140), ("k0", 95)]]
+    with streamed(4, path) as running:
+        found = steps(running, behind)
+    with streamed(4, None) as running:
+        expected = steps(running, [rows, *behind])[1:]
+    assert found == expected
+    assert ("k2", 90, 93) in found[0] and ("k2", "timer", 93) not in found[-1]
 
 
 @pytest.mark.spark

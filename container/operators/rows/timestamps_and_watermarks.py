@@ -7,8 +7,8 @@ once, between two rows. Watermarks and idleness from upstream end here, except t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function
@@ -16,6 +16,7 @@ from yarrow.container.operators.base import Emit, HistoryTime, OperatorContext, 
 from yarrow.container.operators.event_time import (
     BOUNDED_JUMPS,
     LATE_RECORDS,
+    HandedWatermark,
     PeriodicEmission,
     TimeSettings,
     WatermarkMaker,
@@ -27,6 +28,11 @@ from yarrow.container.operators.event_time import (
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.graph.operator_spec import TimestampsAndWatermarksOperator
+from yarrow.runtime.snapshot.handles import OperatorStateMode
+
+#: The operator state with the hand-over watermark of each subtask that has run a history; part of the format of
+#: savepoints.
+HANDED_WATERMARK = "watermark"
 
 
 @runs(TimestampsAndWatermarksOperator)
@@ -36,6 +42,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
     one_to_one = True
     passes_rows = True
     stamps_rows = True
+    engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {HANDED_WATERMARK: OperatorStateMode.UNION}
 
     def __init__(self, name: str, spec: TimestampsAndWatermarksOperator) -> None:
         super().__init__(name)
@@ -58,6 +65,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
             or self._strategy.idle_timeout_ms is not None
             or settings.max_jump_ms is not None
         )
+        self._handed = HandedWatermark(context, HANDED_WATERMARK)
         context.metric_group.gauge(LATE_RECORDS, lambda: self._tracker.late_records)
         context.metric_group.gauge(BOUNDED_JUMPS, lambda: self._tracker.bounded_jumps)
 
@@ -120,6 +128,15 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
     def forwarded_watermark(self, timestamp: int) -> int | None:
         return timestamp if timestamp == MAX_TIMESTAMP else None
 
+    def begin_time(self) -> None:
+        first, delay = self._handed.first, self._strategy.max_out_of_orderness_ms
+        if first == MIN_TIMESTAMP:
+            return
+        # A generator that keeps more than the greatest timestamp begins anew, and no watermark goes back.
+        greatest = None if delay is None else first + delay + 1
+        self._tracker.begin_at(first, greatest)
+        self.greatest = MIN_TIMESTAMP if greatest is None else greatest
+
     def next_timer(self) -> int | None:
         return self._periodic.next_ms
 
@@ -135,11 +152,18 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         self._tracker.on_periodic_emit()
 
     def end_history(self, before: HistoryTime) -> HistoryTime:
+        time = self._time_behind_history(before)
+        self._handed.leave(time.watermark)
+        return time
+
+    def _time_behind_history(self, before: HistoryTime) -> HistoryTime:
         delay = self._strategy.max_out_of_orderness_ms
         if delay is None:
             return HistoryTime(MIN_TIMESTAMP)
         self._ask()
         greatest = self._tracker.greatest if self._each_row else self.greatest
         if greatest is None or greatest == MIN_TIMESTAMP:
-            return HistoryTime(None, delay + 1)
+            # Rows may still come from an input that goes on without a watermark of its own.
+            waits = before.watermark == MIN_TIMESTAMP and self._strategy.idle_timeout_ms is None
+            return HistoryTime(MIN_TIMESTAMP if waits else None, delay + 1)
         return HistoryTime(self._tracker.watermark, delay + 1)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment, declared_type
+from yarrow.container.operators.event_time import HandedWatermark
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,
@@ -39,7 +40,6 @@ from yarrow.datastream.connectors.base import (
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
-from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
@@ -139,9 +139,7 @@ class ReadingSource(SourceHead):
         self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
         self._progress_state = state.get_union_list_state(ListStateDescriptor(PROGRESS))
         self._carried_state = state.get_union_list_state(ListStateDescriptor(CARRIED))
-        self._watermark_state = state.get_union_list_state(ListStateDescriptor(HANDED_WATERMARK))
-        self._handed_watermark = min(self._watermark_state.get(), default=MIN_TIMESTAMP)
-        self._watermark_state.clear()
+        self._handed = HandedWatermark(self.context, HANDED_WATERMARK)
         restored: list[SourceSplit] = list(self._splits_state.get())
         progress = [tuple(entry) for entry in self._progress_state.get()]
         own = (environment.subtask, environment.parallelism)
@@ -180,9 +178,11 @@ class ReadingSource(SourceHead):
             self.measured.nothing_there()
         return records
 
-    def take_carried(self) -> list[SourceRecords]:
+    def begin_time(self) -> None:
         # The timers of a history have fired up to there: no row of this task comes before that time.
-        self.watermarks_to.emit_watermark(self._handed_watermark)
+        self.watermarks_to.emit_watermark(self._handed.first)
+
+    def take_carried(self) -> list[SourceRecords]:
         carried, self._carried = self._carried, []
         # A split that had ended counts until its records have run: other splits must not advance past them.
         self._time.add_splits([records.split_id for records in carried if records.split_id is not None])
@@ -250,7 +250,7 @@ class ReadingSource(SourceHead):
         self._splits_state.update(list(splits))
         self._carried_state.update(encode_carried(records, environment.subtask, environment.parallelism, ids))
         self._progress_state.clear()
-        self._watermark_state.update([] if watermark is None else [watermark])
+        self._handed.leave(watermark)
         self._handed_over = True
 
     def snapshot_state(self, checkpoint_id: int) -> None:
