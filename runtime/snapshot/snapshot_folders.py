@@ -8,7 +8,7 @@ name.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from yarrow.runtime.common import fault_points
@@ -38,11 +38,23 @@ def make_folder(path: str) -> None:
         ) from error
 
 
-def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, secret: bytes = b"") -> str:
+def write_metadata(
+    folder: str,
+    metadata: CheckpointMetadata,
+    ids: IdFactory,
+    secret: bytes = b"",
+    before_rename: Callable[[], None] = lambda: None,
+) -> str:
     """Writes `_metadata`, whole or not at all, sealed by `secret`; returns the folder.
 
-    Raises SnapshotStorageError if the file exists or the storage refuses; nothing is left then.
+    Raises SnapshotStorageError if the file exists or the storage refuses; nothing is left then. `before_rename`: see
+    `write_whole`.
     """
+
+    def about_to_rename() -> None:
+        fault_points.reach("checkpoint.before-metadata-rename", **detail)
+        before_rename()
+
     target = join(folder, METADATA_FILE)
     detail = {"checkpoint_id": metadata.checkpoint_id, "path": target}
     try:
@@ -50,7 +62,7 @@ def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, se
             target,
             encode_metadata(metadata, secret),
             ids.hex_id(),
-            lambda: fault_points.reach("checkpoint.before-metadata-rename", **detail),
+            about_to_rename,
         )
     except FileExistsError as error:
         raise SnapshotStorageError(

@@ -6,6 +6,7 @@ the stream finds the state of each operator. Must not start anything for a progr
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 from yarrow.client.history_checks import check_history
 from yarrow.common.job_client import JobClient
 from yarrow.datastream.job_waiting import wait_for_job
-from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.common.paths import join, scheme_of
 from yarrow.runtime.config.options import batch, checkpointing, execution
@@ -28,6 +29,8 @@ from yarrow.runtime.graph.executor import LocalFile, PipelineExecutor
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.snapshot.snapshot_folders import SAVEPOINT_PREFIX
+from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
+from yarrow.runtime.snapshot.writing.savepoint_folder import ForeignFiles
 
 
 class HistoryExecutor:
@@ -55,6 +58,7 @@ class HistoryExecutor:
             job_graph, JobID(self._ids.hex_id()), path, job_graph.configuration, drops_rows=drops_rows
         )
         batch_rules.check(history)
+        _tell_of_unfinished(path)
         if history.plan:
             history = msgspec.structs.replace(history, plan=with_batch_plan(history.plan, plan(history)))
         awaited = {**history.configuration, execution.ATTACHED.key: "true"}
@@ -78,6 +82,18 @@ class HistoryExecutor:
                 )
             path = join(parent, f"{SAVEPOINT_PREFIX}{job_graph.job_id[:6]}-{self._ids.hex_id()[-12:]}")
         return path if scheme_of(path) != "file" or "://" in path else str(Path(path).absolute())
+
+
+def _tell_of_unfinished(path: str) -> None:
+    """Names what other jobs have left in the folder: nobody but the user knows whether they still run."""
+    with contextlib.suppress(OSError, YarrowError):
+        for writing in ForeignFiles.writings_in(path):
+            print(
+                f"{path} holds a savepoint of another job that is not complete. If that job does not run, remove"
+                f" {writing.marker} and the files {STATE_FILE_PREFIX}{writing.writing}*",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _check_settings(job_graph: JobGraph, settings: Settings) -> None:

@@ -122,6 +122,12 @@ class BatchDriver(RpcEndpoint):
             self._run.java_ended(cause)
         self.spawn(self._give_up(cause), "the end of Java")
 
+    def orphaned(self) -> None:
+        """The process that has started this one is dead, and its master with it. Any thread; may block."""
+        run = self._run
+        if run is not None:
+            run.orphaned()
+
     async def _give_up(self, cause: FailureCause) -> None:
         await self._idle.wait()
         await self.disconnect(cause)

@@ -45,6 +45,10 @@ class DriverRun(Protocol):
         """Ends the run, because Spark is gone."""
         ...
 
+    def orphaned(self) -> None:
+        """Removes at once what nobody else would remove, because the master has died. Any thread; may block."""
+        ...
+
     def result(self) -> BatchResult:
         """The message about a run that has finished."""
         ...

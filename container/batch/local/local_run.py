@@ -153,6 +153,9 @@ class LocalRun:
     def java_ended(self, cause: FailureCause) -> None:
         """Has no effect: the run needs no Java."""
 
+    def orphaned(self) -> None:
+        """Has no effect: the run writes into its own folder alone."""
+
     def result(self) -> BatchResult:
         """The message about a run that has finished."""
         return BatchResult(

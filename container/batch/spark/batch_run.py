@@ -155,6 +155,8 @@ class BatchRun:
         self._settings = Settings(services.configuration, "the job")
         #: Results may still have to be committed, by this run or a later one.
         self._commit_is_open = False
+        #: Nothing more may be begun.
+        self._has_ended = False
         #: Another run may execute already: this one has lost its master, or Java.
         self._is_cut_off = False
         #: What a former run has left to commit.
@@ -178,6 +180,7 @@ class BatchRun:
             if reports is not None:
                 reports.cancel()
                 await asyncio.gather(reports, return_exceptions=True)
+            self._has_ended = True
             if self._savepoint is not None:
                 await asyncio.to_thread(self._savepoint.__exit__, None, None, None)
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
@@ -198,6 +201,13 @@ class BatchRun:
         """Ends the run, because Spark is gone."""
         self._is_cut_off = True
         self._fail(cause)
+
+    def orphaned(self) -> None:
+        """Gives up the savepoint of a history at once: its files have no name for the next run."""
+        self._has_ended = True
+        savepoint = self._savepoint
+        if savepoint is not None:
+            savepoint.__exit__(None, None, None)
 
     def result(self) -> BatchResult:
         """The message about a run that has finished."""
@@ -244,8 +254,11 @@ class BatchRun:
         history = self._plan.history
         if history is None:
             return None
-        self._savepoint = HistorySavepoint(self._graph, history.savepoint, self._settings)
-        return self._savepoint.place
+        self._savepoint = savepoint = HistorySavepoint(self._graph, history.savepoint, self._settings)
+        if self._has_ended:
+            # The run has ended meanwhile, and nobody has seen this savepoint.
+            savepoint.__exit__(None, None, None)
+        return savepoint.place
 
     def _planned(self, graph: JobGraph, in_python: Mapping[JobVertexID, str] | None = None) -> BatchPlan:
         settings = self._settings.overlay(graph.configuration, "the job")

@@ -341,6 +341,9 @@ def _watch_parent(folder: Path, parent: int, driver: BatchDriver) -> None:
         cause = "the process that started it " + ("has told it to end" if lives else "has ended")
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(partial(driver.finish, cause, orderly=lives))
+        if not lives:
+            # Storage may be silent, and a dead master removes nothing.
+            threading.Thread(target=driver.orphaned, name="orphaned run", daemon=True).start()
         wait_for_forced_end(lambda: os.getppid() == parent, threading.Event().wait)
         # The kernel ends Java with this process, and Java's end is that of its Python processes.
         remove_files(folder)

@@ -125,6 +125,9 @@ class PipelineRun:
         self._ending.set()
         self._over.set()
 
+    def orphaned(self) -> None:
+        """Has no effect: the next run of the pipeline removes what its stages have left."""
+
     def result(self) -> BatchResult:
         """The message about a run that has ended without failure."""
         return BatchResult(job_id=self.submission.job_id, run=self.submission.run, stages=())

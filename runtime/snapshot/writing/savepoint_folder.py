@@ -24,12 +24,14 @@ from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle
 from yarrow.runtime.snapshot.metadata import METADATA_FILE
-from yarrow.runtime.snapshot.opening import handles_of
+from yarrow.runtime.snapshot.opening import handles_of, is_complete, open_snapshot
 from yarrow.runtime.snapshot.snapshot_folders import make_folder, write_metadata
 from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX, WorkerSnapshotFile
 
 #: Hexadecimal digits of a file's name that are those of the writing to which the file belongs.
 _DIGITS: Final = 16
+#: The beginning of the name of metadata that are not in their place yet, before the digits.
+_UNNAMED_METADATA: Final = f"{TEMPORARY_PREFIX}{METADATA_FILE}-"
 #: The first of them are those of the owner of the writing, if it has named itself.
 _OWNER_DIGITS: Final = 8
 
@@ -43,8 +45,10 @@ class ForeignFiles:
     """The place of files that other processes write into the folder of one savepoint; it travels to them.
 
     A marker lies in the folder while the savepoint is written. Each process looks for it behind the end of its file,
-    and `end` removes it before anybody looks for files. So one of both removes what a late attempt leaves. Whoever has
-    removed the marker, and nobody else, decides about the files: they are completed, or removed.
+    and `end` removes it before anybody looks for files. So one of both removes what a late attempt leaves.
+
+    The metadata come into place while the marker is there, by one rename. Its writer looks for the marker before, and
+    `give_up` removes the unnamed metadata behind the marker. So the rename fails, or the metadata name their files.
     """
 
     directory: str
@@ -58,6 +62,18 @@ class ForeignFiles:
         place = ForeignFiles(directory, (known + RandomIdFactory().hex_id())[:_DIGITS])
         file_system_for(directory).create(place.marker).close()
         return place
+
+    @staticmethod
+    def writings_in(directory: str) -> list[ForeignFiles]:
+        """The writings of all owners that have a marker in a folder: each goes on, or its process was killed.
+
+        Raises OSError or FileSystemError.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            marker = re.compile(f"{TEMPORARY_PREFIX}([0-9a-f]{{{_DIGITS}}})")
+            found = [marker.fullmatch(entry.name) for entry in file_system_for(directory).list(directory)]
+            return [ForeignFiles(directory, each[1]) for each in found if each is not None]
+        return []
 
     @property
     def marker(self) -> str:
@@ -80,43 +96,57 @@ class ForeignFiles:
     def refuse_late(self) -> None:
         """Raises SnapshotStorageError if the writing has ended."""
         if not self.is_wanted:
-            raise self.late()
-
-    def late(self) -> SnapshotStorageError:
-        """The error of who comes behind the end of the writing."""
-        return SnapshotStorageError(
-            f"{self.directory}: this savepoint is complete or was given up, and takes no more files"
-        )
+            raise SnapshotStorageError(
+                f"{self.directory}: this savepoint is complete or was given up, and takes no more files"
+            )
 
     @staticmethod
     def remove_unfinished(directory: str, owner: str) -> None:
         """Ends all writings of an owner, all of which are lost: removes their files, and the folder if it is empty.
 
         Late processes find out by the lack of a marker. Writings of others stay, and so does all of a savepoint that is
-        completed meanwhile. Does nothing where there is no folder. Raises OSError or FileSystemError.
+        completed meanwhile. Files whose marker is gone already are removed too: a process was killed while it removed
+        them. Does nothing where there is no folder. Raises OSError, FileSystemError or SnapshotError.
         """
         files = file_system_for(directory)
         digits = _DIGITS - _OWNER_DIGITS
-        marker = re.compile(f"{TEMPORARY_PREFIX}({_owner_digits(owner)}[0-9a-f]{{{digits}}})")
+        names = "|".join((TEMPORARY_PREFIX, _UNNAMED_METADATA, STATE_FILE_PREFIX))
+        of_owner = re.compile(f"(?:{names})({_owner_digits(owner)}[0-9a-f]{{{digits}}})[0-9a-f]*")
         with contextlib.suppress(FileNotFoundError):
-            found = [marker.fullmatch(entry.name) for entry in files.list(directory)]
-            places = [ForeignFiles(directory, each[1]) for each in found if each is not None]
-            ended = [place for place in places if place.end()]
-            for place in ended:
-                place.remove_others(())
-            if ended and not files.list(directory):
+            found = [of_owner.fullmatch(entry.name) for entry in files.list(directory)]
+            writings = {each[1] for each in found if each is not None}
+            for writing in sorted(writings):
+                ForeignFiles(directory, writing).give_up()
+            if writings and not files.list(directory):
                 files.delete(directory)
 
-    def end(self) -> bool:
-        """Ends the writing; False if somebody has ended it already, who decides about its files."""
-        return file_system_for(self.directory).delete(self.marker)
+    def end(self) -> None:
+        """Ends the writing: late processes remove what they have written."""
+        file_system_for(self.directory).delete(self.marker)
 
-    def remove_others(self, kept: Collection[str]) -> None:
-        """Removes the files of a writing that has ended, except for those of these names."""
+    def give_up(self) -> None:
+        """Ends the writing and removes its files, except for those of a savepoint that is complete.
+
+        Raises OSError, FileSystemError or SnapshotError.
+        """
+        self.end()
         files = file_system_for(self.directory)
+        for entry in files.list(self.directory):
+            if entry.name.startswith(_UNNAMED_METADATA + self.writing):
+                files.delete(entry.path)
+        # From here on no metadata of this writing come into place.
+        kept = self._named_files()
         for entry in files.list(self.directory):
             if entry.name.startswith(STATE_FILE_PREFIX + self.writing) and entry.name not in kept:
                 files.delete(entry.path)
+
+    def _named_files(self) -> Collection[str]:
+        """The files that the metadata of the folder name; none without metadata."""
+        if not is_complete(file_system_for(self.directory), self.directory):
+            return ()
+        metadata = open_snapshot(self.directory, verify=False).metadata
+        handles = (handle for _, handle in handles_of(metadata))
+        return {handle.path for handle in handles if isinstance(handle, FileStateHandle)}
 
 
 def _owner_digits(owner: str) -> str:
@@ -180,18 +210,19 @@ class SavepointFolder:
     def complete(self, metadata: CheckpointMetadata, secret: bytes = b"") -> str:
         """Writes the metadata, sealed where there is a `secret`: from now on it is a savepoint.
 
-        Raises SnapshotStorageError if somebody has given it up (`ForeignFiles.remove_unfinished`).
+        Raises SnapshotStorageError if somebody has given it up (`ForeignFiles.give_up`).
         """
         self.output.close()
-        if self._foreign is not None:
-            if not self._foreign.end():
-                raise self._foreign.late()
-            handles = (handle for _, handle in handles_of(metadata))
-            self._foreign.remove_others(
-                {handle.path for handle in handles if isinstance(handle, FileStateHandle)}
-            )
-        write_metadata(self._path, metadata, self._ids, secret)
+        place = self._foreign
+        if place is None:
+            write_metadata(self._path, metadata, self._ids, secret)
+        else:
+            write_metadata(self._path, metadata, place, secret, place.refuse_late)
         self._complete = True
+        if place is not None:
+            with contextlib.suppress(OSError, YarrowError):
+                # Files of attempts that nobody took. The savepoint is complete, whether storage removes them or not.
+                place.give_up()
         return self._path
 
     def __enter__(self) -> SavepointFolder:
@@ -205,9 +236,7 @@ class SavepointFolder:
         self.output.discard()
         if self._foreign is not None:
             with contextlib.suppress(OSError, YarrowError):
-                # Whoever else has ended it removes the same files: this savepoint is not complete.
-                self._foreign.end()
-                self._foreign.remove_others(())
+                self._foreign.give_up()
         if self._made:
             with contextlib.suppress(OSError, YarrowError):
                 self._files.delete(self._path)

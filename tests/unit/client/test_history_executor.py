@@ -33,6 +33,7 @@ from yarrow.runtime.graph.executor import (
 )
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
+from yarrow.runtime.snapshot.writing.savepoint_folder import ForeignFiles
 
 UNTIL = {batch.HISTORY_UNTIL.key: "2013-12-01", batch.HISTORY_SAVEPOINT_PATH.key: "/data/made"}
 
@@ -95,6 +96,21 @@ def test_the_savepoint_gets_a_folder_of_its_own() -> None:
     _, stream = submitted(env)
     path = Path(stream.configuration[execution.SAVEPOINT_PATH.key])
     assert path.parent == Path("/data") and path.name.startswith(f"savepoint-{stream.job_id[:6]}-")
+
+
+def test_what_another_job_has_left_in_the_folder_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = ForeignFiles.begin(str(tmp_path), "8" * 32)
+    env = environment(2, {**UNTIL, batch.HISTORY_SAVEPOINT_PATH.key: str(tmp_path)})
+    summed(rows_of(env)).print()
+    submitted(env)
+    told = capsys.readouterr().err
+    assert f"remove {lost.marker} and the files state-{lost.writing}*" in told
+    lost.end()
+    summed(rows_of(env)).print()
+    submitted(env)
+    assert "not complete" not in capsys.readouterr().err
 
 
 def test_a_source_that_goes_on_is_read_by_its_history() -> None:
