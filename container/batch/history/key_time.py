@@ -59,14 +59,16 @@ class KeyTime:
         end: int,
     ) -> Iterator[Any]:
         """The records before the first one that comes behind a timer; each moves the watermark."""
-        timers = service.event_timers
+        timers, lag, last, reached = service.event_timers, self._lag, self._last, service.watermark
         for position in range(start, end):
-            watermark = self._watermark_at(stamps[position])
-            if watermark > service.watermark:
+            stamp = stamps[position]
+            # The condition of most records comes first: a call would cost more than all of this.
+            if stamp is not None and reached < last and stamp - lag > reached:
+                watermark = min(stamp - lag, last)
                 first = timers.next_timestamp
                 if first is not None and first <= watermark:
                     return
-                service.watermark = watermark
+                service.watermark = reached = watermark
             self._at = position + 1
             yield rows[position]
 
@@ -85,7 +87,9 @@ class KeyTime:
         results = 0
         if self._last > service.watermark:
             service.watermark = self._last
-            results = self._chain.fire_head_timers()
+            first = service.event_timers.next_timestamp
+            if first is not None and first <= self._last:
+                results = self._chain.fire_head_timers()
         if service.event_timers:
             self._aside_event += service.event_timers.drain()
         if service.processing_timers:
