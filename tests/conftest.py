@@ -48,7 +48,7 @@ LONG_FILES = {
 USUAL = 1.5
 
 #: Seconds a test's processes and threads have to end after it.
-GRACE = 15.0
+GRACE = 60.0
 
 
 @pytest.hookimpl(trylast=True)

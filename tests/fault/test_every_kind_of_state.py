@@ -175,7 +175,7 @@ def test_every_kind_of_state_goes_along_when_a_running_job_is_rescaled(
         assert [record.state for record in details.rescales] == ["COMPLETED"] * 3
         assert details.restarts == 0
         allow(tmp_path, ROWS)
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(180)
         assert client.get_job_status().result() is JobStatus.FINISHED
     committed = CommittedFiles(tmp_path / "output")
     assert committed.committed_twice() == [] and committed.leftovers() == []

@@ -279,7 +279,7 @@ def rescaled(cluster: MiniCluster, folder: Path) -> Counter[Any]:
     wait_until(lambda: len(list((folder / "checkpoints").glob("*/chk-*/_metadata"))) > 0)
     LoopThread.shared().call(cluster.cluster.dispatcher.rescale_job(job_id, RescaleRequest(every=2)))
     (gates / "fired").touch()
-    client.get_job_execution_result().result(30)
+    client.get_job_execution_result().result(180)
     assert client.get_job_status().result() is JobStatus.FINISHED
     return Counter(CommittedFiles(output).rows())
 
@@ -402,7 +402,7 @@ class SecondCheckpointUnderWay:
         (self._gates / "fired").touch()
         # It may fail for good: transactions are committed that are not there.
         with suppress(JobExecutionError):
-            self._client.get_job_execution_result().result(30)
+            self._client.get_job_execution_result().result(180)
         return Counter(CommittedFiles(self._output).rows())
 
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.support.batch_runner import collecting_graph
+from tests.support.process_names import name_of
 from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
 from tests.unit.runtime.graph.programs import environment
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -39,7 +40,7 @@ def running(driver: DriverUnderTest, folder: Path) -> tuple[Any, list[psutil.Pro
     _, ended = driver.submit(waiting_graph(folder / "marker"))
     until((folder / "marker").exists)
     processes = driver.processes()
-    assert {"java", "yarrow-batchd", "yarrow-batch"} <= {process.name() for process in processes}
+    assert {"java", "yarrow-batchd", "yarrow-batch"} <= {name_of(process) for process in processes}
     return ended, processes
 
 
@@ -55,7 +56,7 @@ def left_of(processes: list[psutil.Process]) -> list[str]:
     """The names of those that have not ended in time."""
     with contextlib.suppress(AssertionError):
         until(lambda: not any(map(_lives, processes)))
-    return [process.name() for process in processes if _lives(process)]
+    return [name_of(process) for process in processes if _lives(process)]
 
 
 def _lives(process: psutil.Process) -> bool:

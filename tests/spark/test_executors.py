@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.batch_runner import collecting_graph
 from tests.support.looping_programs import Program
+from tests.support.process_names import command_of
 from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types, WatermarkStrategy
@@ -44,7 +45,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverUnderTest
 
 
 def executors(driver: DriverUnderTest) -> list[psutil.Process]:
-    return [process for process in driver.processes() if EXECUTOR in process.cmdline()]
+    return [process for process in driver.processes() if EXECUTOR in command_of(process)]
 
 
 def sums(gate: Path | None = None) -> JobGraph:
@@ -190,7 +191,7 @@ def test_a_function_that_raises_fails_the_run_at_the_first(driver: DriverUnderTe
 
 def test_no_secret_is_in_arguments_and_no_file_in_pysparks_own_folder(driver: DriverUnderTest) -> None:
     for process in driver.processes():
-        assert "authenticate.secret" not in " ".join(process.cmdline())
+        assert "authenticate.secret" not in command_of(process)
     assert not (Path(pyspark.__file__).parent / "work").exists()
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.test_programs import LIMIT, ROOT, program, until_begun
+from tests.support.process_names import command_of
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +73,7 @@ def test_the_example_of_a_pipeline() -> None:
 def test_what_has_finished_outlives_the_driver(tmp_path: Path) -> None:
     begun = program(tmp_path, _PIPELINE)
     until_begun(begun, tmp_path)
-    (driver,) = (each for each in begun.processes() if "driver_main" in " ".join(each.cmdline()))
+    (driver,) = (each for each in begun.processes() if "driver_main" in command_of(each))
     driver.kill()
     (tmp_path / "go").touch()
     outcome = begun.wait()
@@ -82,7 +83,7 @@ def test_what_has_finished_outlives_the_driver(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "report").to_pylist() == [{"total": 6}]
     assert list((tmp_path / "temporary").iterdir()) == []
     assert [path.name for path in tmp_path.glob(".*.yarrow-*")] == []
-    begun.assert_nothing_left(60)
+    begun.assert_nothing_left()
 
 
 def test_a_failing_stage_shows_the_users_traceback_first(tmp_path: Path) -> None:

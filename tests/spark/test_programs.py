@@ -20,6 +20,7 @@ import pytest
 
 from tests.cluster.embedded.programs import Program
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.process_names import command_of
 
 pytestmark = pytest.mark.spark
 
@@ -68,7 +69,7 @@ def until_begun(begun: Program, folder: Path) -> None:
 def processes_of_spark(begun: Program) -> list[psutil.Process]:
     """The SparkDriver, Java, and its Python workers."""
     found = begun.processes()
-    names = [" ".join(process.cmdline()) for process in found]
+    names = [command_of(process) for process in found]
     assert any("SparkSubmit" in name for name in names), names
     return found
 
@@ -186,7 +187,7 @@ def test_nothing_of_spark_outlives_the_program(tmp_path: Path, how: str) -> None
     outcome = begun.wait()
     assert outcome.status == (-signal.SIGINT if how == "Ctrl-C" else -signal.SIGKILL), outcome.err
     assert "Traceback" not in outcome.err
-    begun.assert_nothing_left(60)
+    begun.assert_nothing_left()
 
 
 def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
@@ -213,19 +214,19 @@ def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
     outcome = begun.wait()
     assert outcome.status == 1
     assert "was cancelled" in outcome.err
-    begun.assert_nothing_left(60)
+    begun.assert_nothing_left()
 
 
 def test_a_killed_driver_fails_the_job_by_name(tmp_path: Path) -> None:
     begun = program(tmp_path, _ENDLESS)
     until_begun(begun, tmp_path)
-    (driver,) = (each for each in begun.processes() if "driver_main" in " ".join(each.cmdline()))
+    (driver,) = (each for each in begun.processes() if "driver_main" in command_of(each))
     driver.kill()
     outcome = begun.wait()
     assert outcome.status == 1
     assert "SparkDriver" in outcome.err
     assert "SIGKILL" in outcome.err
-    begun.assert_nothing_left(60)
+    begun.assert_nothing_left()
 
 
 def test_a_missing_java_is_one_sentence(tmp_path: Path) -> None:

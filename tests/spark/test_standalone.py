@@ -18,6 +18,7 @@ import pytest
 
 from tests.cluster.embedded.test_command_line import free_port
 from tests.spark.test_driver_process import left_of, until
+from tests.support.process_names import name_of
 from tests.support.spark_driver import LIMIT
 
 pytestmark = pytest.mark.spark
@@ -40,13 +41,14 @@ sums = rows.key_by(lambda row: row[0]).reduce(lambda one, other: (one[0], one[1]
 sums.map(lambda row: f"sum {row[0]} is {row[1]}").print()
 print(sorted(sums.execute_and_collect("sums")))
 """
-#: Its tasks tell that they run, and then wait for ever.
+#: Its tasks tell that they run, and in which processes, and then wait for ever.
 _WAITING = """
-import sys, threading
+import os, sys, threading
 from pathlib import Path
 from yarrow.datastream import StreamExecutionEnvironment
 marker = sys.argv[1]
 def wait(value):
+    Path(f"{marker}.{os.getpid()}").touch()
     Path(marker).touch()
     threading.Event().wait()
 env = StreamExecutionEnvironment.get_execution_environment()
@@ -196,7 +198,7 @@ def test_nothing_outlives_a_killed_task_executor_or_master(standalone: Standalon
     host = first["spark-driver-taskmanager"]
     [driver] = standalone.processes("yarrow-sparkdrv")
     processes = [driver, *driver.children(recursive=True)]
-    assert {"java", "yarrow-batchd", "yarrow-batch"} <= {process.name() for process in processes}
+    assert {"java", "yarrow-batchd", "yarrow-batch"} <= {name_of(process) for process in processes}
     # The TaskExecutor that hosts the driver.
     driver.parent().kill()
     assert left_of(processes) == []
@@ -204,8 +206,8 @@ def test_nothing_outlives_a_killed_task_executor_or_master(standalone: Standalon
     until(lambda: standalone.get(f"/jobs/{job_id}")["spark-driver-taskmanager"] not in ("", host))
     [driver] = standalone.processes("yarrow-sparkdrv")
     failures = standalone.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
-    assert first["spark-driver"] in failures[0]["stacktrace"]
-    until(lambda: "java" in {child.name() for child in driver.children(recursive=True)})
+    assert any(first["spark-driver"] in failure["stacktrace"] for failure in failures)
+    until(lambda: "java" in map(name_of, driver.children(recursive=True)))
     processes = [driver, *driver.children(recursive=True)]
     standalone.job_manager().kill()
     assert left_of(processes) == []

@@ -133,7 +133,7 @@ class FaultRun:
         try:
             # Not by way of the environment: of several clusters that are open it would take the latest.
             client: Any = cluster.submit(env.get_job_graph(f"{self.shape.name} {self.plan.seed}"))
-            client.get_job_execution_result().result(60)
+            client.get_job_execution_result().result(180)
             assert client.get_job_status().result() is JobStatus.FINISHED
         finally:
             install(None)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import psutil
 
+from tests.support.process_names import name_of
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID, JobMasterID, JobVertexID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
@@ -371,7 +372,7 @@ class DriverUnderTest:
             return []
 
     def java(self) -> psutil.Process:
-        (java,) = [process for process in self.processes() if process.name() == "java"]
+        (java,) = [process for process in self.processes() if name_of(process) == "java"]
         return java
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import psutil
 
 from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.process_names import command_of
 from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.fs.client_folder import remove_abandoned
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
@@ -189,7 +190,7 @@ class Commands:
             for prefix in (SUBMISSION_FOLDER, DRIVER_FOLDER):
                 remove_abandoned(str(self.temporary), prefix)
         files = [str(path) for path in self.temporary.iterdir()]
-        return files + [f"{process.pid}: {process.cmdline()}" for process in self._processes()]
+        return files + [f"{process.pid}: {command_of(process)}" for process in self._processes()]
 
     def _processes(self) -> Iterator[psutil.Process]:
         """Those with this configuration, whoever has started them; none of a container has it."""

@@ -109,13 +109,13 @@ def test_zookeeper_keeps_and_watches_nodes(hadoop: HadoopCluster) -> None:
 
     root = f"/test-of-the-cluster-{os.getpid()}"
     client = KazooClient(hosts=hadoop.zookeeper_quorum)
-    client.start(timeout=10)
+    client.start(timeout=60)
     try:
         changed = threading.Event()
         client.create(f"{root}/leader", b"one", makepath=True, ephemeral=True)
         client.get(f"{root}/leader", watch=lambda _: changed.set())
         client.set(f"{root}/leader", b"two")
-        assert changed.wait(10)
+        assert changed.wait(60)
         assert znodes_below(hadoop.zookeeper_quorum, root) == [f"{root}/leader"]
         client.delete(root, recursive=True)
     finally:
@@ -134,7 +134,7 @@ def test_leftovers_finds_a_file_and_a_znode(
     assert not hadoop.leftovers(places)
     write(f"{hdfs_folder}/forgotten", b"")
     client = KazooClient(hosts=hadoop.zookeeper_quorum)
-    client.start(timeout=10)
+    client.start(timeout=60)
     try:
         client.create(f"{root}/forgotten", makepath=True)
         left = hadoop.leftovers(places)
@@ -190,7 +190,7 @@ def test_killed_zookeeper_comes_back_with_its_nodes(fault_cluster: HadoopCluster
 
     path = f"/test-of-a-restart-{os.getpid()}"
     client = KazooClient(hosts=fault_cluster.zookeeper_quorum, timeout=20.0)
-    client.start(timeout=10)
+    client.start(timeout=60)
     try:
         client.create(path, b"kept")
         fault_cluster.kill("zookeeper")

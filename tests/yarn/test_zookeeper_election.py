@@ -26,7 +26,7 @@ from yarrow.runtime.rpc.leader import LeaderInformation
 
 #: Seconds of a session in these tests.
 SESSION = 2.0
-DEADLINE = 30.0
+DEADLINE = 120.0
 _clock = SystemClock()
 
 

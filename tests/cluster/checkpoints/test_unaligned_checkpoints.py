@@ -106,7 +106,7 @@ def test_rows_in_flight_survive_a_killed_worker(timeout: str, tmp_path: Path) ->
         wait_for_rows_in_flight(client)
         assert completed(client)[-1]["checkpoint_type"] == "UNALIGNED_CHECKPOINT"
         os.kill(int((tmp_path / "slow-0-0").read_text()), signal.SIGKILL)
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(180)
         assert client.get_job_status().result() is JobStatus.FINISHED
     assert (tmp_path / "slow-0-1").exists(), "it was restarted"
     check_output(tmp_path)
@@ -130,6 +130,6 @@ def test_a_job_with_rows_in_flight_is_rescaled(timeout: str, tmp_path: Path) -> 
         os.kill(int(newest_process.read_text()), signal.SIGKILL)
         details = client.get_job_details().result()
         assert [record.state for record in details.rescales] == ["COMPLETED"] * 3
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(180)
         assert client.get_job_status().result() is JobStatus.FINISHED
     check_output(tmp_path, rows)

@@ -41,7 +41,7 @@ from yarrow.runtime.rpc.messages import JobResult, ResourceProfile
 from yarrow.runtime.rpc.service import RpcService
 
 #: Real seconds after which a condition that does not come true fails the test.
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 class FakeDriver:

@@ -14,7 +14,7 @@ import psutil
 from tests.cluster.embedded.waiting import wait_until
 
 #: Seconds a program may take on a busy machine.
-DEADLINE = 60.0
+DEADLINE = 180.0
 _ADDRESS = "JobManager Web Interface: "
 
 
@@ -87,7 +87,7 @@ class Program:
             tuple(line.removeprefix(_ADDRESS).strip() for line in told),
         )
 
-    def assert_nothing_left(self, seconds: float = 5.0) -> None:
+    def assert_nothing_left(self, seconds: float = DEADLINE) -> None:
         """No process after `seconds`."""
         _, alive = psutil.wait_procs(self._kept, timeout=seconds)
         assert not alive, f"left running: {alive}"

@@ -350,7 +350,7 @@ def test_without_an_action_the_actions_are_shown(yarrow: CommandLine) -> None:
 
 def test_a_killed_client_takes_its_job_with_it_if_that_was_asked_for(standalone: CommandLine) -> None:
     (standalone.folder / "job.py").write_text(_ENDLESS)
-    beats = ("-D", "client.heartbeat.interval=200 ms", "-D", "client.heartbeat.timeout=2 s")
+    beats = ("-D", "client.heartbeat.interval=200 ms", "-D", "client.heartbeat.timeout=8 s")
     clients = [
         subprocess.Popen(
             [sys.executable, "-m", "yarrow.cli.main", "run", *flags, *beats, "job.py"],
@@ -413,4 +413,4 @@ def test_task_executors_follow_another_job_manager(standalone: CommandLine) -> N
         assert outcome.status == 0, outcome.err
     finally:
         second.terminate()
-        assert second.wait(20) == 0, log.read_text()
+        assert second.wait(120) == 0, log.read_text()

@@ -146,4 +146,4 @@ def test_rest_shows_and_cancels_a_program_as_any_job(tmp_path: Path) -> None:
     assert "was cancelled" in outcome.err
     # What its sinks had begun is gone too.
     assert files(tmp_path / "out") == []
-    begun.assert_nothing_left(60)
+    begun.assert_nothing_left()

@@ -108,14 +108,14 @@ def test_folders_of_killed_processes_go_with_the_next_and_all_with_an_orderly_en
             process.kill()
     first["jobmanager"].kill()
     for ended in first.values():
-        ended.wait(20)
+        ended.wait(120)
     assert processes.folders() == former
 
     second = processes.start()
     assert not former & processes.folders()
     for process in second.values():
         process.send_signal(signal.SIGTERM)
-    assert [process.wait(20) for process in second.values()] == [0, 0], processes.logs()
+    assert [process.wait(120) for process in second.values()] == [0, 0], processes.logs()
     assert processes.folders() == set()
 
 
@@ -126,7 +126,7 @@ def test_a_master_that_is_told_to_end_while_it_starts_ends_in_order(
     master = processes.start_one("jobmanager")
     wait_until(lambda: bool(processes.folders()), processes.logs)
     master.send_signal(number)
-    assert master.wait(20) == 0, processes.logs()
+    assert master.wait(120) == 0, processes.logs()
     assert processes.folders() == set()
     assert not [*processes.folder.glob("pids/*/leader.*.json")], "nobody is announced as the leader"
     assert f"it got the signal {number.name}" in processes.logs()
@@ -139,5 +139,5 @@ def test_a_task_executor_that_is_told_to_end_while_it_starts_ends_in_order(proce
     parent = processes.start_one("taskmanager")
     wait_until(lambda: processes.folders() != masters, processes.logs)
     parent.terminate()
-    assert parent.wait(20) == 0, processes.logs()
+    assert parent.wait(120) == 0, processes.logs()
     assert processes.folders() == masters

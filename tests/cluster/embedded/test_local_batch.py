@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.embedded.programs import Program, run
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.process_names import command_of
 
 pytestmark = pytest.mark.cluster
 
@@ -61,7 +62,7 @@ def until_begun(begun: Program, folder: Path) -> int:
 
 
 def has_no_java(begun: Program) -> bool:
-    return not [each for each in begun.processes() if "java" in " ".join(each.cmdline())]
+    return not [each for each in begun.processes() if "java" in command_of(each)]
 
 
 def assert_exact(folder: Path, out: str) -> None:
@@ -213,7 +214,7 @@ def test_nothing_outlives_the_program(tmp_path: Path, how: str) -> None:
     outcome = begun.wait()
     assert outcome.status == (-signal.SIGINT if how == "Ctrl-C" else -signal.SIGKILL), outcome.err
     assert "Traceback" not in outcome.err
-    begun.assert_nothing_left(60)
+    begun.assert_nothing_left()
     if how == "Ctrl-C":
         # What the sinks had begun is gone too.
         assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
@@ -246,4 +247,4 @@ def test_rest_says_who_runs_the_job_and_why_and_cancels_it(tmp_path: Path) -> No
     outcome = begun.wait()
     assert outcome.status == 1
     assert "was cancelled" in outcome.err
-    begun.assert_nothing_left(60)
+    begun.assert_nothing_left()

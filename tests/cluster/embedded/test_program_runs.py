@@ -128,7 +128,7 @@ def test_ctrl_c_cancels_the_job_and_leaves_nothing(tmp_path: Path) -> None:
     outcome = program.wait()
     assert outcome.status == -signal.SIGINT
     assert re.fullmatch(r"Job [0-9a-f]{32} was cancelled by Ctrl-C\.\n", outcome.err)
-    program.assert_nothing_left(0.5)
+    program.assert_nothing_left()
     program.assert_no_files_left()
 
 
@@ -140,7 +140,7 @@ def test_a_killed_client_leaves_nothing(tmp_path: Path, task_executors: int) -> 
     assert program.processes()
     program.signal(signal.SIGKILL)
     program.wait()
-    program.assert_nothing_left(5.0)
+    program.assert_nothing_left()
     # Its last TaskExecutor removes what it could not remove itself.
     program.assert_no_files_left()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from yarrow.runtime.common.clock import SystemClock
 
 #: Long enough for a machine with other work: a condition that holds is not waited for.
-DEADLINE = 60.0
+DEADLINE = 180.0
 _clock = SystemClock()
 
 

@@ -24,7 +24,10 @@ ENDLESS = 10**15
 
 
 class Traced(MapFunction[int, int]):
-    """Notes process and attempt of each subtask in a folder, and lets a row pass now and then."""
+    """Notes process and attempt of each subtask in a folder, and lets a row pass now and then.
+
+    Behind `run_fast` all rows pass at once: a test lets the job end when it has done to the job what it wanted.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = str(folder)
@@ -32,13 +35,25 @@ class Traced(MapFunction[int, int]):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._pause = threading.Event()
+        self._fast = str(fast_in(Path(self._folder)))
         number = runtime_context.get_index_of_this_subtask()
         path = Path(self._folder) / f"{self._name}-{number}-{runtime_context.get_attempt_number()}"
         path.write_text(str(os.getpid()))
 
     def map(self, value: int) -> int:
-        self._pause.wait(0.002)
+        if not os.path.exists(self._fast):
+            self._pause.wait(0.002)
         return value
+
+
+def fast_in(folder: Path) -> Path:
+    """The file in whose presence rows pass at once."""
+    return folder / "fast"
+
+
+def run_fast(folder: Path) -> None:
+    """Lets the rows pass of all Traced functions of that folder."""
+    fast_in(folder).touch()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from tests.cluster.failover.programs import endless, environment
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import CheckpointListener, MapFunction, RuntimeContext
 from yarrow.datastream.closeable_iterator import CloseableIterator
-from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from yarrow.datastream.connectors.datagen import DataGeneratorSource
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import JobCancelledError
@@ -30,11 +31,15 @@ from yarrow.testing.gated_source import GatedSource
 
 pytestmark = pytest.mark.cluster
 
-ROWS = 3000
+#: So many that no subtask is done before the end that the test wants.
+ROWS = 20_000
 
 
 class EndsOnce(MapFunction, CheckpointListener):  # type: ignore[type-arg]
-    """Raises, or kills its worker, once: a while after a checkpoint that covers rows was complete."""
+    """Raises, or kills its worker, once: a while after a checkpoint that covers rows was complete.
+
+    Before that it lets a row pass now and then.
+    """
 
     def __init__(self, folder: Path, kill: bool) -> None:
         self._folder = str(folder)
@@ -43,8 +48,10 @@ class EndsOnce(MapFunction, CheckpointListener):  # type: ignore[type-arg]
     def open(self, runtime_context: RuntimeContext) -> None:
         self._rows = 0
         self._end_at = 0
+        self._pause = threading.Event()
+        self._again = Path(self._folder, "again")
         if runtime_context.get_attempt_number():
-            Path(self._folder, "again").touch()
+            self._again.touch()
         self._first = (
             runtime_context.get_attempt_number() == 0 and runtime_context.get_index_of_this_subtask() == 0
         )
@@ -56,6 +63,8 @@ class EndsOnce(MapFunction, CheckpointListener):  # type: ignore[type-arg]
 
     def map(self, value: int) -> int:
         self._rows += 1
+        if not self._again.exists():
+            self._pause.wait(0.002)
         if self._first and self._end_at and self._rows >= self._end_at:
             Path(self._folder, "ended").write_text(str(self._rows))
             if self._kill:
@@ -69,7 +78,7 @@ def test_each_row_comes_once(tmp_path: Path, kill: bool) -> None:
     with mini_cluster(task_executors=2, slots=1) as cluster:
         env = environment(cluster, parallelism=2)
         env.enable_checkpointing(50)
-        source = DataGeneratorSource(lambda i: i, ROWS, RateLimiterStrategy.per_second(1000))
+        source = DataGeneratorSource(lambda i: i, ROWS)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
         ending = numbers.map(EndsOnce(tmp_path, kill))
         with ending.execute_and_collect() as rows:
@@ -142,7 +151,7 @@ def test_a_job_ends_whose_client_fetches_nothing(cluster: MiniCluster) -> None:
     env = environment(cluster, parallelism=2)
     env.enable_checkpointing(60_000)
     rows = env.from_sequence(1, 100).map(lambda value: value).execute_and_collect()
-    client_of(rows).get_job_execution_result().result(60)
+    client_of(rows).get_job_execution_result().result(180)
     assert sorted(rows) == list(range(1, 101))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import Traced, all_running, environment
+from tests.cluster.failover.programs import Traced, all_running, environment, run_fast
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
 from yarrow.embedded.in_process_driver import InProcessDriver
 from yarrow.embedded.local_job_client import LocalJobClient
@@ -49,4 +49,5 @@ def test_they_are_replaced_and_counts_stay_exact(tmp_path: Path) -> None:
                     details = client.get_job_details().result()
                     used = {task.resource_id for vertex in details.vertices for task in vertex.subtasks}
                     assert ended not in used and len(used) == 2
+                    run_fast(tmp_path)
         assert last == dict.fromkeys(range(KEYS), ROWS // KEYS)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import Traced, all_running, environment
+from tests.cluster.failover.programs import Traced, all_running, environment, run_fast
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
 from tests.support.shipped_numbering import copied, imported
 from yarrow.cli.main import app
@@ -28,8 +28,6 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import RescaleRequest
 
-#: So many that none of the subtasks is done before the last rescale.
-MORE_ROWS = 3 * ROWS
 #: Seconds for which slots are waited for in a cluster that has too few.
 PATIENCE = 10.0
 pytestmark = pytest.mark.cluster
@@ -51,7 +49,7 @@ def rescale(cluster: MiniCluster, client: LocalJobClient, parallelism: int) -> N
 def test_up_down_and_up_again(cluster: MiniCluster, tmp_path: Path) -> None:
     env = environment(cluster, parallelism=2)
     env.enable_checkpointing(200)
-    counts = env.from_sequence(1, MORE_ROWS).map(Traced(tmp_path, "rows")).key_by(lambda value: value % KEYS)
+    counts = env.from_sequence(1, ROWS).map(Traced(tmp_path, "rows")).key_by(lambda value: value % KEYS)
     counted: list[tuple[int, int]] = []
     with counts.process(Count()).execute_and_collect() as rows:
         client = rows.get_job_client()
@@ -64,10 +62,9 @@ def test_up_down_and_up_again(cluster: MiniCluster, tmp_path: Path) -> None:
             assert {len(vertex.subtasks) for vertex in details.vertices} <= {parallelism, 1}
         assert [(record.state, record.reason) for record in details.rescales] == [("COMPLETED", "")] * 3
         assert details.exceptions == () and details.restarts == 0
+        run_fast(tmp_path)
         counted += rows
-    assert sorted(counted) == [
-        (key, count) for key in range(KEYS) for count in range(1, MORE_ROWS // KEYS + 1)
-    ]
+    assert sorted(counted) == [(key, count) for key in range(KEYS) for count in range(1, ROWS // KEYS + 1)]
 
 
 def test_an_operator_that_travels_as_the_jobs_own_files(cluster: MiniCluster, tmp_path: Path) -> None:
@@ -76,9 +73,7 @@ def test_an_operator_that_travels_as_the_jobs_own_files(cluster: MiniCluster, tm
     env.add_python_file(str(copied(tmp_path / "shipped")))
     client_folder = copied(tmp_path / "client").parent
     with imported(client_folder) as numbering:
-        keyed = (
-            env.from_sequence(1, MORE_ROWS).map(Traced(tmp_path, "rows")).key_by(lambda value: value % KEYS)
-        )
+        keyed = env.from_sequence(1, ROWS).map(Traced(tmp_path, "rows")).key_by(lambda value: value % KEYS)
         made = numbering.numbered(keyed).map(lambda found: (found[1] % KEYS, found[0]))
         # What the client imports is gone: workers have what was shipped, and nothing else.
         shutil.rmtree(client_folder)
@@ -93,10 +88,9 @@ def test_an_operator_that_travels_as_the_jobs_own_files(cluster: MiniCluster, tm
             details = client.get_job_details().result()
             assert [(record.state, record.reason) for record in details.rescales] == [("COMPLETED", "")] * 2
             assert details.exceptions == () and details.restarts == 0
+            run_fast(tmp_path)
             numbers += rows
-    assert sorted(numbers) == [
-        (key, number) for key in range(KEYS) for number in range(1, MORE_ROWS // KEYS + 1)
-    ]
+    assert sorted(numbers) == [(key, number) for key in range(KEYS) for number in range(1, ROWS // KEYS + 1)]
 
 
 def test_by_command_and_by_requirements(cluster: MiniCluster, tmp_path: Path) -> None:
@@ -172,6 +166,7 @@ def test_no_row_is_processed_twice(cluster: MiniCluster, tmp_path: Path, interva
         rescale(cluster, client, parallelism)
     details = client.get_job_details().result()
     assert [record.state for record in details.rescales] == ["COMPLETED"] * 2
+    run_fast(tmp_path)
     client.get_job_execution_result().result()
     noted = [int(line) for path in tmp_path.glob("noted-*") for line in path.read_text().split()]
     assert Counter(noted) == dict.fromkeys(range(1, ROWS // KEYS + 1), KEYS)

@@ -8,14 +8,23 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import ENDLESS, Trace, Traced, all_running, attempts, environment
+from tests.cluster.failover.programs import (
+    ENDLESS,
+    Trace,
+    Traced,
+    all_running,
+    attempts,
+    environment,
+    run_fast,
+)
 from yarrow.common import Encoder, Types
 from yarrow.datastream import MapFunction, RuntimeContext
 from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
-ROWS = 1500
+#: So many that no reader is done before the test lets the rows pass.
+ROWS = 15_000
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +76,7 @@ def test_a_failed_reader_restarts_alone(cluster: MiniCluster, tmp_path: Path, su
     wait_until(lambda: all_running(client.get_job_details().result()))
     found = attempts(client.get_job_details().result())
     assert found.popitem()[1] == ([1, 0] if subtask == 0 else [0, 1])
+    run_fast(tmp_path)
     client.get_job_execution_result().result()
     assert sorted(written(tmp_path / "out")) == list(range(1, ROWS + 1))
 

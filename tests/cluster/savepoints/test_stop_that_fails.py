@@ -81,11 +81,11 @@ def test_all_regions_go_on_when_a_task_fails_behind_the_savepoint_that_stops_the
         with pytest.raises(
             CheckpointFailedError, match="is complete, but a task failed before the job had ended"
         ):
-            client.stop_with_savepoint(False, f"{tmp_path}/sp").result(30)
+            client.stop_with_savepoint(False, f"{tmp_path}/sp").result(180)
         # It had ended, with the savepoint and far from the end of its rows: by itself it would not go on.
         assert (tmp_path / "failed").exists()
         assert len(CommittedFiles(tmp_path / "False").rows()) < ROWS
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(180)
         assert client.get_job_status().result() is JobStatus.FINISHED
     for fails in (False, True):
         assert sorted(CommittedFiles(tmp_path / str(fails)).rows()) == list(range(ROWS))

@@ -295,7 +295,7 @@ def test_it_ends_at_once_while_it_still_waits_for_zookeeper(how: str, tmp_path: 
                         process.terminate()
                     else:
                         process.stdin.close()
-                    process.wait(20)
+                    process.wait(120)
                     run(all_gone(family))
             finally:
                 process.kill()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 #: Below it live the znodes of high availability where nothing else is configured.
 ZNODE_ROOT = "/flink"
-_SECONDS = 10.0
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The web interfaces of Hadoop as a test asks them: JSON by GET, folders by WebHDFS, ZooKeeper's one word.
 
-Owner: any thread; every call blocks for seconds at most. Goes past the proxies of the environment: everything
+Owner: any thread; every call blocks for a minute at most. Goes past the proxies of the environment: everything
 is on loopback.
 """
 
@@ -17,7 +17,8 @@ from urllib.parse import quote, urlencode
 
 from tests.support.hadoop.layout import LOOPBACK
 
-_SECONDS = 5.0
+#: Seconds for an answer: on a busy machine a daemon may be slow.
+_SECONDS = 60.0
 #: Of an answer that is an error, how many bytes are passed on.
 _MAX_SAID = 1000
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -92,6 +92,6 @@ def test_the_line_is_written_and_wiped(address: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "_INTERVAL", 0.01)
     out = Terminal()
     with progress(ClientWithAddress(address), out):
-        assert out.written.wait(5)
+        assert out.written.wait(120)
     assert "5,000 records" in out.getvalue()
     assert out.getvalue().endswith("\r\x1b[K")

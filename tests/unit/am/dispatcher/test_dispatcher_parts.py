@@ -170,13 +170,13 @@ def test_a_subtask_is_told_when_it_may_end() -> None:
         await asyncio.sleep(0)
         assert not answer.done(), "the client has not said that it has them"
         more = asyncio.ensure_future(buffer.fetch(100, CollectPosition(version="m", delivery=first.delivery)))
-        await asyncio.wait_for(answer, 5)
+        await asyncio.wait_for(answer, 120)
         await buffer.push(rows(1, 0, 3, last=True))
         other = asyncio.ensure_future(buffer.settle(msgspec.structs.replace(rows(1, -1, 0), awaits=True)))
         await more
         buffer.release()
         await buffer.wake()
-        await asyncio.wait_for(other, 5)
+        await asyncio.wait_for(other, 120)
 
     asyncio.run(body())
 

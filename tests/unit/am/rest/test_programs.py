@@ -246,7 +246,7 @@ def test_program_that_hangs_is_ended_with_its_children(cluster: FakeCluster, tmp
     assert "within 8 s" in response.json()["errors"][0]
     pid = int((tmp_path / "pid").read_text())
     with pytest.raises(psutil.NoSuchProcess):
-        psutil.Process(pid).wait(5)
+        psutil.Process(pid).wait(120)
         psutil.Process(pid)
 
 

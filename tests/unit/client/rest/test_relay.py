@@ -32,7 +32,7 @@ class Master(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b"5\r\nfirst\r\n")
             self.wfile.flush()
-            assert self.first_was_seen.wait(10)
+            assert self.first_was_seen.wait(120)
             self.wfile.write(b"6\r\nsecond\r\n0\r\n\r\n")
             return
         if self.path == "/cut":
@@ -90,7 +90,7 @@ def relay(master: ThreadingHTTPServer) -> Iterator[Relay]:
 def ask(
     relay: Relay, method: str, path: str, body: str | None = None, **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection(LOOPBACK, int(relay.address.rpartition(":")[2]), timeout=10)
+    connection = http.client.HTTPConnection(LOOPBACK, int(relay.address.rpartition(":")[2]), timeout=120)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
@@ -134,7 +134,7 @@ def test_an_answer_that_ends_in_the_middle_ends_so_for_who_asked(relay: Relay) -
 
 
 def test_an_answer_is_passed_on_while_it_comes(relay: Relay) -> None:
-    connection = http.client.HTTPConnection(LOOPBACK, int(relay.address.rpartition(":")[2]), timeout=10)
+    connection = http.client.HTTPConnection(LOOPBACK, int(relay.address.rpartition(":")[2]), timeout=120)
     connection.request("GET", "/stream")
     with connection.getresponse() as response:
         assert response.read1() == b"first"

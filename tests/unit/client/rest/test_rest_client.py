@@ -214,7 +214,7 @@ def test_heartbeats_go_on_when_yarn_has_had_no_answer(start: Callable[..., Maste
     rest = RestClient(HOST, gone.port, retry=AT_ONCE, locate=locate)
     beats = JobHeartbeats(rest, "0" * 32, JobHeartbeatSettings(interval=0.01, timeout=1.0))
     try:
-        assert master.patched.wait(10.0)
+        assert master.patched.wait(120.0)
     finally:
         beats.stop()
     assert refused.is_set()

@@ -73,7 +73,7 @@ class End:
             return
         self.network.stop()
         self.io.stop()
-        self.io.join(5)
+        self.io.join(120)
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -260,7 +260,7 @@ def test_a_tls_handshake_that_does_not_come_is_given_up(
 ) -> None:
     monkeypatch.setattr(data_sockets, "HANDSHAKE_SECONDS", 0.2)
     receiver = ends("b", authority=CertificateAuthority("one", SystemClock()))
-    with socket.create_connection(("127.0.0.1", receiver.address.port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", receiver.address.port), timeout=120) as sock:
         assert ended(sock)
 
 
@@ -292,7 +292,7 @@ def test_tls_proves_both_ends(ends: Callable[..., End]) -> None:
     until(lambda: channel._failure is not None, "the refusal")
     with pytest.raises(ChannelFailedError, match="TLS handshake failed"):
         _ = channel.is_available
-    with socket.create_connection(("127.0.0.1", receiver.address.port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", receiver.address.port), timeout=120) as plain:
         plain.sendall(encode_header(FrameType.HELLO, 0, len(HELLO)) + HELLO)
         with contextlib.suppress(ConnectionResetError):
             assert b"Yw" not in plain.recv(4096)

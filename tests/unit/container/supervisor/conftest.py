@@ -17,7 +17,7 @@ from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLaunche
 
 ROOT = Path(__file__).resolve().parents[4]
 #: Seconds within which what has to happen happens, on a busy machine.
-DEADLINE = 60.0
+DEADLINE = 180.0
 T = TypeVar("T")
 
 

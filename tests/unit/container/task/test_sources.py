@@ -123,7 +123,7 @@ class Waiting(MapFunction[int, int]):
     """Stands still at the first row until told to go on."""
 
     def map(self, value: int) -> int:
-        assert Calls.go.wait(20)
+        assert Calls.go.wait(120)
         return value
 
 

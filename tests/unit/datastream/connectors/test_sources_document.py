@@ -67,7 +67,7 @@ def port() -> Iterator[int]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield server.getsockname()[1]
-        thread.join(10)
+        thread.join(120)
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_a_name_node_that_is_away_for_a_moment(base: str, tmp_path: Path) -> Non
 
     def serve() -> None:
         with fake_webhdfs(tmp_path, port=other):
-            again.wait(10)
+            again.wait(120)
 
     timer = threading.Timer(0.2, serve)
     timer.start()

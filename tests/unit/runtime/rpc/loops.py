@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 #: Seconds after which a test that waits for ever fails.
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

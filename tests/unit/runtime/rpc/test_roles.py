@@ -278,7 +278,7 @@ def test_strangers_are_cut_off_and_a_storm_of_them_harms_nobody(monkeypatch: pyt
         ):
             await manager.disconnect_task_executor(ResourceID("te"), "first")
             port = endpoint.port
-            storm = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(40)]
+            storm = [socket.create_connection(("127.0.0.1", port), timeout=120) for _ in range(40)]
             # Who has proved itself goes on meanwhile.
             await manager.disconnect_task_executor(ResourceID("te"), "second")
             early = await endpoint.run_blocking(_closed, storm, 0.5)
@@ -312,7 +312,7 @@ def _closed(storm: list[socket.socket], seconds: float) -> int:
 
 def _answer(port: int, data: bytes, tls: bool) -> bytes:
     """What the server says to bytes from a stranger until it closes."""
-    plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+    plain = socket.create_connection(("127.0.0.1", port), timeout=120)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])

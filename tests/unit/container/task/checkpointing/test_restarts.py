@@ -102,7 +102,7 @@ class Deaf(SourceFunction[int]):
 
     def run(self, ctx: Any) -> None:
         ctx.collect(1)
-        Deaf.go.wait(20)
+        Deaf.go.wait(120)
 
     def cancel(self) -> None:
         return None

@@ -43,7 +43,7 @@ class Planned:
     def reached(self, point: str, detail: dict[str, object]) -> None:
         Planned.reached_points.append((point, detail))
         if point == Planned.hold:
-            assert Planned.go.wait(20)
+            assert Planned.go.wait(120)
 
     @staticmethod
     def stop() -> None:
