@@ -134,7 +134,7 @@ async def setting(folder: Path) -> AsyncIterator[Setting]:
         await asyncio.wrap_future(master.application)
         yield Setting(master, driver, folder)
     finally:
-        await driver.end(5)
+        await driver.end(60)
         await launcher.close()
         await master.stop()
         await service.stop()
