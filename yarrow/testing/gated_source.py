@@ -73,7 +73,7 @@ class GatedSource(Source[Any, GatedSplit]):
         splits: int = 4,
         rows: int = 200,
         keys: int = 12,
-        patience: float = 20.0,
+        patience: float = 120.0,
     ) -> None:
         self.tag = tag
         self.folder = folder

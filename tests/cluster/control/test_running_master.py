@@ -61,6 +61,8 @@ for number in (1, 2):
 if sys.argv[1:] == ["fail"]:
     raise RuntimeError("my own")
 """
+#: Seconds for an application, which only end one that hangs.
+LIMIT = 300.0
 #: main() ends before its job does.
 LEAVING = """
 import time
@@ -114,7 +116,7 @@ class LocalContainers(ContainersOfYarn):
     def release_container(self, handle: str) -> None:
         process = self.processes[handle]
         process.terminate()
-        process.wait(60)
+        process.wait(LIMIT)
         super().release_container(handle)
 
 
@@ -177,7 +179,7 @@ class Application:
 
     async def run(self, meanwhile: Callable[[], Any] = lambda: None) -> ApplicationEnd | None:
         """Runs to its end; `meanwhile` in a thread, once REST has been published."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT):
             running = asyncio.create_task(self.master.run())
             while KV_REST_ADDRESS not in self.yarn.published and not running.done():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -190,7 +192,7 @@ class Application:
         )
         if token:
             request.add_header("Authorization", f"Bearer {token}")
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
             return json.loads(answer.read())
 
 
@@ -273,10 +275,12 @@ def test_a_program_reaches_the_rest_of_its_own_application_whatever_tls_says(tmp
 
 
 def test_an_attached_session_ends_with_its_client(tmp_path: Path) -> None:
-    application = Application(tmp_path, DeploymentMode.SESSION, attached=True)
+    # Long enough for the client's first word, also on a busy machine.
+    silence = {"client.heartbeat.timeout": "5 s"}
+    application = Application(tmp_path, DeploymentMode.SESSION, attached=True, configuration=silence)
     end = asyncio.run(application.run(lambda: application.ask("PATCH", "/cluster/clientHeartbeat")))
     assert end is not None and end.status is FinalStatus.SUCCEEDED
-    assert "silent for 0.2 s (client.heartbeat.timeout)" in end.diagnostics
+    assert "silent for 5 s (client.heartbeat.timeout)" in end.diagnostics
 
 
 def test_a_signal_ends_the_attempt_and_not_the_application(tmp_path: Path) -> None:
@@ -334,7 +338,7 @@ def test_an_application_with_jobs_of_its_own_ends_when_a_client_asks_for_it(tmp_
         return any(job["state"] == "RUNNING" for job in application.ask("GET", "/jobs/overview")["jobs"])
 
     def stop() -> None:
-        until(runs, 40.0, "its job runs")
+        until(runs, GRACE, "its job runs")
         application.ask("DELETE", "/cluster")
 
     end = asyncio.run(application.run(stop))
