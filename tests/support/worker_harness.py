@@ -158,9 +158,9 @@ class WorkerHarness:
             except OSError:
                 continue
         for process in self._processes:
-            process.wait(10)
+            process.wait(120)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(120)
         for framed in self._sockets:
             framed.close()
         self._folder.cleanup()

@@ -85,7 +85,7 @@ class Process:
         """In order; its exit status."""
         self.begin_stop()
         try:
-            return self._process.wait(30)
+            return self._process.wait(120)
         except subprocess.TimeoutExpired:
             self.kill()
             raise

@@ -50,7 +50,7 @@ class Hanging:
             def list(self, path: str) -> list[FileStatus]:
                 if path == graphs:
                     asked.release()
-                    answers.wait(20)
+                    answers.wait(120)
                 return super().list(path)
 
         self.file_system = FileSystem

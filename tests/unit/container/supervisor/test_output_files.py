@@ -119,7 +119,7 @@ def test_no_other_name_is_served(files: OutputFiles, name: str) -> None:
 
 
 @given(name=st.text())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_arbitrary_names_are_refused(files: OutputFiles, name: str) -> None:
     with pytest.raises(UnknownLogFileError):
         files.read(name, 0, 100)

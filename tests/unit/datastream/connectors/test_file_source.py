@@ -28,7 +28,7 @@ from yarrow.datastream.connectors.file_system import (
 from yarrow.datastream.connectors.line_blocks import LineBlocks
 from yarrow.runtime.common.errors import InvalidProgramError
 
-one_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+one_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 LINES = st.lists(st.text("aé€ \t", max_size=12), max_size=30)
 
 

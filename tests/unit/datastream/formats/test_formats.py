@@ -39,7 +39,9 @@ from yarrow.datastream.formats.json import (
 from yarrow.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
-one_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+one_file = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40
+)
 PEOPLE = Types.ROW_NAMED(["name", "age", "score"], [Types.STRING(), Types.INT(), Types.DOUBLE()])
 
 

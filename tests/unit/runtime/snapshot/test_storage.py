@@ -196,7 +196,7 @@ def test_files_that_are_missing_or_short_are_named_with_their_operator(tmp_path:
         SnapshotReader(opened.directory).read(handle, "operator 'counting', state 's'")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.binary(min_size=11, max_size=60), bit=st.integers(0, 10**6), cut=st.integers(0, 10**6))
 def test_a_flipped_bit_or_a_cut_of_a_state_file_is_found(
     tmp_path: Path, data: bytes, bit: int, cut: int
