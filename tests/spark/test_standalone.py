@@ -16,8 +16,8 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from tests.cluster.embedded.test_command_line import free_port
 from tests.spark.test_driver_process import left_of, until
+from tests.support.free_ports import free_port
 from tests.support.process_names import name_of
 from tests.support.spark_driver import LIMIT
 

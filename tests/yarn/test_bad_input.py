@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.free_ports import free_port
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.commands import Commands, Outcome
-from tests.yarn.free_ports import free_port
 
 START = ("session", "-d", "-nm", "bad-input")
 JOB = ("run", "-m", "yarn-cluster", "-ynm", "bad-input")

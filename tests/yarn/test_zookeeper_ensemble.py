@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.free_ports import free_port
 from tests.support.tcp_relay import TcpRelay
-from tests.yarn.free_ports import free_port
 from tests.yarn.private_zookeeper import START, PrivateZooKeeper
 from tests.yarn.test_zookeeper_election import Master, eventually, leader, run
 from tests.yarn.waiting import until

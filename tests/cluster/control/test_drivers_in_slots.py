@@ -41,13 +41,13 @@ async def next_driver(cluster: ControlCluster, *former: FakeSparkDriver) -> Fake
     def found() -> list[FakeSparkDriver]:
         return [driver for driver in drivers(cluster) if driver not in former]
 
-    for _ in range(120):
+    for seconds in range(120):
         await settled()
         if found():
             break
         cluster.timers.advance(1)
-        # What is stored goes through threads, which need their time.
-        await asyncio.sleep(0.01)
+        # What is stored goes through threads, which need their time: more of it on a busy machine.
+        await asyncio.sleep(0.01 if seconds < 60 else 0.25)
     await eventually(lambda: bool(found()))
     assert len(drivers(cluster)) == 1, "a job has one driver"
     return found()[0]

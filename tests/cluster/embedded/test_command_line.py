@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 
 from tests.cluster.embedded.programs import DEADLINE, Outcome, Program
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.free_ports import free_port
 from yarrow.standalone.cluster_directory import start_ticks
 from yarrow.standalone.leader_announcements import LeaderAnnouncements
 
@@ -61,12 +61,6 @@ class CommandLine:
             input=text,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -242,7 +236,7 @@ def test_ctrl_c_ends_a_run_with_one_line(yarrow: CommandLine, tmp_path: Path) ->
     outcome = program.wait()
     assert outcome.status == 130
     assert re.fullmatch(r"Job [0-9a-f]{32} was cancelled by Ctrl-C\.\n", outcome.err)
-    program.assert_nothing_left(0.5)
+    program.assert_nothing_left()
     program.assert_no_files_left()
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cluster.embedded.test_command_line import free_port
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.free_ports import free_port
 from yarrow.runtime.fs.client_folder import STANDALONE_MASTER, WORKING_DIRECTORY_PREFIX
 
 pytestmark = pytest.mark.cluster

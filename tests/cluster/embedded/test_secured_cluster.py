@@ -18,8 +18,9 @@ import msgspec
 import psutil
 import pytest
 
-from tests.cluster.embedded.test_command_line import _ENDLESS, CommandLine, free_port
+from tests.cluster.embedded.test_command_line import _ENDLESS, CommandLine
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.free_ports import free_port
 from tests.unit.runtime.security.stores import PASSWORD, Stores
 from yarrow.standalone.cluster_directory import ClusterSecrets
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.free_ports import free_port
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.tcp_relay import Direction, TcpRelay
 from tests.yarn.faults.nemesis_targets import StandaloneTarget
-from tests.yarn.free_ports import free_port
 from tests.yarn.standalone_masters import Process, StandaloneMasters
 from tests.yarn.waiting import GRACE, until
 
