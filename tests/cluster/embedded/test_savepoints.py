@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -30,17 +31,21 @@ from yarrow.runtime.snapshot.opening import open_snapshot
 
 pytestmark = pytest.mark.cluster
 
-ROWS, KEYS = 40_000, 8
+#: So many that no job is at its end before the test lets the rows pass.
+ROWS, KEYS = 200_000, 8
 
 
 class Slow(MapFunction[int, int]):
-    """Lets some ten thousand rows a second pass."""
+    """Lets some ten thousand rows a second pass, and all at once where there is a file `fast`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fast = str(folder / "fast")
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._pause = threading.Event()
 
     def map(self, value: int) -> int:
-        if value % 10 == 0:
+        if value % 10 == 0 and not os.path.exists(self._fast):
             self._pause.wait(0.001)
         return value
 
@@ -78,7 +83,7 @@ def submitted(
     """The job, which appends what it tells of to a file for each subtask."""
     keys = {key.replace("__", ".").replace("_", "-"): value for key, value in settings.items()}
     env = cluster.get_execution_environment(keys).set_parallelism(parallelism)
-    slow = env.from_sequence(1, ROWS).uid("numbers").map(Slow()).uid("slow")
+    slow = env.from_sequence(1, ROWS).uid("numbers").map(Slow(output)).uid("slow")
     totals = slow.key_by(lambda value: value % KEYS).process(Total(output / "begun")).uid("total")
     folder = str(output)
 
@@ -89,6 +94,12 @@ def submitted(
 
     totals.map(write).uid("write").print()
     return cluster.submit(env.get_job_graph(name))
+
+
+def finished(client: LocalJobClient, output: Path) -> None:
+    """Lets the rows pass, and returns at the end of the job."""
+    (output / "fast").touch()
+    client.get_job_execution_result().result()
 
 
 def told(output: Path) -> list[tuple[int, int]]:
@@ -143,7 +154,7 @@ def test_stopped_and_restored_at_other_parallelisms_totals_are_exact(
     second = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
     assert not (tmp_path / "told").exists(), "it was stopped before its end"
     client = submitted(cluster, tmp_path, 1, execution__state_recovery__path=second)
-    client.get_job_execution_result().result()
+    finished(client, tmp_path)
     assert told(tmp_path) == EXACT
 
 
@@ -185,7 +196,7 @@ def test_native_savepoints_and_full_checkpoints_of_databases(cluster: MiniCluste
     assert client.get_job_execution_result().exception() is not None
     # The files of checkpoints are gone; at another parallelism the database is divided.
     client = submitted(cluster, tmp_path, 3, execution__state_recovery__path=native, **rocksdb)
-    client.get_job_execution_result().result()
+    finished(client, tmp_path)
     assert told(tmp_path) == EXACT
 
 
@@ -226,7 +237,7 @@ def test_a_retained_checkpoint_restores_and_nothing_of_a_finished_job_is_left(
         lambda: not any(file.exists() for file in (Path(path), *shared)),
         lambda: "what was claimed is deleted when it is subsumed, shared files too",
     )
-    client.get_job_execution_result().result()
+    finished(client, tmp_path)
     assert told(tmp_path) == EXACT
     assert not (chk / str(client.get_job_id())).exists()
 
@@ -260,7 +271,7 @@ def test_a_drained_job_is_at_its_end_and_takes_no_other_source(cluster: MiniClus
     for chained in (True, False):
         env = cluster.get_execution_environment(keys).set_parallelism(2)
         numbers = env.from_sequence(1, 9).uid("other numbers")
-        rows = numbers.map(Slow()).uid("slow") if chained else numbers
+        rows = numbers.map(Slow(tmp_path)).uid("slow") if chained else numbers
         rows.key_by(lambda value: value % KEYS).process(Total(tmp_path / "begun")).uid("total").print()
         # It would read nothing, or its rows would go nowhere.
         with pytest.raises(RestoreError, match=r"had finished when the snapshot was taken.*another uid"):
@@ -345,12 +356,12 @@ class Total(KeyedProcessFunction):
     def process_element(self, value, ctx):
         count = (self._count.value() or 0) + 1
         self._count.update(count)
-        if count >= 5000:
+        if count >= 25000:
             yield f"key {value % 8} has {count}"
 
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
-numbers = env.from_sequence(1, 40000).uid("numbers").map(lambda value: value).uid("slow")
+numbers = env.from_sequence(1, 200000).uid("numbers").map(lambda value: value).uid("slow")
 numbers.key_by(lambda value: value % 8).process(Total()).uid(sys.argv[1]).print()
 env.execute("again")
 """
@@ -367,7 +378,7 @@ def test_a_program_is_checked_against_a_savepoint_and_begins_from_it(
 
     def yarrow(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "yarrow.cli.main", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
 
     checked = yarrow("check-savepoint", str(program), path, "other")
     assert checked.returncode == 1 and "(uid total) refused: " in checked.stdout
@@ -378,6 +389,6 @@ def test_a_program_is_checked_against_a_savepoint_and_begins_from_it(
     done = yarrow("run", "-s", path, "-cm", "no_claim", str(program), "total")
     assert done.returncode == 0, done.stderr
     assert sorted(line for line in done.stdout.splitlines() if line.startswith("key")) == [
-        f"key {key} has 5000" for key in range(8)
+        f"key {key} has 25000" for key in range(8)
     ]
     assert Path(path, "_metadata").exists(), "what is not claimed stays"

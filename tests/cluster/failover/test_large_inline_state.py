@@ -19,7 +19,8 @@ from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.embedded.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
-SUBTASKS, ROWS, SIZE = 4, 2000, 700_000
+#: So many rows that no subtask is done before a checkpoint is complete.
+SUBTASKS, ROWS, SIZE = 4, 20_000, 700_000
 
 
 class Heavy(MapFunction[int, Any], CheckpointedFunction, CheckpointListener):

@@ -4,6 +4,7 @@ learns that it has not stopped.
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.cluster.embedded.waiting import wait_until
 from yarrow.common import JobStatus
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import MapFunction
-from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from yarrow.datastream.connectors.datagen import DataGeneratorSource
 from yarrow.datastream.functions import CheckpointedFunction, CheckpointListener
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import mini_cluster
@@ -23,19 +24,22 @@ from yarrow.testing.transactional_files import CommittedFiles, TransactionalFile
 
 pytestmark = pytest.mark.cluster
 
-#: Of each region: for five seconds, far longer than anything here takes before the job is stopped.
-ROWS, A_SECOND = 10_000, 2_000
+#: Of each region: so many that none is at its end before the job is stopped.
+ROWS = 30_000
 
 
 class Ends(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
-    """Notes its end; of the region that `fails`: fails once, when told of a checkpoint, behind the end of the other."""
+    """Notes its end; of the region that `fails`: fails once, when told of a checkpoint, behind the end of the other.
+
+    It lets a row pass now and then, and all at once where there is a file `fast`.
+    """
 
     def __init__(self, folder: str, fails: bool) -> None:
         self._folder = Path(folder)
         self._fails = fails
 
     def initialize_state(self, context: Any) -> None:
-        return None
+        self._pause = threading.Event()
 
     def snapshot_state(self, context: Any) -> None:
         return None
@@ -47,6 +51,8 @@ class Ends(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
             raise RuntimeError("asked for")
 
     def map(self, value: int) -> int:
+        if not (self._folder / "fast").exists():
+            self._pause.wait(0.001)
         return value
 
     def close(self) -> None:
@@ -72,7 +78,7 @@ def test_all_regions_go_on_when_a_task_fails_behind_the_savepoint_that_stops_the
     with mini_cluster(task_executors=2, slots=1) as cluster:
         env = cluster.get_execution_environment(settings).set_parallelism(1)
         for fails in (False, True):
-            source = DataGeneratorSource(lambda i: i, ROWS, RateLimiterStrategy.per_second(A_SECOND))
+            source = DataGeneratorSource(lambda i: i, ROWS)
             rows = env.from_source(source, WatermarkStrategy.no_watermarks(), f"rows {fails}")
             ends = rows.slot_sharing_group(str(fails)).map(Ends(str(tmp_path), fails))
             ends.sink_to(TransactionalFiles(str(tmp_path / str(fails))))
@@ -85,6 +91,7 @@ def test_all_regions_go_on_when_a_task_fails_behind_the_savepoint_that_stops_the
         # It had ended, with the savepoint and far from the end of its rows: by itself it would not go on.
         assert (tmp_path / "failed").exists()
         assert len(CommittedFiles(tmp_path / "False").rows()) < ROWS
+        (tmp_path / "fast").touch()
         client.get_job_execution_result().result(180)
         assert client.get_job_status().result() is JobStatus.FINISHED
     for fails in (False, True):
