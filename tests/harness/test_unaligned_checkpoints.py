@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,9 +26,12 @@ from yarrow.runtime.snapshot.channel_edges import edge_name
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.handles import ChannelStateHandle
 
-ROWS = 3000
+#: So many that no job is at its end before the test lets the rows pass.
+ROWS = 12_000
 #: Rows a second, more than the last stage takes.
-RATE = 4000
+RATE = 20_000
+#: Of the job with columns.
+COLUMN_ROWS, COLUMN_RATE = 3000, 1333
 KEYS = 20
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
@@ -42,17 +47,37 @@ def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
     harness.close()
 
 
+class Pace:
+    """Where the file lies in whose presence the last stage takes no time."""
+
+    fast: ClassVar[Path]
+
+
+@pytest.fixture(autouse=True)
+def slow_at_first(tmp_path: Path) -> None:
+    """Each test begins with a slow last stage."""
+    Pace.fast = tmp_path / "fast"
+
+
+def finish(workers: CheckpointHarness) -> None:
+    """Lets the rows pass, and returns at the end of the job."""
+    Pace.fast.touch()
+    workers.until_all(ExecutionState.FINISHED)
+
+
 class Slow(KeyedProcessFunction[int, Any, str]):
-    """Keeps the numbers of each key in the order in which they came; takes its time for each."""
+    """Keeps the numbers of each key in the order in which they came; takes its time for each, at first."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._fast = str(Pace.fast)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._seen: ListState[int] = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[str]:
-        time.sleep(self._seconds)
+        if not os.path.exists(self._fast):
+            time.sleep(self._seconds)
         self._seen.add(value[1])
         seen = list(self._seen)
         if len(seen) >= ROWS // KEYS or len(seen) % 10 == 0:
@@ -146,7 +171,7 @@ def test_rows_in_flight_are_in_the_checkpoint_once(workers: CheckpointHarness) -
     assert sum(part.persisted_bytes for part in metrics) == sum(channel.handle.size for channel in held)
     workers.cancel_and_wait()
     begin(workers, graph, taken)
-    workers.until_all(ExecutionState.FINISHED)
+    finish(workers)
     check_exact(workers.output)
 
 
@@ -160,7 +185,7 @@ def test_recovered_rows_are_in_flight_again(workers: CheckpointHarness) -> None:
         assert in_flight(taken)
     workers.cancel_and_wait()
     begin(workers, job(2), taken)
-    workers.until_all(ExecutionState.FINISHED)
+    finish(workers)
     check_exact(workers.output)
 
 
@@ -176,7 +201,7 @@ def test_an_aligned_checkpoint_holds_no_rows_in_flight(workers: CheckpointHarnes
     before = list(workers.output)
     workers.output.clear()
     workers.start(job(1), taken)
-    workers.until_all(ExecutionState.FINISHED)
+    finish(workers)
     check_exact(before + workers.output)
 
 
@@ -191,7 +216,7 @@ def test_undeclared_rows_are_read_by_their_own_job_alone(workers: CheckpointHarn
     with pytest.raises(SavepointMismatchError, match="pickled records in flight"):
         workers.start(other, taken)
     begin(workers, graph, taken)
-    workers.until_all(ExecutionState.FINISHED)
+    finish(workers)
     check_exact(workers.output)
 
 
@@ -253,7 +278,7 @@ def test_an_aborted_checkpoint_holds_nothing(workers: CheckpointHarness) -> None
     taken = unaligned(workers, 4)
     workers.cancel_and_wait()
     begin(workers, job(2), taken)
-    workers.until_all(ExecutionState.FINISHED)
+    finish(workers)
     check_exact(workers.output)
 
 
@@ -270,7 +295,7 @@ def columnar_job(parallelism: int) -> JobGraph:
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(parallelism)
     numbers = env.from_source(
         DataGeneratorSource(
-            lambda index: index, ROWS, RateLimiterStrategy.per_second(RATE // 3), Types.LONG()
+            lambda index: index, COLUMN_ROWS, RateLimiterStrategy.per_second(COLUMN_RATE), Types.LONG()
         ),
         WatermarkStrategy.no_watermarks(),
         "numbers",
@@ -301,4 +326,4 @@ def test_columns_in_flight(workers: CheckpointHarness) -> None:
     for line in workers.output:
         key, _, total = line.rpartition("> ")[2].partition(":")
         found[int(key)] = max(int(total), found.get(int(key), 0))
-    assert found == {key: sum(range(key, ROWS, KEYS)) for key in range(KEYS)}
+    assert found == {key: sum(range(key, COLUMN_ROWS, KEYS)) for key in range(KEYS)}

@@ -36,7 +36,7 @@ def yarrow(hadoop: HadoopCluster, hadoop_environment: None, tmp_path: Path) -> I
         **Stores(tmp_path / "stores").settings("rest"),
         "taskmanager.numberOfTaskSlots": "2",
         "client.heartbeat.interval": "500 ms",
-        "client.heartbeat.timeout": "5 s",
+        "client.heartbeat.timeout": "15 s",
         "yarn.proxy.allow-cancel": "true",
     }
     with commands_in(hadoop, tmp_path, tls) as commands:
@@ -44,7 +44,7 @@ def yarrow(hadoop: HadoopCluster, hadoop_environment: None, tmp_path: Path) -> I
 
 
 def answer(address: str) -> Any:
-    with urllib.request.urlopen(address, timeout=30) as found:
+    with urllib.request.urlopen(address, timeout=120) as found:
         return json.loads(found.read())
 
 
