@@ -34,7 +34,8 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
 
-KEYS, COUNT = 5, 1500
+#: So many rows that the first job is not at its end before it is cancelled.
+KEYS, COUNT = 5, 10_000
 OWN = CustomStateBackend("tests.unit.container.state.own_backend:OwnBackend")
 END = 1 << 50
 
@@ -78,10 +79,11 @@ class Kinds(KeyedProcessFunction[int, int, Any]):
         )
 
 
-def job(parallelism: int, backend: StateBackend) -> JobGraph:
+def job(parallelism: int, backend: StateBackend, rate: float) -> JobGraph:
+    """`rate`: rows a second."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     env.set_state_backend(backend)
-    source = DataGeneratorSource(lambda i: i, COUNT, RateLimiterStrategy.per_second(2500))
+    source = DataGeneratorSource(lambda i: i, COUNT, RateLimiterStrategy.per_second(rate))
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     numbers.key_by(lambda v: v % KEYS).process(Kinds()).uid("kinds").print()
     return env.get_job_graph("kinds")
@@ -99,7 +101,7 @@ def test_a_job_goes_on_from_a_checkpoint_of_a_backend_of_ones_own(
     workers: CheckpointHarness, then: StateBackend
 ) -> None:
     workers.output.clear()
-    workers.start(job(2, OWN))
+    workers.start(job(2, OWN, 2500))
     workers.until_all(ExecutionState.RUNNING)
     workers.until(lambda: len(workers.output) > 200)
     taken = workers.trigger(1)
@@ -107,7 +109,7 @@ def test_a_job_goes_on_from_a_checkpoint_of_a_backend_of_ones_own(
     workers.notify(1, CheckpointNotice.COMPLETED)
     workers.cancel_and_wait()
     workers.output.clear()
-    workers.start(job(3, then), taken)
+    workers.start(job(3, then, 1e6), taken)
     workers.until_all(ExecutionState.FINISHED)
     rows = [line.partition("> ")[2] or line for line in workers.output]
     assert 0 < rows.count("row") < COUNT, "it went on, and did not begin anew"

@@ -28,8 +28,14 @@ def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
     harness.close()
 
 
+#: Rows of a job, so many that the first one is not at its end before it is cancelled: its rate is that of `sums_job`.
+COUNT = 20_000
+#: Rows a second of a job that is to end soon.
+FAST = 1e6
+
+
 def sums_job(
-    parallelism: int, count: int = 1500, rate: float = 2500, settings: dict[str, str] | None = None
+    parallelism: int, count: int = COUNT, rate: float = 2500, settings: dict[str, str] | None = None
 ) -> JobGraph:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings or {}))
     env.set_parallelism(parallelism)
@@ -52,7 +58,7 @@ def sums(lines: list[str]) -> dict[int, int]:
     return found
 
 
-def expected(count: int = 1500) -> dict[int, int]:
+def expected(count: int = COUNT) -> dict[int, int]:
     return {key: sum(range(key, count, KEYS)) for key in range(KEYS)}
 
 
@@ -74,13 +80,13 @@ def run_with_a_cancel(workers: CheckpointHarness, graph: JobGraph, second: JobGr
 
 
 def test_sums_are_exact_after_a_restart(workers: CheckpointHarness) -> None:
-    graph = sums_job(2)
-    assert run_with_a_cancel(workers, graph, graph) == expected()
+    graph = sums_job(2, 5000)
+    assert run_with_a_cancel(workers, graph, graph) == expected(5000)
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_sums_are_exact_at_another_parallelism(workers: CheckpointHarness, parallelism: int) -> None:
-    assert run_with_a_cancel(workers, sums_job(2), sums_job(parallelism)) == expected()
+    assert run_with_a_cancel(workers, sums_job(2), sums_job(parallelism, rate=FAST)) == expected()
 
 
 def with_shared_files(workers: CheckpointHarness, number: int, **changes: object) -> CheckpointOptions:
