@@ -86,7 +86,7 @@ def test_address_of_another_host_is_refused(cluster: FakeCluster) -> None:
 
 def test_client_that_sends_no_head_is_cut_off(cluster: FakeCluster) -> None:
     async def main() -> None:
-        settings = RestSettings(head_timeout=0.1)
+        settings = RestSettings(head_timeout=0.5)
         server = RestServer(cluster.services, settings)
         await server.start("127.0.0.1", [0])
         try:
