@@ -102,7 +102,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 def run(body: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(body(), 120)
+        await asyncio.wait_for(body(), 3 * DEADLINE)
 
     asyncio.run(bounded())
 
