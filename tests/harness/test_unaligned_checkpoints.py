@@ -243,7 +243,7 @@ def test_pointwise_edges_hold_rows_only_where_it_is_forced(workers: CheckpointHa
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(2)
     source = DataGeneratorSource(
-        lambda index: index % ROWS, 10**9, RateLimiterStrategy.per_second(RATE), Types.LONG()
+        lambda index: index % ROWS, 10**9, RateLimiterStrategy.per_second(RATE // 5), Types.LONG()
     )
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     slow = numbers.rescale().map(SlowPairs(), PAIR).name("pairs")
