@@ -23,6 +23,7 @@ from tests.support.fault_plan import (
     install,
 )
 from tests.support.fault_runs import KeyBuckets, check_output, committed_parts, sink_of
+from tests.support.process_names import name_of
 from yarrow.common.job_status import JobStatus
 from yarrow.embedded.mini_cluster import MiniCluster
 from yarrow.runtime.common.errors import JobExecutionError
@@ -107,7 +108,7 @@ class BoundedFaultRun:
         """Who dies at a point of the master."""
         if self.runner == "local":
             return cluster.processes[:1]
-        return [process.pid for process in _below_this() if process.name() == _DRIVER]
+        return [process.pid for process in _below_this() if name_of(process) == _DRIVER]
 
     def _until_nothing_runs(self) -> None:
         deadline = time.monotonic() + _GRACE
