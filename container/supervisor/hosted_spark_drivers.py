@@ -19,6 +19,7 @@ from yarrow.container.supervisor.slot_table import SlotTable
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
 from yarrow.runtime.ha.services import epoch_of_token
+from yarrow.runtime.rpc.bootstrap import ProcessBootstrap, SparkDriverBootstrap
 from yarrow.runtime.rpc.messages import SparkDriverStart
 from yarrow.runtime.rpc.spark_driver_process import GRACE
 
@@ -188,3 +189,31 @@ class HostedSparkDrivers:
 async def start_no_process(start: SparkDriverStart) -> DriverProcess:
     """Raises OSError: the StartProcess of a TaskExecutor without processes."""
     raise OSError("this TaskExecutor starts no processes for SparkDrivers")
+
+
+def driver_bootstrap(
+    own: ProcessBootstrap,
+    start: SparkDriverStart,
+    task_executor: ResourceID,
+    slots: int,
+    working_directory: str,
+) -> SparkDriverBootstrap:
+    """The bootstrap of a driver of this TaskExecutor, under the TaskExecutor's own identity."""
+    slot = start.slot
+    return SparkDriverBootstrap(
+        application_id=own.application_id,
+        driver_id=start.driver_id,
+        job_id=slot.job_id,
+        job_master_address=slot.job_master_address,
+        job_master_id=slot.job_master_id,
+        host=own.host,
+        bind_host=own.bind_host,
+        identity=own.identity,
+        data_secret=own.data_secret,
+        configuration={**own.configuration, **start.configuration},
+        log_directory=own.log_directory,
+        working_directory=working_directory,
+        max_message_bytes=own.max_message_bytes,
+        slots=slots,
+        task_executor=task_executor,
+    )

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from yarrow.container.supervisor.hosted_spark_drivers import DriverProcess
+from yarrow.container.supervisor.hosted_spark_drivers import DriverProcess, driver_bootstrap
 from yarrow.container.supervisor.output_files import safe_name
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.config.settings import Settings
@@ -50,22 +50,8 @@ class SparkDriverProcesses:
         )
 
     def _bootstrap(self, start: SparkDriverStart, log_name: str, folder: str) -> SparkDriverBootstrap:
-        own, slot = self._own, start.slot
-        return SparkDriverBootstrap(
-            application_id=own.application_id,
-            driver_id=start.driver_id,
-            job_id=slot.job_id,
-            job_master_address=slot.job_master_address,
-            job_master_id=slot.job_master_id,
-            host=own.host,
-            bind_host=own.bind_host,
+        return msgspec.structs.replace(
+            driver_bootstrap(self._own, start, self._resource_id, self._slots, folder),
             identity=msgspec.msgpack.decode(start.identity, type=PemIdentity),
-            data_secret=own.data_secret,
-            configuration={**own.configuration, **start.configuration},
-            log_directory=own.log_directory,
             log_name=log_name,
-            working_directory=folder,
-            max_message_bytes=own.max_message_bytes,
-            slots=self._slots,
-            task_executor=self._resource_id,
         )

@@ -262,17 +262,7 @@ class CollectBuffer:
     def _begin_anew(self, checkpoint_id: int) -> None:
         """Tells the client to drop what it holds of streams that the checkpoint does not contain."""
         if self._exactly_once:
-            self._put(
-                CollectRows(
-                    job_id=self._job_id,
-                    collect_id=self._collect_id,
-                    subtask=-1,
-                    sequence=-1,
-                    payload=b"",
-                    row_count=0,
-                    restored=checkpoint_id,
-                )
-            )
+            self._put(msgspec.structs.replace(self._no_rows(), restored=checkpoint_id))
 
     async def close(self, complete: bool) -> None:
         """Takes no more rows, since the job has ended; the client can still fetch the rest.
@@ -295,6 +285,10 @@ class CollectBuffer:
             self._changed.notify_all()
 
     def _end(self) -> CollectRows:
+        return msgspec.structs.replace(self._no_rows(), last=True, complete=self._complete)
+
+    def _no_rows(self) -> CollectRows:
+        """A message of the JobMaster itself."""
         return CollectRows(
             job_id=self._job_id,
             collect_id=self._collect_id,
@@ -302,6 +296,4 @@ class CollectBuffer:
             sequence=-1,
             payload=b"",
             row_count=0,
-            last=True,
-            complete=self._complete,
         )

@@ -18,6 +18,7 @@ from yarrow.container.batch.driver.batch_driver import BatchDriver
 from yarrow.container.batch.local.local_run import LocalRun, LocalServices
 from yarrow.container.launch.worker_launcher import WorkerLauncher
 from yarrow.container.protocol.errors import RegistrationRefusedError
+from yarrow.container.supervisor.hosted_spark_drivers import driver_bootstrap
 from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.options import rpc as rpc_options
@@ -58,27 +59,8 @@ class LocalDrivers:
         folder = await asyncio.to_thread(
             tempfile.mkdtemp, prefix=_FOLDER_PREFIX, dir=self._own.working_directory
         )
-        return LocalDriver(self._bootstrap(start, folder), self._services_of(start), self._rpc)
-
-    def _bootstrap(self, start: SparkDriverStart, folder: str) -> SparkDriverBootstrap:
-        own, slot = self._own, start.slot
-        return SparkDriverBootstrap(
-            application_id=own.application_id,
-            driver_id=start.driver_id,
-            job_id=slot.job_id,
-            job_master_address=slot.job_master_address,
-            job_master_id=slot.job_master_id,
-            host=own.host,
-            bind_host=own.bind_host,
-            identity=own.identity,
-            data_secret=own.data_secret,
-            configuration={**own.configuration, **start.configuration},
-            log_directory=own.log_directory,
-            working_directory=folder,
-            max_message_bytes=own.max_message_bytes,
-            slots=self._slots,
-            task_executor=own.resource_id,
-        )
+        bootstrap = driver_bootstrap(self._own, start, self._own.resource_id, self._slots, folder)
+        return LocalDriver(bootstrap, self._services_of(start), self._rpc)
 
     def _services_of(self, start: SparkDriverStart) -> LocalServices:
         own, slot = self._own, start.slot
