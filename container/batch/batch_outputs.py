@@ -174,6 +174,8 @@ class BatchOutputs:
         while self._mails:
             self._mails.popleft()()
         chain.upkeep()
+        if chain.awaits_results:
+            chain.emit_results(0.0)
         while self._messages:
             message = self._messages.popleft()
             if message.payload:

@@ -40,6 +40,9 @@ from yarrow.runtime.graph.batch.batch_plan import BatchPlan, History
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot.writing.savepoint_folder import ForeignFiles
 
+#: Seconds of one wait for results of a function that waits outside.
+_AWAIT_SECONDS = 0.2
+
 
 class BatchAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """Names one attempt of one task, and says what it reads besides chunks."""
@@ -156,6 +159,11 @@ class BatchTask:
                 on_step()
                 self._outputs.settle(chain)
                 yield from outbox.take()
+                while chain.head.room == 0:
+                    chain.emit_results(_AWAIT_SECONDS)
+                    on_step()
+                    self._outputs.settle(chain)
+                    yield from outbox.take()
             # A failed close is a failed task, as in a stream.
             for error in chain.close():
                 raise error
@@ -185,6 +193,7 @@ class BatchTask:
         else:
             yield from self._inputs.run_columns(columns)
             yield from self._inputs.run_chunks(inputs)
+            yield from self._await_results()
             chain.time.begin(MAX_TIMESTAMP)
             chain.time.proceed(inf)
         yield
@@ -201,6 +210,7 @@ class BatchTask:
             yield from self._inputs.read_history(self._attempt.splits, history.until)
         else:
             yield from self._inputs.run_chunks(inputs)
+            yield from self._await_results()
         times = chain.end_history(self._inputs.end_time)
         yield
         self._inputs.end_history()
@@ -212,6 +222,12 @@ class BatchTask:
         yield
         assert self._attempt.savepoint is not None, "the state of history has a place"
         self._states = write_state(chain, self._attempt.savepoint)
+
+    def _await_results(self) -> Iterator[None]:
+        """Waits for the last results of the head: nothing may come behind the end of its input."""
+        while self._chain.awaits_results:
+            self._chain.emit_results(_AWAIT_SECONDS)
+            yield
 
     def _result(self) -> TaskResult:
         counts, partitions = self._chain.counts, self._partitions

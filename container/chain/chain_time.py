@@ -126,8 +126,11 @@ class ChainTime:
         self._hand_on(index, watermark)
 
     def deliver_status(self, index: int, idle: bool) -> None:
-        """Delivers idleness to a chained operator; one that makes watermarks sends its own status."""
-        if not self._operators[index].makes_watermarks:
+        """Delivers idleness to an operator; one that makes watermarks or holds time sends its own status."""
+        operator = self._operators[index]
+        if operator.holds_time:
+            self._emit(index, operator.on_idle(idle))
+        elif not operator.makes_watermarks:
             self.behind[index].set_idle(idle)
 
     def _hand_on(self, index: int, watermark: int) -> None:

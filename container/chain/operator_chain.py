@@ -95,6 +95,8 @@ class OperatorChain:
             with self.attributed(index):
                 if operator.makes_watermarks:
                     cast(WatermarkMaker, operator).watermarks_to = self.time.behind[index]
+                if operator.holds_time:
+                    operator.time_behind = self.time.behind[index]
                 operator.setup(OperatorContext.of(self._environment, descriptor))
                 operator.open()
                 state = operator.context.state
@@ -368,6 +370,17 @@ class OperatorChain:
             for i, operator in enumerate(self.operators)
             if i >= self._batches.free_from
         )
+
+    @property
+    def awaits_results(self) -> bool:
+        """True while the end of the input has to wait for results of the head."""
+        return self.head.awaits_results
+
+    def emit_results(self, seconds: float) -> None:
+        """Waits, at most so long, until the head has results, and emits these; for threads with nothing else to do."""
+        with self.attributed(0):
+            self.head.await_results(seconds)
+        self._emit_results(0, self.head.fire_timers(MIN_TIMESTAMP, inf))
 
     def end_keys(self) -> int:
         """Ends the keys of bounded input that have come; returns the number of results, which flow on.

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -215,6 +215,18 @@ def input_type_of(descriptor: OperatorDescriptor) -> TypeSpec:
     return descriptor.input_types[0] if descriptor.input_types else None
 
 
+class TimeBehind(Protocol):
+    """Sends watermarks and idleness on behind an operator."""
+
+    def forward(self, watermark: int) -> None:
+        """Forwards a watermark, and keeps idleness."""
+        ...
+
+    def set_idle(self, idle: bool) -> None:
+        """Forwards a change of idleness."""
+        ...
+
+
 class Operator(ABC):
     """Base of all operators."""
 
@@ -245,6 +257,11 @@ class Operator(ABC):
     #: True if the operator prints text by `write_text`, which the runner of the task may replace.
     prints_text = False
     write_text: Callable[[str], None]
+    #: True if watermarks and idleness leave behind the rows that came before them: the operator sends them on
+    #: by `time_behind`.
+    holds_time = False
+    #: Event time behind an operator that holds time; the chain sets it.
+    time_behind: TimeBehind
     #: True if `upkeep` may have work to do.
     has_upkeep = False
     #: True if state outlives the end of the input: the operator implements `resume_finished`.
@@ -303,6 +320,20 @@ class Operator(ABC):
         return True
 
     @property
+    def room(self) -> int | None:
+        """Most rows that the operator takes now, as the head of its chain; None = any number."""
+        return None
+
+    @property
+    def awaits_results(self) -> bool:
+        """True while the end of the input has to wait, because results of former rows have not been emitted."""
+        return False
+
+    def await_results(self, seconds: float) -> None:
+        """Waits, at most so long, until results can be emitted; for callers that have nothing else to do."""
+        return None
+
+    @property
     def only_awaits_client(self) -> bool:
         """True if the operator only waits for the client of execute_and_collect to fetch rows."""
         return False
@@ -352,6 +383,10 @@ class Operator(ABC):
 
         Behind the end of keys of bounded input it is the minimum again: see `end_keys`.
         """
+        return ()
+
+    def on_idle(self, idle: bool) -> TimeResults:
+        """Takes a change of idleness of an operator that holds time; returns results like `on_watermark`."""
         return ()
 
     def fire_event_timers(self, deadline: float) -> TimeResults:

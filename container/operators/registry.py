@@ -2,8 +2,8 @@
 
 Owner: any thread that builds operators; registering happens while a module is imported. Must not name an
 operator. Every package below this one is searched. The columnar ones are imported only when a job has
-columns, since pyarrow.compute and polars cost memory. Those of data sets are imported only when a job has
-some. An operator that is shipped with a job is found in the package of its spec.
+columns, since pyarrow.compute and polars cost memory. Those of data sets and of asynchronous functions are imported
+only when a job has some. An operator that is shipped with a job is found in the package of its spec.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from yarrow.runtime.graph.operator_spec import OperatorSpec, ShippedOperator
 _PACKAGE = "yarrow.container.operators"
 #: Packages that are imported only if no other operator runs a spec, one after the other.
 _ON_DEMAND = ("data_set", "columnar")
+#: Packages that are imported only for specs that name them, because they import asyncio.
+_NAMED = ("asynchronous",)
 
 _O = TypeVar("_O", bound=type[Operator])
 _classes: dict[type[OperatorSpec], type[Operator]] = {}
@@ -48,9 +50,9 @@ def runs(*specs: type[OperatorSpec]) -> Callable[[_O], _O]:
 
 
 def import_row_operators() -> None:
-    """Imports every operator except the columnar ones; a process does so before it forks workers."""
+    """Imports every operator but those on demand; a process does so before it forks workers."""
     for name in _packages():
-        if name not in _ON_DEMAND:
+        if name not in (*_ON_DEMAND, *_NAMED):
             import_modules(f"{_PACKAGE}.{name}")
 
 
@@ -61,7 +63,7 @@ def operator_class(spec: OperatorSpec) -> type[Operator]:
     kind = type(spec)
     if kind not in _classes:
         import_row_operators()
-    for name in _ON_DEMAND:
+    for name in (kind.operator_package,) if kind.operator_package else _ON_DEMAND:
         if kind not in _classes:
             import_modules(f"{_PACKAGE}.{name}")
     if kind not in _classes:

@@ -47,6 +47,8 @@ class CheckpointCourse:
         self._in_flight = in_flight
         #: The savepoint at whose cut the task is suspended, and the task's former stage.
         self._stopping: tuple[CheckpointBarrier, TaskStage] | None = None
+        #: The savepoint for which the job is drained, while its cut waits for results of the head.
+        self._awaiting_results: ReadyCheckpoint | None = None
         self._barriers.listener = self
 
     # ------------------------------------------------------------------ BarrierListener
@@ -78,11 +80,17 @@ class CheckpointCourse:
         self._coordinator.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 
     def cut(self, checkpoints: Sequence[ReadyCheckpoint]) -> None:
-        """Cuts for these checkpoints; suspends the task if one of them stops the job."""
+        """Cuts for these checkpoints; suspends the task if one of them stops the job.
+
+        If the job is drained, the cut waits until the head has emitted all results.
+        """
         for ready in checkpoints:
             finished = self._life.finished
             kind = _kind(ready.barrier)
             drains = kind is SnapshotKind.SAVEPOINT_TERMINATE and not finished
+            if drains and self._chain.awaits_results:
+                self._awaiting_results = ready
+                continue
             in_flight = self._in_flight.begin(ready, self._inputs.at_hand(ready.barrier.checkpoint_id))
             is_cut = self._coordinator.cut(
                 ready, finished=finished, drain=self._drain if drains else None, in_flight=in_flight
@@ -103,6 +111,9 @@ class CheckpointCourse:
                 while (barrier := entry.channel.next_announced()) is not None:
                     cuts += self._cut_if_any(self._barriers.announced(position, barrier))
         cuts += self._cut_if_any(self._barriers.timed_out())
+        if self._awaiting_results is not None and not self._chain.awaits_results:
+            ready, self._awaiting_results = self._awaiting_results, None
+            cuts += self._cut_if_any((ready,))
         self._gather()
         return cuts > 0
 
@@ -160,6 +171,9 @@ class CheckpointCourse:
             return
         self._barriers.abort(checkpoint_id)
         self._in_flight.drop(checkpoint_id)
+        awaiting = self._awaiting_results
+        if awaiting is not None and awaiting.barrier.checkpoint_id == checkpoint_id:
+            self._awaiting_results = None
         self._coordinator.aborted(checkpoint_id)
         stopping = self._stopping
         if stopping is not None and stopping[0].checkpoint_id == checkpoint_id:

@@ -101,6 +101,8 @@ class StreamTask:
         self._wake_thread = host.wake_thread
         #: The last step ran only mails.
         self._gave_way = False
+        #: All inputs have ended, and results of the head are still to come.
+        self._awaits_results = False
         #: Times at which the restore of operators began and at which they ran (perf_counter); None before.
         self.initializing_since: float | None = None
         self.running_since: float | None = None
@@ -328,8 +330,15 @@ class StreamTask:
                 self.input_ended()
             self.outputs.flush_if_due(now, self.slices.seconds())
             return True, Phase.BUSY
+        if self._awaits_results:
+            worked = self._look_at_end()
+            self.outputs.flush_if_due(now, self.slices.seconds())
+            return worked or fired, Phase.IDLE
         worked = self.inputs.take(deadline) if self.chain.source is None else self.reading.take(now, deadline)
         self.outputs.flush_if_due(now, self.slices.seconds())
+        if not worked and self.chain.head.room == 0 and self.inputs.has_data:
+            # Barriers at the head of their channels still pass.
+            return fired, Phase.BACK_PRESSURED
         return worked or fired, Phase.BUSY if worked else Phase.IDLE
 
     def _blocked_phase(self) -> Phase:
@@ -382,8 +391,22 @@ class StreamTask:
         self.chain.fire_timers(now, deadline)
         return True
 
+    def _look_at_end(self) -> bool:
+        """Ends the task when the last results have been emitted; until then, takes barriers. True if that did work."""
+        if self.chain.awaits_results:
+            return self.inputs.take_barriers()
+        self.input_ended()
+        return True
+
     def input_ended(self) -> None:
-        """Takes the end of all inputs: operators finish, consumers hear of it, and waiting rows are sent."""
+        """Takes the end of all inputs: operators finish, consumers hear of it, and waiting rows are sent.
+
+        While the head awaits results, the task goes on.
+        """
+        self._awaits_results = self.chain.awaits_results
+        if self._awaits_results:
+            self.course.cut(self.gate.barriers.channel_ended())
+            return
         if self.life.begin_to_finish():
             self.chain.finish()
         self.broadcast(EndOfData())

@@ -112,7 +112,8 @@ class TaskInputs:
             if self._chain.flowing:
                 self._chain.flow_on(self._is_over)
             elif self._batch is not None:
-                self._run_chunk()
+                if not self._run_chunk():
+                    return worked
             elif self.recovered:
                 self._take_recovered()
             else:
@@ -140,7 +141,7 @@ class TaskInputs:
     def take_barriers(self) -> bool:
         """Takes barriers after the end of data: tasks that wait for their last checkpoint still send them."""
         moved = False
-        while self._life.stage is TaskStage.FINISHING:
+        while self._life.is_working:
             element = self._gate.poll_ended()
             if element is None:
                 return moved
@@ -173,11 +174,16 @@ class TaskInputs:
     def _is_over(self) -> bool:
         return self._slices.over(self._deadline)
 
-    def _run_chunk(self) -> None:
+    def _run_chunk(self) -> bool:
+        """Runs the next rows of the present batch; False if the head has no room for any."""
         assert self._batch is not None
-        slices = self._slices
+        slices, room = self._slices, self._chain.head.room
+        if room == 0:
+            return False
         input_index, rows, timestamps, position, origin = self._batch
         end = min(position + slices.sizer.rows, self._read_ahead(input_index, rows, position))
+        if room is not None:
+            end = min(end, position + room)
         if position == 0 and end == len(rows):
             chunk, stamps = rows, timestamps
         else:
@@ -193,6 +199,7 @@ class TaskInputs:
         self.records_in += done
         self._chain.counts.records_in += done
         slices.sizer.measured(done, slices.seconds() - started)
+        return True
 
     def _read_ahead(self, input_index: int, rows: list[Any], position: int) -> int:
         """Reads state for the rows from `position` on, unless that was done; returns the end of those rows."""

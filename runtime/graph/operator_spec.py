@@ -176,6 +176,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     #: Opening the user function connects to another system: a check of a savepoint only lets it register its
     #: states.
     opens_outside: ClassVar[bool] = False
+    #: The package of operators that runs the spec and is imported for it alone; empty = the registry looks.
+    operator_package: ClassVar[str] = ""
 
     @property
     def is_bounded(self) -> bool:
@@ -323,6 +325,23 @@ class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
         """The key selector of each input; None for an input without keys."""
         return (self.key_selector,)
+
+
+class AsyncWaitOperator(OperatorSpec, frozen=True, kw_only=True, tag="async_wait"):
+    """An AsyncFunction that waits for the answers of many records at a time."""
+
+    opens_outside = True
+    operator_package = "asynchronous"
+
+    function: bytes
+    #: The pickled AsyncRetryStrategy.
+    strategy: bytes
+    #: Milliseconds from the first attempt to the end of all attempts of a record.
+    timeout_ms: int
+    #: Most records whose results have not been emitted.
+    capacity: int
+    #: Results leave in the order of the records; False = as they come, but never past a watermark.
+    ordered: bool
 
 
 class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):

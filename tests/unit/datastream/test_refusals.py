@@ -13,7 +13,6 @@ import pytest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Duration, Encoder, MemorySize, Time, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import (
-    AsyncDataStream,
     CoProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
@@ -139,10 +138,6 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
     "assigner inside a columnar source": (
         lambda env: env.from_source(Batches(1, 9), BOUNDED.with_timestamp_assigner(Itself()), "batches"),
         "from_source of 'batches', which gives record batches, with a timestamp assigner is refused",
-    ),
-    "async": (
-        lambda env: AsyncDataStream.unordered_wait(numbers(env), None, Duration.of_seconds(1)),  # type: ignore[arg-type]
-        "AsyncDataStream.unordered_wait is refused",
     ),
     "input format": (lambda env: env.create_input(None), "this version runs no InputFormat"),
     "cache": (lambda env: numbers(env).cache(), "no cached intermediate results"),

@@ -1,6 +1,6 @@
 """AsyncFunction: waits for something outside, for many records at once.
 
-An interface alone; called by the event loop of the subtask, never by the thread that owns the task. It must not touch
+An interface alone; called by the event loop of the worker, never by the thread that owns the task. It must not touch
 keyed state. How often and when a call is tried again is said in `yarrow.datastream.functions.async_retries`.
 """
 
@@ -23,7 +23,7 @@ class AsyncFunction(Function, Generic[IN, OUT]):
     def async_invoke(self, value: IN) -> Awaitable[list[OUT]]:
         """Return the results of a record.
 
-        Written as `async def`, it runs on the event loop of the subtask.
+        Written as `async def`, it runs on the event loop of the worker.
         """
 
     def timeout(self, value: IN) -> list[OUT]:

@@ -46,7 +46,9 @@ def test_flights_resume(delays: Any) -> None:
     assert len(rows) == 336_776
 
 
-@pytest.mark.parametrize("example", ["word_count.py", "hashtags.py", "sessions.py", "flights/delays.py"])
+@pytest.mark.parametrize(
+    "example", ["word_count.py", "hashtags.py", "sessions.py", "lookups.py", "flights/delays.py"]
+)
 def test_examples_plan(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [example])
     with pytest.raises(ProgramAborted), plan_only():

@@ -1,0 +1,237 @@
+"""CallRunner: runs the calls of one AsyncFunction on the event loop: attempts, deadlines, cancellation.
+
+Owner: the thread of the event loop, but for `submit` and `close`. Calls run on long-lived coroutines, as many as the
+capacity. Deadlines are looked at once a tick. All decisions fall on one thread, so that of a timeout and a result
+exactly one wins. Must not know queues, tasks or state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
+from yarrow.container.operators.asynchronous.result_queue import PendingResult
+from yarrow.container.operators.asynchronous.retrying import CallOutcome, Retrying
+from yarrow.datastream.functions import AsyncFunction
+from yarrow.runtime.common.clock import Clock
+
+#: Bounds of the seconds between two looks at the deadlines.
+_TICK_SECONDS = (0.005, 0.1)
+
+
+class FinishedCall(NamedTuple):
+    """A record with its results, or with the error that fails the job."""
+
+    pending: PendingResult
+    results: list[Any]
+    error: BaseException | None
+
+
+class CallLimits(NamedTuple):
+    """The limits of the calls of one operator."""
+
+    timeout_seconds: float
+    #: Most calls at a time.
+    capacity: int
+
+
+class _Call:
+    """A record on its way, over all attempts."""
+
+    __slots__ = ("attempts", "began", "deadline", "decided", "pending", "worker")
+
+    def __init__(
+        self, pending: PendingResult, began: float, timeout: float, worker: asyncio.Task[None]
+    ) -> None:
+        self.pending = pending
+        self.began = began
+        self.deadline = began + timeout
+        self.attempts = 0
+        #: True from the moment at which its results, error or timeout are known.
+        self.decided = False
+        #: The coroutine that runs it.
+        self.worker = worker
+
+
+class CallRunner:
+    """The calls of one operator; `deliver` gets finished ones on the loop's thread, together for each turn."""
+
+    def __init__(
+        self,
+        thread: EventLoopThread,
+        function: AsyncFunction[Any, Any],
+        retrying: Retrying,
+        limits: CallLimits,
+        clock: Clock,
+        deliver: Callable[[Sequence[FinishedCall]], None],
+    ) -> None:
+        self._thread = thread
+        self._loop = thread.loop
+        self._function = function
+        self._retrying = retrying
+        self._timeout, self._capacity = limits
+        self._clock = clock
+        self._deliver = deliver
+        self._waiting: deque[PendingResult] = deque()
+        #: Futures of coroutines that wait for a record.
+        self._idle: deque[asyncio.Future[None]] = deque()
+        #: Coroutines that take records.
+        self._workers: set[asyncio.Task[None]] = set()
+        #: Coroutines that were cancelled and have not ended.
+        self._cancelled: set[asyncio.Task[None]] = set()
+        #: Undecided calls, in order of their deadlines.
+        self._calls: dict[_Call, None] = {}
+        self._finished: list[FinishedCall] = []
+        self._ticking = False
+        self._tick_seconds = min(max(self._timeout / 20, _TICK_SECONDS[0]), _TICK_SECONDS[1])
+        self._closing = False
+        #: Number of attempts after the first one of each record.
+        self.retries = 0
+        #: Number of records whose time was over.
+        self.timeouts = 0
+
+    # ------------------------------------------------------------------ any thread
+
+    def submit(self, pending: Sequence[PendingResult]) -> None:
+        """Begins calls, in order, as far as the capacity allows; the others wait for their turn."""
+        self._thread.call(lambda: self._take(pending))
+
+    def oldest_ms(self) -> float:
+        """Milliseconds since the oldest undecided call began; 0 = there is none."""
+        try:
+            first = next(iter(self._calls), None)
+        except RuntimeError:  # changed by the loop meanwhile
+            first = None
+        return 0.0 if first is None else 1000 * (self._clock.monotonic() - first.began)
+
+    def close(self, seconds: float) -> bool:
+        """Cancels all calls; False if they have not ended after so many seconds."""
+        ended = threading.Event()
+        self._thread.call(lambda: self._cancel_all(ended))
+        return ended.wait(seconds)
+
+    # ------------------------------------------------------------------ coroutines
+
+    def _take(self, pending: Sequence[PendingResult]) -> None:
+        if self._closing:
+            return
+        self._waiting.extend(pending)
+        for _ in range(min(len(self._idle), len(self._waiting))):
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+        while len(self._workers) < min(self._capacity, len(self._waiting) + len(self._calls)):
+            self._begin_worker()
+
+    def _begin_worker(self) -> None:
+        if not self._closing:
+            worker = self._loop.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._worker_ended)
+
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        self._cancelled.discard(worker)
+        if not worker.cancelled():
+            worker.exception()
+
+    async def _work(self) -> None:
+        worker = asyncio.current_task()
+        assert worker is not None, "it runs as a task of the loop"
+        while True:
+            while not self._waiting:
+                idle = self._loop.create_future()
+                self._idle.append(idle)
+                await idle
+            call = _Call(self._waiting.popleft(), self._clock.monotonic(), self._timeout, worker)
+            self._calls[call] = None
+            if not self._ticking:
+                self._tick_later()
+            await self._run(call)
+            if self._closing or worker in self._cancelled:
+                return  # In the latter case another coroutine has taken this one's place.
+
+    async def _run(self, call: _Call) -> None:
+        """Attempts a call until it is decided."""
+        row = call.pending.row
+        while not call.decided:
+            call.attempts += 1
+            try:
+                outcome = CallOutcome(await self._function.async_invoke(row))
+            except BaseException as error:  # user code may raise anything; it must not end the loop
+                outcome = CallOutcome(error=error)
+            if call.decided or self._closing:
+                return
+            try:
+                delay = self._retrying.seconds_until_retry(call.attempts, outcome)
+            except BaseException as error:  # predicates are user code
+                outcome, delay = CallOutcome(error=error), None
+            if delay is None:
+                self._decide(call, outcome, "async_invoke")
+                return
+            self.retries += 1
+            await asyncio.sleep(delay)
+
+    # ------------------------------------------------------------------ decisions
+
+    def _decide(self, call: _Call, outcome: CallOutcome, method: str) -> None:
+        call.decided = True
+        del self._calls[call]
+        try:
+            finished = FinishedCall(call.pending, outcome.results(method), None)
+        except BaseException as error:
+            finished = FinishedCall(call.pending, [], error)
+        if not self._finished:
+            self._loop.call_soon(self._flush)
+        self._finished.append(finished)
+
+    def _flush(self) -> None:
+        finished, self._finished = self._finished, []
+        if not self._closing:
+            self._deliver(finished)
+
+    def _tick_later(self) -> None:
+        if not self._ticking and self._calls:
+            self._ticking = True
+            self._loop.call_later(self._tick_seconds, self._tick)
+
+    def _tick(self) -> None:
+        """Ends the calls whose time is over."""
+        self._ticking = False
+        now = self._clock.monotonic()
+        while not self._closing and (call := next(iter(self._calls), None)) is not None:
+            if call.deadline > now:
+                break
+            self._time_out(call)
+        self._tick_later()
+
+    def _time_out(self, call: _Call) -> None:
+        """Cancels a call and asks `timeout`; another coroutine takes the place of the cancelled one."""
+        self.timeouts += 1
+        worker = call.worker
+        self._workers.discard(worker)
+        self._cancelled.add(worker)
+        worker.cancel()
+        try:
+            outcome = CallOutcome(self._function.timeout(call.pending.row))
+        except BaseException as error:  # user code may raise anything
+            outcome = CallOutcome(error=error)
+        self._decide(call, outcome, "timeout")
+        self._begin_worker()
+
+    def _cancel_all(self, ended: threading.Event) -> None:
+        self._closing = True
+        self._waiting.clear()
+        self._calls.clear()
+        left = self._workers | self._cancelled
+        for worker in left:
+            worker.cancel()
+        if left:
+            gathered = asyncio.gather(*left, return_exceptions=True)
+            gathered.add_done_callback(lambda _: ended.set())
+        else:
+            ended.set()

@@ -1,0 +1,54 @@
+"""Retrying: whether the outcome of a call of an AsyncFunction leads to another attempt, and after which time.
+
+Owner: the thread of the event loop, on which the predicates of users run. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarrow.container.protocol.failure import short_record
+from yarrow.datastream.functions import AsyncRetryStrategy
+
+
+class CallOutcome:
+    """The end of one attempt: what the function returned, or what it raised."""
+
+    __slots__ = ("error", "returned")
+
+    def __init__(self, returned: Any = None, error: BaseException | None = None) -> None:
+        self.returned = returned
+        self.error = error
+
+    def results(self, method: str) -> list[Any]:
+        """The results. Raises what the method raised, and TypeError if it returned no list."""
+        if self.error is not None:
+            raise self.error
+        if not isinstance(self.returned, list):
+            raise TypeError(
+                f"{method} returned {short_record(self.returned)} ({type(self.returned).__name__}); expected a list of"
+                " results: return [] for none, and [result] for one"
+            )
+        return self.returned
+
+
+class Retrying:
+    """The decisions of one AsyncRetryStrategy, whose predicates are asked for once."""
+
+    def __init__(self, strategy: AsyncRetryStrategy[Any]) -> None:
+        predicates = strategy.get_retry_predicate()
+        self._strategy = strategy
+        self._on_result = predicates.result_predicate()
+        self._on_error = predicates.exception_predicate()
+
+    def seconds_until_retry(self, attempts: int, outcome: CallOutcome) -> float | None:
+        """Seconds to wait before the next attempt; None = the outcome stands. Raises what a predicate raises."""
+        error = outcome.error
+        if error is None:
+            retries = self._on_result is not None and self._on_result(outcome.returned)
+        else:
+            # SystemExit and the like end the task at once.
+            retries = self._on_error is not None and isinstance(error, Exception) and self._on_error(error)
+        if not retries or not self._strategy.can_retry(attempts):
+            return None
+        return max(0, self._strategy.get_backoff_time_millis(attempts)) / 1000
