@@ -37,6 +37,7 @@ def checked(program: Program, size: int) -> dict[str, int]:
         (engine.STRINGS, 0),
         (engine.CHAIN, 10_000),
         (engine.REBALANCE, 20_000),
+        (engine.ASYNC_CALLS, 20_000),
     ],
     ids=lambda value: value.name if isinstance(value, Program) else "",
 )
