@@ -34,7 +34,7 @@ CIRCLES: list[set[str]] = [
         "yarrow.datastream.stream_distribution",
         "yarrow.datastream.stream_ends",
         "yarrow.datastream.stream_execution_environment",
-        "yarrow.datastream.unsupported_streams",
+        "yarrow.datastream.windowed_stream",
     },
 ]
 

@@ -88,7 +88,6 @@ if TYPE_CHECKING:
     from yarrow.datastream.time_characteristic import TimeCharacteristic
     from yarrow.datastream.time_domain import TimeDomain
     from yarrow.datastream.timerservice import TimerService
-    from yarrow.datastream.unsupported_streams import WindowedStream
     from yarrow.datastream.window import (
         CountWindow,
         GlobalWindow,
@@ -99,6 +98,7 @@ if TYPE_CHECKING:
         Window,
         WindowAssigner,
     )
+    from yarrow.datastream.windowed_stream import WindowedStream
 
 __all__ = [
     "AggregateFunction",
@@ -268,7 +268,7 @@ _MODULE_OF = {
     "Window": "window",
     "WindowAssigner": "window",
     "WindowFunction": "functions",
-    "WindowedStream": "unsupported_streams",
+    "WindowedStream": "windowed_stream",
 }
 
 

@@ -28,6 +28,11 @@ from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
 from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.datastream.window import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    WindowAssigner,
+)
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.operator_spec import (
     ProcessOperator,
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
-    from yarrow.datastream.unsupported_streams import AllWindowedStream, CachedDataStream, WindowedStream
+    from yarrow.datastream.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AllWindowedStream",
@@ -78,10 +83,10 @@ def __getattr__(name: str) -> Any:
         from yarrow.datastream import broadcast_stream
 
         return getattr(broadcast_stream, name)
-    if name in ("AllWindowedStream", "CachedDataStream", "WindowedStream"):
-        from yarrow.datastream import unsupported_streams
+    if name in ("AllWindowedStream", "WindowedStream"):
+        from yarrow.datastream import windowed_stream
 
-        return getattr(unsupported_streams, name)
+        return getattr(windowed_stream, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -253,11 +258,22 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         )
         return self._one_input(name, spec, self.transformation.output_type)
 
-    # What this version refuses
+    # Windows
 
-    def window_all(self, window_assigner: Any) -> NoReturn:
-        """Refused: this version has no windows."""
-        refuse("window_all", "windows")
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Return the stream cut into windows that hold the records of all keys; one subtask has them all."""
+        from yarrow.datastream.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Return the stream cut into windows of `size` records, one starting every `slide` records.
+
+        A slide of 0 is the size. Each window fires once, when it is full.
+        """
+        return self.window_all(count_windows(size, slide))
+
+    # What this version refuses
 
     def cache(self) -> NoReturn:
         """Refused: this version keeps no intermediate results."""
@@ -287,6 +303,30 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
                 f"{method}: the streams belong to two execution environments, that is, to two jobs."
             )
         return stream.transformation
+
+
+class CachedDataStream(DataStream):
+    """A stream whose records are kept for later jobs; cannot be made in this version."""
+
+    def __init__(self, *arguments: object) -> None:
+        refuse("CachedDataStream", "cached intermediate results")
+
+    def invalidate(self) -> NoReturn:
+        """Refused: gives up the records that are kept."""
+        refuse("CachedDataStream.invalidate", "cached intermediate results")
+
+
+def count_windows(size: int, slide: int) -> CountSlidingWindowAssigner:
+    """Return the assigner of count windows; a slide of 0 is the size. Raises InvalidProgramError for a bad number."""
+    for number in (size, slide):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise InvalidProgramError(f"a count window takes whole numbers of records, not {number!r}")
+    if size < 1 or slide < 0:
+        raise InvalidProgramError(
+            f"a count window has size {size} and slide {slide}: give a size from 1 on and a slide from 1 on, or leave"
+            " the slide out"
+        )
+    return CountSlidingWindowAssigner.of(size, slide) if slide else CountTumblingWindowAssigner.of(size)
 
 
 def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from yarrow.datastream.data_stream import DataStream, refuse
+from yarrow.datastream.data_stream import DataStream, count_windows
 from yarrow.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
@@ -21,6 +21,7 @@ from yarrow.datastream.functions import (
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.stream_distribution import KeyFunction
 from yarrow.datastream.user_functions import declares_blocking, is_rich, require_function
+from yarrow.datastream.window import WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
@@ -34,6 +35,7 @@ from yarrow.runtime.graph.transformations import Transformation
 
 if TYPE_CHECKING:
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from yarrow.datastream.windowed_stream import WindowedStream
 
 __all__ = ["KeyedStream"]
 
@@ -125,13 +127,18 @@ class KeyedStream(DataStream):
         spec = ProcessOperator(function=self._builder.pickle(func, name), key_selector=self.key_selector)
         return self._one_input(name, spec, declared(output_type), declares_blocking(func))
 
-    def window(self, window_assigner: Any) -> NoReturn:
-        """Refused: this version has no windows."""
-        refuse("window", "windows")
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Return the stream cut into windows: records of a key that belong to one window come together."""
+        from yarrow.datastream.windowed_stream import WindowedStream
 
-    def count_window(self, size: int, slide: int = 0) -> NoReturn:
-        """Refused: this version has no windows."""
-        refuse("count_window", "windows")
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Return the stream cut into windows of `size` records of a key, one starting every `slide` records.
+
+        A slide of 0 is the size. Each window fires once, when it is full.
+        """
+        return self.window(count_windows(size, slide))
 
     def _key_selector_for(self, func: Any) -> bytes | None:
         return self.key_selector if is_rich(func) else None

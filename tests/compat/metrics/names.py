@@ -78,7 +78,6 @@ STATE = "valueStateGetLatency valueStateUpdateLatency mapStateGetLatency listSta
 
 #: What stands for something that the engine does not have: name -> why.
 ABSENT = {
-    "numLateRecordsDropped": "no operator drops a late record; those that see one count it as `numLateRecords`",
     "watermarkAlignmentDrift": "sources do not align their watermarks",
     "pausedTimeMsPerSecond": "only the alignment of watermarks would pause a split, and Yarrow has no alignment",
     "Status.JVM.Memory.Direct.Count": "Arrow's memory pool does not count the buffers that are alive",

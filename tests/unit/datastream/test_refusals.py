@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.graph.programs import environment
-from yarrow.common import Duration, Encoder, MemorySize, Time, TimestampAssigner, Types, WatermarkStrategy
+from yarrow.common import Duration, Encoder, MemorySize, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import (
     CoProcessFunction,
     KeyedCoProcessFunction,
@@ -21,13 +21,11 @@ from yarrow.datastream import (
     ProcessFunction,
     SlotSharingGroup,
     StreamExecutionEnvironment,
-    WindowedStream,
 )
 from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
-from yarrow.datastream.data_stream import AllWindowedStream, CachedDataStream
+from yarrow.datastream.data_stream import CachedDataStream
 from yarrow.datastream.utils import pickled_bytes_to_python_converter
-from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.executor import ProgramAborted, plan_only
 from yarrow.runtime.graph.transformations import FeedbackTransformation, OneInputTransformation
@@ -94,21 +92,6 @@ def columns(env: StreamExecutionEnvironment) -> Any:
 
 
 UNSUPPORTED: dict[str, tuple[Build, str]] = {
-    "window": (lambda env: keyed(env).window(None), "this version has no windows"),
-    "count window": (lambda env: keyed(env).count_window(3), "this version has no windows"),
-    "window all": (lambda env: numbers(env).window_all(None), "this version has no windows"),
-    "windowed stream": (
-        lambda env: WindowedStream(keyed(env), TumblingEventTimeWindows.of(Time.seconds(1))),
-        "WindowedStream is refused: this version has no windows",
-    ),
-    "all windowed stream": (
-        lambda env: AllWindowedStream(numbers(env), TumblingEventTimeWindows.of(Time.seconds(1))),
-        "AllWindowedStream is refused: this version has no windows",
-    ),
-    "windows without their stream": (
-        lambda env: WindowedStream.__new__(WindowedStream).allowed_lateness(5),
-        "WindowedStream.allowed_lateness is refused: this version has no windows",
-    ),
     "cached stream": (lambda env: CachedDataStream(), "no cached intermediate results"),
     "compaction": (
         lambda env: FileSink.for_row_format("/files", Encoder.simple_string_encoder()).enable_compact(

@@ -1,0 +1,145 @@
+"""What a window keeps of its rows, by key: all of them, their reduction, or an accumulator.
+
+Owner: the task thread. Rows are copied where they could change. Must not know triggers, timers or merging sets.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.container.operators.window.window_values import WindowValues
+from yarrow.container.state.folded_states import refuse_none
+from yarrow.container.state.value_table import MISSING
+from yarrow.datastream.functions import AggregateFunction
+
+W = TypeVar("W")
+
+#: Name of the state in snapshots.
+CONTENTS = "_window_contents"
+
+Copier = Callable[[Any], Any]
+
+
+def contents_type(kept: TypeInformation | None, *, rows: bool) -> TypeInformation:
+    """The type of the stored contents; `kept` is that of a row if all `rows` are kept. An undeclared one is pickled."""
+    if kept is None:
+        return Types.PICKLED_BYTE_ARRAY()
+    return Types.LIST(kept) if rows else kept
+
+
+class WindowContents(ABC, Generic[W]):
+    """The contents of all windows of an operator."""
+
+    def __init__(self, values: WindowValues[W], fix: Copier | None, operator: str) -> None:
+        """`fix` copies a row that could change; None = no row can."""
+        self.values = values
+        self._fix = fix
+        self._operator = operator
+
+    def add(self, window: W, key: Any, row: Any) -> None:
+        """Adds a row. Raises NoneInStateError for None."""
+        if row is None:
+            raise refuse_none(self._operator, CONTENTS)
+        if self._fix is not None:
+            row = self._fix(row)
+        key, entries, content = self.values.find(window, key)
+        self._write(window, key, entries, self._added(content, row))
+
+    def elements(self, window: W, key: Any) -> list[Any] | None:
+        """What a window function gets; None if the window has no content."""
+        content = self.values.get(window, key)
+        return None if content is MISSING else self._shown(content)
+
+    def clear(self, window: W, key: Any) -> None:
+        """Removes the content of a window."""
+        self.values.remove(window, key)
+
+    def merge(self, window: W, merged: Iterable[W], key: Any) -> None:
+        """Moves the contents of merged windows into that of `window`."""
+        for each in merged:
+            taken = self.values.take(each, key)
+            if taken is not MISSING:
+                canonical, entries, content = self.values.find(window, key)
+                both = taken if content is MISSING else self._merged(content, taken)
+                self._write(window, canonical, entries, both)
+
+    def _write(self, window: W, key: Any, entries: dict[Any, Any], content: Any) -> None:
+        if content is None:
+            # As in every state, None is no content.
+            self.values.remove(window, key)
+        else:
+            entries[key] = content
+
+    @abstractmethod
+    def _added(self, content: Any, row: Any) -> Any:
+        """The content with a row; `content` may be MISSING."""
+
+    @abstractmethod
+    def _merged(self, content: Any, other: Any) -> Any:
+        """The content of two windows together."""
+
+    def _shown(self, content: Any) -> list[Any]:
+        return [content]
+
+
+class RowsOfWindows(WindowContents[W], Generic[W]):
+    """All rows, in the order in which they came."""
+
+    def _added(self, content: Any, row: Any) -> Any:
+        if content is MISSING:
+            return [row]
+        content.append(row)
+        return content
+
+    def _merged(self, content: Any, other: Any) -> Any:
+        return [*content, *other]
+
+    def _shown(self, content: Any) -> list[Any]:
+        return list(content)
+
+
+class ReducedWindows(WindowContents[W], Generic[W]):
+    """The rows so far, reduced to one."""
+
+    def __init__(
+        self,
+        values: WindowValues[W],
+        fix: Copier | None,
+        operator: str,
+        reduce: Callable[[Any, Any], Any],
+    ) -> None:
+        super().__init__(values, fix, operator)
+        self._reduce = reduce
+
+    def _added(self, content: Any, row: Any) -> Any:
+        return row if content is MISSING else self._reduce(content, row)
+
+    def _merged(self, content: Any, other: Any) -> Any:
+        return self._reduce(content, other)
+
+
+class AggregatedWindows(WindowContents[W], Generic[W]):
+    """An accumulator, to which each row is added."""
+
+    def __init__(
+        self,
+        values: WindowValues[W],
+        fix: Copier | None,
+        operator: str,
+        function: AggregateFunction[Any, Any, Any],
+    ) -> None:
+        super().__init__(values, fix, operator)
+        self._function = function
+
+    def _added(self, content: Any, row: Any) -> Any:
+        function = self._function
+        return function.add(row, function.create_accumulator() if content is MISSING else content)
+
+    def _merged(self, content: Any, other: Any) -> Any:
+        return self._function.merge(content, other)
+
+    def _shown(self, content: Any) -> list[Any]:
+        return [self._function.get_result(content)]

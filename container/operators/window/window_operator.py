@@ -1,0 +1,414 @@
+"""WindowingOperator: windows of any assigner and any trigger, on both clocks, with merging windows.
+
+Owner: the task thread. It joins the rules of windows (`window_rules`, `merging_windows`) to state and timers, a key at
+a time. Results bear the last timestamp of their window. See docs/design/0030-windows.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import Any, cast
+
+from yarrow.common.typeinfo import Types
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
+from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
+from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
+from yarrow.container.operators.registry import runs
+from yarrow.container.operators.rows.key_selection import generate_current_key
+from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet
+from yarrow.container.operators.window.window_calls import WindowCall, window_call
+from yarrow.container.operators.window.window_contents import (
+    CONTENTS,
+    AggregatedWindows,
+    ReducedWindows,
+    RowsOfWindows,
+    WindowContents,
+    contents_type,
+)
+from yarrow.container.operators.window.window_contexts import (
+    AssignerContext,
+    WindowFunctionContext,
+    WindowTriggerContext,
+)
+from yarrow.container.operators.window.window_rules import (
+    checked_result,
+    checked_window,
+    cleanup_time,
+    is_row_late,
+    is_window_late,
+)
+from yarrow.container.operators.window.window_timers import WindowTimers
+from yarrow.container.operators.window.window_values import WindowValues
+from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.state.timers import OperatorTimerService, TimerQueue
+from yarrow.container.state.window_tables import TIME_WINDOWS
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.datastream.window import (
+    MergingWindowAssigner,
+    TimeWindow,
+    TimeWindowSerializer,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.keys import user_key
+from yarrow.runtime.data.window_forms import WindowForm
+from yarrow.runtime.graph.operator_spec import AllWindowOperator, WindowKind, WindowOperator
+
+#: The metric of late rows, and rows of no window, that went nowhere.
+LATE_DROPPED = "numLateRecordsDropped"
+#: Name of the state with the merging windows of a key: pairs of (window, state window) in stored form.
+MERGING_WINDOWS = "_merging_windows"
+#: Windows that may be empty above which they are looked at between two rows.
+_MOST_EMPTY = 1024
+
+_Results = Iterator[tuple[Any, int | None]]
+
+
+@runs(WindowOperator, AllWindowOperator)
+class WindowingOperator(FunctionOperator, KeyReadingOperator):
+    """Runs windows of a keyed stream, or of a whole stream whose rows have one key."""
+
+    emits_tagged = True
+    emits_state = True
+    stamps_rows = True
+
+    def __init__(self, name: str, spec: WindowOperator) -> None:
+        blob = spec.window_function or spec.combining
+        assert blob is not None
+        super().__init__(name, blob, keyed=True)
+        self._spec = spec
+        self._lateness = spec.allowed_lateness_ms
+        #: Late rows, and rows of no window, that went nowhere.
+        self.late_dropped = 0
+        #: The window at hand, for messages.
+        self._at: Any = None
+        self._late_tag = None if spec.late_tag is None else OutputTag(spec.late_tag)
+
+    # ------------------------------------------------------------------ life
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        spec, state = self._spec, context.state
+        self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
+        self._assigner: WindowAssigner[Any, Any] = load_function(spec.assigner, self.name)
+        self._trigger: Trigger[Any, Any] = load_function(spec.trigger, self.name)
+        self._combining: Any = None if spec.combining is None else load_function(spec.combining, self.name)
+        merging = isinstance(self._assigner, MergingWindowAssigner)
+        self._merger = cast(MergingWindowAssigner[Any, Any], self._assigner) if merging else None
+        self._event_time = self._assigner.is_event_time()
+        self._form, self._window_type = _form_of(self._assigner)
+        self._timers = WindowTimers(context.environment.clock, self.name, lambda: state.current_key)
+        self._contents = self._make_contents(context)
+        if merging:
+            stored = self._form.stored_type
+            self._merging_state = state.value_state(
+                ValueStateDescriptor(MERGING_WINDOWS, Types.LIST(Types.TUPLE([stored, stored])))
+            )
+        self._stored_watermark = StoredWatermark(context)
+        self._timers.watermark = self._stored_watermark.restored
+        state.register_timers(EVENT_TIMERS, self._timers.event_timers)
+        state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
+        #: A restored operator fires what its watermark had made due before it takes a row.
+        self._owes_timers = self.event_timers_due
+        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+
+    def _make_contents(self, context: OperatorContext) -> WindowContents[Any]:
+        spec, kept = self._spec, declared_type(self._spec.kept_type)
+        stored = contents_type(kept, rows=spec.kind is WindowKind.ROWS)
+        values = WindowValues[Any](context.state.window_tables(CONTENTS, stored, self._form))
+        # The type of an accumulator says nothing about the rows.
+        row_type = None if spec.kind is WindowKind.AGGREGATED else kept
+        fix = None if context.environment.object_reuse else copier_for(row_type)
+        if spec.kind is WindowKind.ROWS:
+            return RowsOfWindows(values, fix, self.name)
+        if spec.kind is WindowKind.REDUCED:
+            reduce = method_of(self._combining, "reduce", self.name)
+            return ReducedWindows(values, fix, self.name, reduce)
+        return AggregatedWindows(values, fix, self.name, self._combining)
+
+    def open(self) -> None:
+        super().open()
+        state, runtime = self.context.state, self._runtime_context
+        if self._spec.window_function is not None and self._combining is not None:
+            open_function(self._combining, runtime)
+        self._assigner_context = AssignerContext(self._timers, runtime)
+        self._trigger_context = WindowTriggerContext(
+            state, self._timers, self._form, self.context.metric_group
+        )
+        merging = self._merger is not None
+        function_context = WindowFunctionContext(state, self._timers, self._form, runtime, merging=merging)
+        self._function_states = function_context.states
+        self._call: WindowCall = window_call(self._spec.call, self.function, function_context, self.name)
+
+    def close(self) -> None:
+        opened = self._opened
+        try:
+            super().close()
+        finally:
+            if opened and self._spec.window_function is not None and self._combining is not None:
+                close_function(self._combining)
+
+    def finish(self) -> None:
+        self.context.state.current_key = NO_KEY
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        super().snapshot_state(checkpoint_id)
+        self._stored_watermark.store(self._timers.watermark)
+
+    # ------------------------------------------------------------------ rows
+
+    def generate_at(
+        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
+        generate_current_key(code, self._selector, value, self.context.state, is_head)
+        result, stamp = code.fresh("v"), code.fresh("t")
+        on_row = code.bind("on_row", self.on_row)
+        with code.block(f"for {result}, {stamp} in {on_row}({value}, {timestamp}):"):
+            emit(result, stamp)
+
+    def on_row(self, row: Any, timestamp: int | None) -> _Results:
+        """Adds a row of the current key to its windows; the results of windows that fire, and a late row itself."""
+        if self._owes_timers:
+            key = self.context.state.current_key
+            yield from self.fire_event_timers(inf)
+            self.context.state.current_key = key
+        self._at = None
+        stamp = MIN_TIMESTAMP if timestamp is None else timestamp
+        try:
+            windows = self._assigner.assign_windows(row, stamp, self._assigner_context)
+            for window in windows:
+                checked_window(window, self._window_type, self._assigner)
+            takes = self._take if self._merger is None else self._take_merging
+            taken = False
+            for window in windows:
+                self._at = window
+                results = takes(window, row, stamp)
+                if results is not None:
+                    taken = True
+                    yield from results
+        except OperatorFailure:
+            raise
+        except Exception as error:
+            raise self._failure(short_record(row), error) from error
+        if not taken:
+            late = bool(windows) or is_row_late(
+                stamp, self._lateness, self._timers.watermark, event_time=self._event_time
+            )
+            if late and self._late_tag is not None:
+                yield (self._late_tag, row), timestamp
+            else:
+                self.late_dropped += 1
+        if self._contents.values.perhaps_empty > _MOST_EMPTY:
+            self._drop_empty()
+
+    def _take(self, window: Any, row: Any, stamp: int) -> _Results | None:
+        """Adds a row to a window; None = the window is late."""
+        return None if self._is_late(window) else self._add(window, window, row, stamp)
+
+    def _take_merging(self, window: Any, row: Any, stamp: int) -> _Results | None:
+        """Merges the window of a row with those of its key, and adds the row; None = the window is late."""
+        assert self._merger is not None
+        live = self._merging_windows()
+        actual, merges = live.add(window, self._merger)
+        self._at = actual
+        for merge in merges:
+            self._merge(merge)
+        if self._is_late(actual):
+            live.retire(actual)
+            self._keep_merging(live)
+            return None
+        self._keep_merging(live)
+        state_window = live.state_window(actual)
+        assert state_window is not None
+        return self._add(actual, state_window, row, stamp)
+
+    def _merge(self, merge: Merge[Any]) -> None:
+        """Moves timers, the trigger's state and content of merged windows to the one that replaces them."""
+        if self._is_late(merge.result):
+            raise InvalidProgramError(
+                f"the assigner {type(self._assigner).__name__} merged live windows into {merge.result!r}, which the"
+                f" watermark {self._timers.watermark} has passed: a merged window must not end before its parts"
+            )
+        context, key = self._trigger_context, self.context.state.current_key
+        context.window, context.merged = merge.result, merge.merged
+        self._trigger.on_merge(merge.result, context)
+        context.merged = ()
+        for window in merge.merged:
+            context.window = window
+            self._trigger.clear(window, context)
+            context.states.remove_all(window)
+            self._set_cleanup(window, delete=True)
+        self._contents.merge(merge.state_window, merge.merged_state_windows, key)
+
+    def _add(self, window: Any, state_window: Any, row: Any, stamp: int) -> _Results:
+        self._contents.add(state_window, self.context.state.current_key, row)
+        context, trigger = self._trigger_context, self._trigger
+        context.window = window
+        result = checked_result(trigger.on_element(row, stamp, window, context), trigger)
+        yield from self._act(result, window, state_window)
+        self._set_cleanup(window)
+
+    def _is_late(self, window: Window) -> bool:
+        return is_window_late(window, self._lateness, self._timers.watermark, event_time=self._event_time)
+
+    def _set_cleanup(self, window: Window, *, delete: bool = False) -> None:
+        """Sets or deletes the timer that removes a window."""
+        time = cleanup_time(window, self._lateness, event_time=self._event_time)
+        if time is not None:
+            timers = self._timers
+            change = (
+                (timers.delete_event_timer if delete else timers.set_event_timer)
+                if self._event_time
+                else (timers.delete_processing_timer if delete else timers.set_processing_timer)
+            )
+            change(time, self._form.stored(window))
+
+    # ------------------------------------------------------------------ windows that fire
+
+    def _act(self, result: TriggerResult, window: Any, state_window: Any) -> _Results:
+        """Does what a trigger has decided for the current key."""
+        key = self.context.state.current_key
+        if result.is_fire():
+            elements = self._contents.elements(state_window, key)
+            if elements is not None:
+                stamp = window.max_timestamp()
+                for value in self._call.fire(key, window, elements) or ():
+                    yield value, stamp
+        if result.is_purge():
+            self._contents.clear(state_window, key)
+
+    def _clean_up(self, window: Any, state_window: Any) -> None:
+        """Removes everything of a window that has ended, for the current key."""
+        key, context = self.context.state.current_key, self._trigger_context
+        self._contents.clear(state_window, key)
+        context.window = window
+        self._trigger.clear(window, context)
+        context.states.remove_all(window)
+        self._call.clear(window)
+        if self._merger is not None:
+            live = self._merging_windows()
+            live.retire(window)
+            self._keep_merging(live)
+
+    def _on_timer(self, window: Any, timestamp: int, *, event_time: bool) -> _Results:
+        state_window = window
+        if self._merger is not None:
+            state_window = self._merging_windows().state_window(window)
+            if state_window is None:
+                # A trigger has left a timer of a window that was merged into another one.
+                return
+        context, trigger = self._trigger_context, self._trigger
+        context.window = window
+        on_timer = trigger.on_event_time if event_time else trigger.on_processing_time
+        yield from self._act(
+            checked_result(on_timer(timestamp, window, context), trigger), window, state_window
+        )
+        ends = cleanup_time(window, self._lateness, event_time=event_time)
+        if event_time is self._event_time and timestamp == ends:
+            self._clean_up(window, state_window)
+
+    def _fire(self, timers: TimerQueue, limit: int, deadline: float) -> _Results:
+        state, event_time = self.context.state, timers is self._timers.event_timers
+        fired = 0
+        namespace = window = None
+        while (timer := timers.pop(limit)) is not None:
+            fired += 1
+            timestamp, key, of_timer = timer
+            state.current_key = user_key(key)
+            if of_timer != namespace:
+                namespace, window = of_timer, self._form.window(of_timer)
+            self._at = window
+            try:
+                yield from self._on_timer(window, timestamp, event_time=event_time)
+            except OperatorFailure:
+                raise
+            except Exception as error:
+                raise self._failure(f"timer at {timestamp}", error) from error
+            if perf_counter() >= deadline:
+                break
+        self.fired_timers += fired
+        if fired:
+            state.current_key = NO_KEY
+            first = timers.next_timestamp
+            if first is None or first > limit:
+                self._drop_empty()
+
+    def _failure(self, record: str, error: Exception) -> OperatorFailure:
+        key = short_record(self.context.state.current_key)
+        return OperatorFailure(
+            self.name, f"{record} (window {short_record(self._at)} of the key {key})", error
+        )
+
+    def _drop_empty(self) -> None:
+        """Forgets windows that no key has any more."""
+        self._contents.values.drop_empty()
+        for states in (self._trigger_context.states, self._function_states):
+            for values in states.values:
+                values.drop_empty()
+
+    # ------------------------------------------------------------------ merging windows
+
+    def _merging_windows(self) -> MergingWindowSet[Any]:
+        """The live windows of the current key."""
+        window = self._form.window
+        pairs = self._merging_state.value() or ()
+        return MergingWindowSet({window(live): window(state) for live, state in pairs})
+
+    def _keep_merging(self, live: MergingWindowSet[Any]) -> None:
+        if live.is_changed:
+            stored = self._form.to_stored
+            pairs = [(stored(window), stored(state)) for window, state in live.state_windows.items()]
+            self._merging_state.update(pairs or cast(Any, None))
+
+    # ------------------------------------------------------------------ time
+
+    @property
+    def timer_service(self) -> OperatorTimerService | None:
+        return self._timers
+
+    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
+        # After a restore the inputs begin below the restored watermark.
+        self._timers.watermark = max(self._timers.watermark, timestamp)
+        return ()
+
+    @property
+    def event_timers_due(self) -> bool:
+        first = self._timers.event_timers.next_timestamp
+        return first is not None and first <= self._timers.watermark
+
+    def fire_event_timers(self, deadline: float) -> _Results:
+        self._owes_timers = False
+        return self._fire(self._timers.event_timers, self._timers.watermark, deadline)
+
+    def next_timer(self) -> int | None:
+        return self._timers.processing_timers.next_timestamp
+
+    def fire_timers(self, now: int, deadline: float) -> _Results:
+        return self._fire(self._timers.processing_timers, now, deadline)
+
+    def end_keys(self) -> _Results:
+        timers = self._timers
+        timers.watermark = MAX_TIMESTAMP
+        yield from self._fire(timers.event_timers, MAX_TIMESTAMP, inf)
+        yield from self._fire(timers.processing_timers, MAX_TIMESTAMP, inf)
+        timers.watermark = MIN_TIMESTAMP
+
+
+def _form_of(assigner: WindowAssigner[Any, Any]) -> tuple[WindowForm[Any], type[Window]]:
+    """The stored form of an assigner's windows, and their type."""
+    serializer = assigner.get_window_serializer()
+    if type(serializer) is TimeWindowSerializer:
+        return TIME_WINDOWS, TimeWindow
+    return WindowForm.of_serializer(serializer), Window

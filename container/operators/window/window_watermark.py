@@ -1,0 +1,48 @@
+"""RestoredWatermark: the event time of a window operator as state, so that a late row stays late after a restore.
+
+Owner: the task thread. Each subtask stores its watermark with its range of key groups. A subtask begins at the least
+watermark of the ranges that its own key groups come from. Must not know windows.
+"""
+
+from __future__ import annotations
+
+from yarrow.common.typeinfo import Types
+from yarrow.container.operators.base import OperatorContext
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
+
+#: Name of the operator state: (first key group, last key group, watermark) of each subtask.
+WATERMARKS = "_window_watermarks"
+
+
+class StoredWatermark:
+    """The watermark of one subtask in operator state."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        environment = context.environment
+        groups = key_group_range_for_operator_index(
+            environment.max_parallelism, environment.parallelism, environment.subtask
+        )
+        self._first, self._last = groups.start, groups.end
+        number = Types.LONG()
+        self._state = context.operator_state.union_list_state(
+            ListStateDescriptor(WATERMARKS, Types.TUPLE([number, number, number]))
+        )
+        #: Where event time begins: MIN_TIMESTAMP if nothing was restored.
+        self.restored = min(
+            (
+                watermark
+                for first, last, watermark in self._state.get()
+                if first <= self._last and self._first <= last
+            ),
+            default=MIN_TIMESTAMP,
+        )
+
+    def store(self, watermark: int) -> None:
+        """Puts the present watermark into the state.
+
+        The greatest one says that the input has ended. A job that goes on from there begins event time anew.
+        """
+        ended = watermark == MAX_TIMESTAMP
+        self._state.update([(self._first, self._last, MIN_TIMESTAMP if ended else watermark)])

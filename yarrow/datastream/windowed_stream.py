@@ -1,0 +1,246 @@
+"""WindowedStream and AllWindowedStream: streams cut into windows, by key or as a whole.
+
+Owner: the thread that builds the program. What cannot work is refused here, at the line that asks for it. Windows run
+in the window operator; see docs/windows.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.data_stream import DataStream
+from yarrow.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    Function,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    WindowFunction,
+)
+from yarrow.datastream.functions.key_functions import NullByteKeySelector
+from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.keyed_stream import KeyedStream
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import (
+    AllWindowOperator,
+    WindowCallKind,
+    WindowKind,
+    WindowOperator,
+)
+
+if TYPE_CHECKING:
+    from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["AllWindowedStream", "WindowedStream"]
+
+_log = logging.getLogger(__name__)
+
+
+class _Firing(NamedTuple):
+    """What a window keeps, and what happens when it fires."""
+
+    method: str
+    kind: WindowKind
+    #: The function of reduce or aggregate.
+    combining: Any
+    window_function: Any
+    #: Declared type of what a window keeps, or of its rows.
+    kept_type: TypeInformation | None
+
+
+class _StreamOfWindows:
+    """The common part of streams cut into windows."""
+
+    #: Classes of window functions, and how each is called.
+    _calls: ClassVar[Mapping[type[Function], WindowCallKind]]
+    _spec: ClassVar[type[WindowOperator]] = WindowOperator
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            raise TypeError(
+                f"window takes a WindowAssigner, such as TumblingEventTimeWindows.of(Duration.of_seconds(5)), not"
+                f" {window_assigner!r}"
+            )
+        self._keyed_stream = keyed_stream
+        self._assigner = window_assigner
+        self._lateness_ms = 0
+        self._late_tag: OutputTag | None = None
+        self._set_trigger(window_assigner.get_default_trigger(self.get_execution_environment()))
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment of the program."""
+        return self._keyed_stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation | None:
+        """Return the declared type of the records; None = not declared."""
+        return self._keyed_stream.transformation.output_type
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Set when windows fire, in place of the assigner's default trigger.
+
+        Raises InvalidProgramError for a trigger that cannot merge where windows merge.
+        """
+        if not isinstance(trigger, Trigger):
+            raise TypeError(f"trigger takes a Trigger, such as CountTrigger.of(3), not {trigger!r}")
+        self._set_trigger(trigger)
+        return self
+
+    def _set_trigger(self, trigger: Trigger[Any, Any]) -> None:
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise InvalidProgramError(
+                f"trigger({type(trigger).__name__}): the windows of {type(self._assigner).__name__} merge, and this"
+                " trigger cannot. Choose a trigger whose can_merge() is true, or an assigner whose windows do not"
+                " merge"
+            )
+        self._trigger = trigger
+
+    def allowed_lateness(self, time_ms: int) -> Self:
+        """Let windows take late records for so long behind their end, in milliseconds of event time.
+
+        Windows of processing time have no late records: it has no effect there.
+        """
+        if isinstance(time_ms, bool) or not isinstance(time_ms, int) or time_ms < 0:
+            raise InvalidProgramError(
+                f"allowed_lateness({time_ms!r}): give whole milliseconds from 0 on; 0 drops each late record"
+            )
+        if not self._assigner.is_event_time():
+            _log.warning(
+                "allowed_lateness(%d) has no effect: the windows of %s do not end by event time, so no record is late",
+                time_ms,
+                type(self._assigner).__name__,
+            )
+        self._lateness_ms = time_ms
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records to a side output, which `get_side_output` of the result gives."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"side_output_late_data takes an OutputTag, not {output_tag!r}")
+        self._late_tag = output_tag
+        return self
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction[Any],
+        window_function: Any = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Return the stream of one record out of the records of each window.
+
+        A window keeps only the reduced record. With a window function that record is its only element.
+        """
+        require_function(reduce_function, ReduceFunction, "reduce")
+        record_type = self.get_input_type()
+        if window_function is None and output_type is None:
+            output_type = record_type
+        firing = _Firing("reduce", WindowKind.REDUCED, reduce_function, window_function, record_type)
+        return self._fire(firing, tuple(self._calls), output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[Any, Any, Any],
+        window_function: Any = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Return the stream of the aggregate of the records of each window.
+
+        A window keeps only the accumulator. With a window function the result is its only element.
+        """
+        require_function(aggregate_function, AggregateFunction, "aggregate", callables=False)
+        kept = declared(accumulator_type)
+        firing = _Firing("aggregate", WindowKind.AGGREGATED, aggregate_function, window_function, kept)
+        return self._fire(firing, tuple(self._calls), output_type)
+
+    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Return the stream of the results of a function of all records of a window."""
+        return self._of_rows("apply", window_function, 0, output_type)
+
+    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Return the stream of the results of a function of all records of a window, with state and side outputs."""
+        return self._of_rows("process", process_window_function, 1, output_type)
+
+    def _of_rows(
+        self, method: str, function: Any, place: int, output_type: TypeInformation | None
+    ) -> DataStream:
+        firing = _Firing(method, WindowKind.ROWS, None, function, self.get_input_type())
+        return self._fire(firing, (tuple(self._calls)[place],), output_type)
+
+    def _fire(
+        self, firing: _Firing, expected: tuple[type[Function], ...], output_type: TypeInformation | None
+    ) -> DataStream:
+        builder = self.get_execution_environment().graph_builder
+        name, function = type(self._assigner).__name__, firing.window_function
+        call = WindowCallKind.NONE
+        if function is not None or firing.kind is WindowKind.ROWS:
+            call = self._call_of(firing.method, function, expected)
+        functions = [each for each in (firing.combining, function) if each is not None]
+        kept_type = firing.kept_type
+        spec = self._spec(
+            key_selector=self._keyed_stream.key_selector,
+            assigner=builder.pickle(self._assigner, name, "window assigner"),
+            trigger=builder.pickle(self._trigger, name, "trigger"),
+            kind=firing.kind,
+            combining=None if firing.combining is None else builder.pickle(firing.combining, name),
+            call=call,
+            window_function=None if function is None else builder.pickle(function, name),
+            kept_type=None if kept_type is None else kept_type.to_spec(),
+            allowed_lateness_ms=self._lateness_ms,
+            late_tag=None if self._late_tag is None else self._late_tag.tag_id,
+        )
+        made = builder.one_input(
+            self._keyed_stream.transformation,
+            name,
+            spec,
+            output_type=declared(output_type),
+            blocking=any(map(declares_blocking, functions)),
+            state_key_type=self._keyed_stream.key_type,
+            description=f"Window({name}, {type(self._trigger).__name__}, {firing.method})",
+        )
+        return DataStream(self.get_execution_environment(), made)
+
+    def _call_of(self, method: str, function: Any, expected: tuple[type[Function], ...]) -> WindowCallKind:
+        for kind in expected:
+            if isinstance(function, kind):
+                return self._calls[kind]
+        names = " or a ".join(kind.__name__ for kind in expected)
+        if isinstance(function, type) and issubclass(function, Function):
+            raise TypeError(f"{method} takes an object, not a class: pass {function.__name__}(...) instead")
+        raise TypeError(f"{method} takes a {names}, not {function!r}")
+
+
+class WindowedStream(_StreamOfWindows):
+    """A keyed stream cut into windows. Made by `KeyedStream.window` and `count_window`."""
+
+    _calls: ClassVar[Mapping[type[Function], WindowCallKind]] = {
+        WindowFunction: WindowCallKind.APPLY,
+        ProcessWindowFunction: WindowCallKind.PROCESS,
+    }
+
+
+class AllWindowedStream(_StreamOfWindows):
+    """A stream cut into windows that hold the records of all keys. Made by `DataStream.window_all`.
+
+    One subtask has all windows: parallelism and max parallelism of the operator are 1.
+    """
+
+    _calls: ClassVar[Mapping[type[Function], WindowCallKind]] = {
+        AllWindowFunction: WindowCallKind.APPLY_ALL,
+        ProcessAllWindowFunction: WindowCallKind.PROCESS_ALL,
+    }
+    _spec = AllWindowOperator
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(KeyedStream.of(data_stream, NullByteKeySelector(), None), window_assigner)
+
+    def _fire(
+        self, firing: _Firing, expected: tuple[type[Function], ...], output_type: TypeInformation | None
+    ) -> DataStream:
+        return super()._fire(firing, expected, output_type).force_non_parallel()
