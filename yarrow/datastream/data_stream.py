@@ -323,8 +323,7 @@ def count_windows(size: int, slide: int) -> CountSlidingWindowAssigner:
             raise InvalidProgramError(f"a count window takes whole numbers of records, not {number!r}")
     if size < 1 or slide < 0:
         raise InvalidProgramError(
-            f"a count window has size {size} and slide {slide}: give a size from 1 on and a slide from 1 on, or leave"
-            " the slide out"
+            f"a count window has size {size} and slide {slide}. Give numbers from 1 on, or leave the slide out"
         )
     return CountSlidingWindowAssigner.of(size, slide) if slide else CountTumblingWindowAssigner.of(size)
 

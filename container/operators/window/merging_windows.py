@@ -1,7 +1,7 @@
 """MergingWindowSet: the windows of one key that merge, such as sessions, and where each keeps its content.
 
-Owner: any thread; pure. The content of a merged window does not move if it can stay: each window has a *state
-window*, one of the windows that were merged into it. Must not know state, timers or triggers.
+Owner: any thread; pure. The content of a merged window does not move if it can stay. So each window has a
+*state window*, one of the windows that were merged into it. Must not know state, timers or triggers.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindow
     def window_state(self) -> KeyedStateStore:
         if self._merging:
             raise InvalidProgramError(
-                "window_state: windows that merge have no state of their own, because nobody knows how it merges; use"
-                " global_state, or an assigner whose windows do not merge"
+                "window_state: windows that merge have no state of their own, because nobody knows how it merges."
+                " Use global_state, or an assigner whose windows do not merge"
             )
         return self.states
 

@@ -38,9 +38,11 @@ TASK = (
 )
 
 OPERATOR = (
-    "numRecordsIn(+PerSecond) numRecordsOut(+PerSecond) numLateRecordsDropped currentInputWatermark "
+    "numRecordsIn(+PerSecond) numRecordsOut(+PerSecond) currentInputWatermark "
     "currentOutputWatermark watermarkAlignmentDrift"
 )
+#: Of operators that drop late records.
+WINDOWS = "numLateRecordsDropped"
 TWO_INPUTS = "currentInput1Watermark currentInput2Watermark"
 #: A histogram of the task's scope, which names source and operator itself.
 LATENCY = "latency"

@@ -1,0 +1,127 @@
+"""A keyed operator at one parallelism after another, each begun from what the one before has written.
+
+The operator runs in fragments, one a subtask, without an exchange: the job sends each row to the subtask of its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
+from yarrow.container.fragment import Fragment, FragmentSubtask
+from yarrow.container.operators.base import Operator, RestoredState
+from yarrow.datastream import DataStream
+from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.data.elements import RowBatch, Watermark
+from yarrow.runtime.data.key_groups import key_group_of
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.snapshot.assignment import assign
+from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState
+
+MAX_PARALLELISM = 16
+CANONICAL = CheckpointOptions(kind=SnapshotKind.SAVEPOINT, location=CheckpointLocation(directory=""))
+OWN = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))
+
+
+class RestartedJob:
+    """Runs what `build` puts behind a stream; that must end in one keyed operator with a uid.
+
+    A row is a tuple with its key in front.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[DataStream], DataStream],
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        self._build = build
+        self._configuration = configuration or {}
+        self._checkpoint_id = 0
+        self._metadata: CheckpointMetadata | None = None
+        self.fragments: list[Fragment] = []
+
+    def start(self, parallelism: int, backend: str) -> None:
+        """Starts all subtasks, from the state of the last `stop`."""
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+        env.set_max_parallelism(MAX_PARALLELISM)
+        env.set_buffer_timeout(0)
+        self._build(env.from_collection([1]).rebalance()).print().disable_chaining()
+        self.graph: JobGraph = env.get_job_graph("restarted")
+        self._source, self._keyed, self._sink = self.graph.vertices
+        subtasks = [FragmentSubtask(self._keyed.id, number) for number in range(parallelism)]
+        restored = {}
+        if self._metadata is not None:
+            tasks = assign(self._metadata, self.graph).tasks
+            for subtask in subtasks:
+                states = tasks.get((subtask.vertex_id, subtask.number), {})
+                restored[subtask] = RestoredState(self._checkpoint_id, states, read_inline)
+        settings = Settings({**self._configuration, "state.backend.type": backend})
+        self.clock = ManualClock()
+        self.fragments = [
+            Fragment(
+                self.graph, settings, self.clock, subtasks=[subtask],
+                restored={subtask: restored[subtask]} if restored else None,
+            )
+            for subtask in subtasks
+        ]  # fmt: skip
+        for fragment in self.fragments:
+            fragment.start()
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The keyed operator of each subtask."""
+        return [operator for f in self.fragments for task in f.tasks for operator in task.chain.operators]
+
+    def push(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None = None) -> None:
+        """Sends each row to the subtask of its key."""
+        stamps = [None] * len(rows) if timestamps is None else timestamps
+        for fragment, operator in zip(self.fragments, self.operators, strict=True):
+            state: Any = operator.context.state
+            groups = state.context.key_groups
+            own = [at for at, row in enumerate(rows) if groups.holds(key_group_of(row[0], MAX_PARALLELISM))]
+            if own:
+                chosen = None if timestamps is None else [stamps[at] for at in own]
+                batch = RowBatch([rows[at] for at in own], chosen)
+                fragment.push(batch, FragmentSubtask(self._source.id))
+
+    def watermark(self, timestamp: int, subtask: int | None = None) -> None:
+        """Sends a watermark to all subtasks, or to one."""
+        for number, fragment in enumerate(self.fragments):
+            if subtask is None or subtask == number:
+                fragment.push(Watermark(timestamp), FragmentSubtask(self._source.id))
+
+    def take(self) -> list[tuple[Any, int | None]]:
+        """Rows of the main output with their timestamps since the last call."""
+        found: list[tuple[Any, int | None]] = []
+        for number, fragment in enumerate(self.fragments):
+            elements = fragment.elements[FragmentSubtask(self._sink.id, number)]
+            for element in elements:
+                if isinstance(element, RowBatch):
+                    stamps = element.timestamps or [None] * len(element.rows)
+                    found += zip(element.rows, stamps, strict=True)
+            elements.clear()
+        return found
+
+    def stop(self, options: CheckpointOptions) -> OperatorState:
+        """Cuts all subtasks, ends them, and keeps what was cut for the next start."""
+        self._checkpoint_id += 1
+        subtasks = {}
+        operator = self._keyed.operators[0]
+        for number, fragment in enumerate(self.fragments):
+            with fragment:
+                states = fragment.snapshot(self._checkpoint_id, MemoryOutput(), options)
+                of_subtask = states[FragmentSubtask(self._keyed.id, number)]
+                subtasks[number] = of_subtask.get(operator.id, OperatorSubtaskState())
+        state = OperatorState(
+            operator_id=operator.id, name=operator.name, uid=operator.uid,
+            parallelism=len(self.fragments), max_parallelism=MAX_PARALLELISM, subtasks=subtasks,
+        )  # fmt: skip
+        self._metadata = CheckpointMetadata(
+            engine_version="test", job_id=self.graph.job_id, job_name="restarted", checkpoint_id=self._checkpoint_id,
+            timestamp_ms=0, kind=options.kind, operators=(state,),
+        )  # fmt: skip
+        return state

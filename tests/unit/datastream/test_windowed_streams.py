@@ -1,0 +1,149 @@
+"""Windows in a program: names, parallelism, types, and what is refused at the line that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from yarrow.common.time import Time
+from yarrow.common.typeinfo import Types
+from yarrow.datastream import DataStream, OutputTag, StreamExecutionEnvironment
+from yarrow.datastream.data_stream import AllWindowedStream, WindowedStream, operator_of
+from yarrow.datastream.functions import AllWindowFunction, ProcessWindowFunction, WindowFunction
+from yarrow.datastream.window import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    NeverTrigger,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import AllWindowOperator, WindowOperator
+
+ROW = Types.TUPLE([Types.STRING(), Types.LONG()])
+SECOND = Time.seconds(1)
+
+
+def rows() -> DataStream:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(3)
+    return env.from_collection([("a", 1)], ROW)
+
+
+def windowed() -> WindowedStream:
+    return rows().key_by(lambda row: row[0], Types.STRING()).window(TumblingEventTimeWindows.of(SECOND))
+
+
+def whole() -> AllWindowedStream:
+    return rows().window_all(TumblingEventTimeWindows.of(SECOND))
+
+
+def add(first: Any, second: Any) -> Any:
+    return first[0], first[1] + second[1]
+
+
+class Apply(WindowFunction[Any, Any, Any, Any]):
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
+        return inputs
+
+
+class ApplyAll(AllWindowFunction[Any, Any, Any]):
+    def apply(self, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
+        return inputs
+
+
+class Process(ProcessWindowFunction[Any, Any, Any, Any]):
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        return elements
+
+
+def test_a_windowed_stream_becomes_an_operator_behind_its_key() -> None:
+    late = OutputTag("late", ROW)
+    made = windowed().allowed_lateness(5).side_output_late_data(late).trigger(CountTrigger.of(2)).reduce(add)
+    operator = operator_of(made)
+    assert operator.name == "TumblingEventTimeWindows"
+    assert operator.description == "Window(TumblingEventTimeWindows, CountTrigger, reduce)"
+    assert isinstance(operator.spec, WindowOperator)
+    assert (operator.spec.allowed_lateness_ms, operator.spec.late_tag) == (5, "late")
+    assert (operator.parallelism, operator.output_type) == (3, ROW)
+    assert operator.state_key_type == Types.STRING()
+
+
+def test_windows_of_a_whole_stream_have_one_subtask() -> None:
+    made = whole().reduce(add)
+    operator = operator_of(made)
+    assert isinstance(operator.spec, AllWindowOperator)
+    assert (operator.parallelism, operator.max_parallelism, operator.spec.rescalable) == (1, 1, False)
+    with pytest.raises(InvalidProgramError, match="can only run with parallelism 1, not 2"):
+        made.set_parallelism(2)
+
+
+def test_a_stream_of_windows_knows_its_program_and_its_records() -> None:
+    stream = rows()
+    windows = stream.key_by(lambda row: row[0]).window(EventTimeSessionWindows.with_gap(SECOND))
+    assert windows.get_execution_environment() is stream.get_execution_environment()
+    assert windows.get_input_type() == ROW
+
+
+def test_results_have_the_declared_type_alone() -> None:
+    assert windowed().apply(Apply()).transformation.output_type is None
+    assert windowed().process(Process(), ROW).transformation.output_type == ROW
+    assert windowed().reduce(add, Apply()).transformation.output_type is None
+
+
+@pytest.mark.parametrize("lateness", [-1, 2.5, True, None])
+def test_a_lateness_is_a_number_from_zero_on(lateness: Any) -> None:
+    with pytest.raises(
+        InvalidProgramError, match=r"allowed_lateness\(.*\): give whole milliseconds from 0 on"
+    ):
+        windowed().allowed_lateness(lateness)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "no assigner": (lambda: rows().key_by(str).window(None), TypeError, "window takes a WindowAssigner"),  # type: ignore[arg-type]
+    "no trigger": (lambda: windowed().trigger(None), TypeError, "trigger takes a Trigger"),  # type: ignore[arg-type]
+    "no tag": (lambda: windowed().side_output_late_data("late"), TypeError, "takes an OutputTag"),  # type: ignore[arg-type]
+    "size of a window": (
+        lambda: TumblingEventTimeWindows.of(Time.seconds(0)), ValueError, "needs a size and a slide of at least 1 ms",
+    ),
+    "slide of a window": (
+        lambda: SlidingEventTimeWindows.of(SECOND, Time.seconds(0)), ValueError, "a slide of at least 1 ms",
+    ),
+    "offset beyond the size": (
+        lambda: TumblingEventTimeWindows.of(SECOND, SECOND), ValueError, "an offset smaller than the slide",
+    ),
+    "gap": (lambda: EventTimeSessionWindows.with_gap(Time.seconds(0)), ValueError, "gap .* at least 1 ms"),
+    "count": (lambda: rows().key_by(str).count_window(0), InvalidProgramError, "size 0 and slide 0"),
+    "slide of a count": (lambda: rows().count_window_all(3, -1), InvalidProgramError, "size 3 and slide -1"),
+    "count that is none": (lambda: rows().count_window_all(2.5), InvalidProgramError, "whole numbers"),  # type: ignore[arg-type]
+    "trigger that cannot merge": (
+        lambda: rows().key_by(str).window(EventTimeSessionWindows.with_gap(SECOND)).trigger(NeverTrigger()),
+        InvalidProgramError,
+        r"trigger\(NeverTrigger\): the windows of EventTimeSessionWindows merge",
+    ),
+    "a class": (lambda: windowed().apply(Apply), TypeError, r"not a class: pass Apply\(...\)"),
+    "apply with a process function": (lambda: windowed().apply(Process()), TypeError, "apply takes a WindowFunction"),
+    "process with an apply function": (
+        lambda: windowed().process(Apply()), TypeError, "process takes a ProcessWindowFunction",
+    ),
+    "a function without a key on a keyed stream": (
+        lambda: windowed().apply(ApplyAll()), TypeError, "apply takes a WindowFunction",
+    ),
+    "a function with a key on a whole stream": (
+        lambda: whole().apply(Apply()), TypeError, "apply takes a AllWindowFunction",
+    ),
+    "a window function that is none": (
+        lambda: windowed().reduce(add, add), TypeError, "takes a WindowFunction or a ProcessWindowFunction",
+    ),
+    "aggregate without an AggregateFunction": (
+        lambda: windowed().aggregate(add), TypeError, "aggregate takes a AggregateFunction",  # type: ignore[arg-type]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", sorted(REFUSED))
+def test_bad_input_is_refused_at_its_line(what: str) -> None:
+    build, error, message = REFUSED[what]
+    with pytest.raises(error, match=message):
+        build()
