@@ -1,4 +1,4 @@
-"""The program of the README, run as a reader runs it."""
+"""The programs of the README, run as a reader runs them."""
 
 from __future__ import annotations
 
@@ -16,35 +16,53 @@ PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TEXT = "to be or not to be that is the question"
 
 
-def program() -> str:
-    """The one program that the README shows."""
-    (text,) = PROGRAM.findall(README.read_text(encoding="utf-8"))
-    return str(text)
+#: What the program of windows prints, behind it.
+OUTPUT = re.compile(r"^```\n(\('a'.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_program_is_short() -> None:
-    lines = [line for line in program().splitlines() if line.strip()]
-    assert len(lines) <= 15
+def program(number: int) -> str:
+    """One of the programs that the README shows, in their order."""
+    found = PROGRAM.findall(README.read_text(encoding="utf-8"))
+    assert len(found) == 2
+    return str(found[number])
 
 
-@pytest.mark.cluster
-def test_the_program_counts_words(tmp_path: Path) -> None:
-    script = tmp_path / "job.py"
-    script.write_text(program(), encoding="utf-8")
+def printed_by(number: int, folder: Path) -> list[str]:
+    """The lines that a program prints."""
+    script = folder / "job.py"
+    script.write_text(program(number), encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
         timeout=60,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(README.parent)},
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    printed = Counter(re.sub(r"^\d+> ", "", line) for line in ran.stdout.splitlines())
+    return ran.stdout.splitlines()
+
+
+def test_the_first_program_is_short() -> None:
+    lines = [line for line in program(0).splitlines() if line.strip()]
+    assert len(lines) <= 15
+
+
+@pytest.mark.cluster
+def test_the_program_counts_words(tmp_path: Path) -> None:
+    printed = Counter(re.sub(r"^\d+> ", "", line) for line in printed_by(0, tmp_path))
     # A running count: each word once for each number up to its own.
     assert printed == {
         str((word, number)): 1
         for word, count in Counter(TEXT.split()).items()
         for number in range(1, count + 1)
     }
+
+
+@pytest.mark.cluster
+def test_the_program_of_windows_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    (shown,) = OUTPUT.findall(README.read_text(encoding="utf-8"))
+    assert "late: " in shown
+    # The order among the keys of a window is not promised, nor that of two prints.
+    assert Counter(printed_by(1, tmp_path)) == Counter(shown.splitlines())
