@@ -25,6 +25,7 @@ from yarrow.datastream.window import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 KEYS = [1, 2, "three", None, 4.5]
@@ -273,3 +274,27 @@ def test_a_cut_in_the_middle_of_firing_loses_and_doubles_nothing(backend: str, l
     job.watermark(100)
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_state_of_triggers_and_assigners_outlives_restores_that_no_row_saw(
+    backend: str, options: CheckpointOptions
+) -> None:
+    def build(rows: DataStream) -> DataStream:
+        windows = rows.key_by(lambda row: row[0]).count_window(3)
+        return windows.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("windows")
+
+    job = RestartedJob(build)
+    job.start(1, backend)
+    job.push([(key, 1) for key in KEYS])
+    for parallelism in (2, 3, 1):
+        job.stop(options)
+        job.start(parallelism, backend)
+    job.push([(key, 10) for key in KEYS])
+    assert job.take() == []
+    job.stop(options)
+    job.start(4, backend)
+    job.push([(key, 100) for key in KEYS])
+    assert Counter(row for row, _ in job.take()) == Counter((key, 111) for key in KEYS)
+    job.stop(options)

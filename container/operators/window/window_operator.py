@@ -187,7 +187,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         self._at = None
         stamp = MIN_TIMESTAMP if timestamp is None else timestamp
         try:
-            windows = self._assigner.assign_windows(row, stamp, self._assigner_context)
+            windows = list(self._assigner.assign_windows(row, stamp, self._assigner_context))
             for window in windows:
                 checked_window(window, self._window_type, self._assigner)
             takes = self._take if self._merger is None else self._take_merging
@@ -362,7 +362,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
 
     def _merging_windows(self) -> MergingWindowSet[Any]:
         """The live windows of the current key."""
-        window = self._form.window
+        window = self._form.from_stored
         pairs = self._merging_state.value() or ()
         return MergingWindowSet({window(live): window(state) for live, state in pairs})
 
