@@ -13,7 +13,7 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.value_table import MISSING
-from yarrow.datastream.functions import AggregateFunction
+from yarrow.datastream.state.folding import Aggregation
 
 W = TypeVar("W")
 
@@ -129,7 +129,7 @@ class AggregatedWindows(WindowContents[W], Generic[W]):
         values: WindowValues[W],
         fix: Copier | None,
         operator: str,
-        function: AggregateFunction[Any, Any, Any],
+        function: Aggregation[Any, Any, Any],
     ) -> None:
         super().__init__(values, fix, operator)
         self._function = function

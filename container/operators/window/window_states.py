@@ -14,7 +14,7 @@ from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.errors import StateConflictError
 from yarrow.container.state.value_table import MISSING
-from yarrow.datastream.functions import AggregateFunction, KeyedStateStore
+from yarrow.datastream.functions import KeyedStateStore
 from yarrow.datastream.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -29,6 +29,7 @@ from yarrow.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from yarrow.datastream.state.folding import Aggregation
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.data.map_keys import map_key, shown_as
@@ -190,7 +191,7 @@ class ReducedOfWindow(_Handle, ReducingState[Any]):
 class AggregateOfWindow(_Handle, AggregatingState[Any, Any]):
     """An aggregating state of a window."""
 
-    def __init__(self, cell: WindowCell, function: AggregateFunction[Any, Any, Any]) -> None:
+    def __init__(self, cell: WindowCell, function: Aggregation[Any, Any, Any]) -> None:
         super().__init__(cell)
         self._function = function
 
