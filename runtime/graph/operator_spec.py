@@ -344,60 +344,6 @@ class AsyncWaitOperator(OperatorSpec, frozen=True, kw_only=True, tag="async_wait
     ordered: bool
 
 
-class WindowKind(StrEnum):
-    """What a window keeps of its rows."""
-
-    #: One row: the rows so far, reduced.
-    REDUCED = "reduced"
-    #: The accumulator of an AggregateFunction.
-    AGGREGATED = "aggregated"
-    #: All rows.
-    ROWS = "rows"
-
-
-class WindowCallKind(StrEnum):
-    """How the window function is called when a window fires."""
-
-    #: There is none: what the window keeps is the result.
-    NONE = "none"
-    APPLY = "apply"
-    PROCESS = "process"
-    APPLY_ALL = "apply_all"
-    PROCESS_ALL = "process_all"
-
-
-class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
-    """Windows of a keyed stream: an assigner, a trigger, and what happens when a window fires."""
-
-    key_selector: bytes
-    #: The pickled WindowAssigner and Trigger.
-    assigner: bytes
-    trigger: bytes
-    kind: WindowKind
-    #: The pickled function of REDUCED or AGGREGATED; None for ROWS.
-    combining: bytes | None
-    call: WindowCallKind
-    #: The pickled window function; None if `call` is NONE.
-    window_function: bytes | None
-    #: Type of what a window keeps for REDUCED and AGGREGATED, that of a row for ROWS; None = not declared.
-    kept_type: TypeSpec = None
-    #: Windows of event time stay so long behind the watermark, in ms.
-    allowed_lateness_ms: int = 0
-    #: Side output of late rows; None = they are dropped and counted.
-    late_tag: str | None = None
-
-    @property
-    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of the only input."""
-        return (self.key_selector,)
-
-
-class AllWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="window_all"):
-    """Windows of a whole stream, in one subtask: all rows have the same key."""
-
-    rescalable = False
-
-
 class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     """Running keyed reduce: emits the new value of the key for each record."""
 

@@ -28,7 +28,7 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.operator_spec import (
+from yarrow.runtime.graph.window_spec import (
     AllWindowOperator,
     WindowCallKind,
     WindowKind,

@@ -10,7 +10,7 @@ from typing import Any
 
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.window.window_contexts import WindowFunctionContext
-from yarrow.runtime.graph.operator_spec import WindowCallKind
+from yarrow.runtime.graph.window_spec import WindowCallKind
 
 
 class WindowCall:

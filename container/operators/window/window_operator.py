@@ -64,7 +64,7 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.data.window_forms import WindowForm
-from yarrow.runtime.graph.operator_spec import AllWindowOperator, WindowKind, WindowOperator
+from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowKind, WindowOperator
 
 #: The metric of late rows, and rows of no window, that went nowhere.
 LATE_DROPPED = "numLateRecordsDropped"

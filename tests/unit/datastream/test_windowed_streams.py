@@ -20,7 +20,7 @@ from yarrow.datastream.window import (
     TumblingEventTimeWindows,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.operator_spec import AllWindowOperator, WindowOperator
+from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
 
 ROW = Types.TUPLE([Types.STRING(), Types.LONG()])
 SECOND = Time.seconds(1)
