@@ -173,6 +173,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     is_conversion: ClassVar[bool] = False
     #: Ended subtasks leave no elements of union lists that a restore would lack.
     ended_subtasks_leave_no_unions: ClassVar[bool] = False
+    #: Emitted rows bear the times of received ones, and none of their own.
+    keeps_time: ClassVar[bool] = False
     #: Opening the user function connects to another system: a check of a savepoint only lets it register its
     #: states.
     opens_outside: ClassVar[bool] = False
@@ -294,6 +296,8 @@ class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_func
     `key_selector` is set if a rich function on a keyed stream may use keyed state.
     """
 
+    keeps_time = True
+
     shape: RowShape
     function: bytes
     key_selector: bytes | None = None
@@ -305,6 +309,8 @@ class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_func
 
 class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):
     """Keeps the fields at `indexes` of a tuple or Row, as a tuple."""
+
+    keeps_time = True
 
     indexes: tuple[int, ...]
 
@@ -348,6 +354,7 @@ class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     """Running keyed reduce: emits the new value of the key for each record."""
 
     is_rolling = True
+    keeps_time = True
     folds_by_function = True
 
     function: bytes
@@ -368,6 +375,7 @@ class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"
     """Running keyed built-in aggregate on a field of tuples, lists or Rows; None = the record itself."""
 
     is_rolling = True
+    keeps_time = True
 
     kind: AggregateKind
     position: int | str | None

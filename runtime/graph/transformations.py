@@ -90,6 +90,9 @@ class SpecTransformation(Transformation):
 class SourceTransformation(SpecTransformation):
     """An operator that reads from outside."""
 
+    #: The engine knows that its records bear no time.
+    without_time: bool = False
+
 
 @dataclass(eq=False, kw_only=True)
 class OneInputTransformation(SpecTransformation):

@@ -35,6 +35,9 @@ class WindowCallKind(StrEnum):
 class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     """Windows of a keyed stream: an assigner, a trigger, and what happens when a window fires."""
 
+    # The list has watermarks. That of an ended subtask is the greatest, which holds nothing back.
+    ended_subtasks_leave_no_unions = True
+
     key_selector: bytes
     #: The pickled WindowAssigner and Trigger.
     assigner: bytes

@@ -19,6 +19,7 @@ from yarrow.runtime.data.checkpoint_options import CheckpointLocation, Checkpoin
 from yarrow.runtime.data.elements import RowBatch, Watermark
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.transformations import SourceTransformation
 from yarrow.runtime.snapshot.assignment import assign
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState
 
@@ -49,7 +50,11 @@ class RestartedJob:
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
         env.set_max_parallelism(MAX_PARALLELISM)
         env.set_buffer_timeout(0)
-        self._build(env.from_collection([1]).rebalance()).print().disable_chaining()
+        source = env.from_collection([1])
+        # The job sends timestamps in its place.
+        assert isinstance(source.transformation, SourceTransformation)
+        source.transformation.without_time = False
+        self._build(source.rebalance()).print().disable_chaining()
         self.graph: JobGraph = env.get_job_graph("restarted")
         self._source, self._keyed, self._sink = self.graph.vertices
         subtasks = [FragmentSubtask(self._keyed.id, number) for number in range(parallelism)]

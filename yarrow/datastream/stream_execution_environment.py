@@ -122,14 +122,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Return the stream of the elements of a collection, read in order by one subtask."""
         output_type = declared(type_info)
         source = CollectionSource(collection, output_type)
-        return self._source("Collection Source", source, output_type, parallelism=1, non_parallel=True)
+        return self._source(
+            "Collection Source", source, output_type, parallelism=1, non_parallel=True, without_time=True
+        )
 
     def from_sequence(self, start: int, end: int) -> DataStream:
         """Return the stream of the whole numbers from `start` to `end`, both included, read in parallel."""
         from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 
-        return self.from_source(
-            NumberSequenceSource(start, end), WatermarkStrategy.no_watermarks(), "Sequence Source"
+        return self._source(
+            "Sequence Source",
+            NumberSequenceSource(start, end),
+            None,
+            WatermarkStrategy.no_watermarks(),
+            without_time=True,
         )
 
     def from_source(

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import (
@@ -28,6 +29,11 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.transformations import (
+    SourceTransformation,
+    SpecTransformation,
+    Transformation,
+)
 from yarrow.runtime.graph.window_spec import (
     AllWindowOperator,
     WindowCallKind,
@@ -176,6 +182,7 @@ class _StreamOfWindows:
     def _fire(
         self, firing: _Firing, expected: tuple[type[Function], ...], output_type: TypeInformation | None
     ) -> DataStream:
+        self._require_time()
         builder = self.get_execution_environment().graph_builder
         name, function = type(self._assigner).__name__, firing.window_function
         call = WindowCallKind.NONE
@@ -206,6 +213,16 @@ class _StreamOfWindows:
         )
         return DataStream(self.get_execution_environment(), made)
 
+    def _require_time(self) -> None:
+        """Raises InvalidProgramError for windows of event time behind sources that give no time."""
+        environment = self.get_execution_environment()
+        stamped = environment.get_stream_time_characteristic() is TimeCharacteristic.INGESTION_TIME
+        if self._assigner.is_event_time() and not stamped and _has_no_time(self._keyed_stream.transformation):
+            raise InvalidProgramError(
+                f"window({type(self._assigner).__name__}): nothing before these windows gives records a timestamp. Call"
+                " assign_timestamps_and_watermarks before key_by, or use windows of processing time"
+            )
+
     def _call_of(self, method: str, function: Any, expected: tuple[type[Function], ...]) -> WindowCallKind:
         for kind in expected:
             if isinstance(function, kind):
@@ -214,6 +231,15 @@ class _StreamOfWindows:
         if isinstance(function, type) and issubclass(function, Function):
             raise TypeError(f"{method} takes an object, not a class: pass {function.__name__}(...) instead")
         raise TypeError(f"{method} takes a {names}, not {function!r}")
+
+
+def _has_no_time(transformation: Transformation) -> bool:
+    """Whether all records of a stream come without times, as far as the engine knows its operators."""
+    if isinstance(transformation, SourceTransformation):
+        return transformation.without_time
+    if isinstance(transformation, SpecTransformation) and not transformation.spec.keeps_time:
+        return False
+    return all(map(_has_no_time, transformation.inputs))
 
 
 class WindowedStream(_StreamOfWindows):

@@ -42,6 +42,7 @@ from yarrow.runtime.data.row_names import namer_for
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.transformations import SourceTransformation
 from yarrow.runtime.rpc.messages import FailureCause
 
 #: Makes the streams to read from the input streams: one stream, or several (main output, side outputs).
@@ -153,6 +154,10 @@ class OperatorHarness:
     def _input_stream(self, env: StreamExecutionEnvironment, index: int) -> DataStream:
         stream = env.from_collection([], self._input_types[index]).disable_chaining()
         stream.name(_input(index).removeprefix("Source: "))
+        source = stream.transformation
+        assert isinstance(source, SourceTransformation)
+        # The harness may send timestamps.
+        source.without_time = False
         schema = self._schemas[index]
         if schema is not None:
             # The source never runs: the harness sends what it would emit.

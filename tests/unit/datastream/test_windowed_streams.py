@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
+from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from yarrow.datastream import DataStream, OutputTag, StreamExecutionEnvironment
 from yarrow.datastream.data_stream import AllWindowedStream, WindowedStream, operator_of
 from yarrow.datastream.functions import AllWindowFunction, ProcessWindowFunction, WindowFunction
@@ -18,6 +20,7 @@ from yarrow.datastream.window import (
     NeverTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
@@ -26,9 +29,21 @@ ROW = Types.TUPLE([Types.STRING(), Types.LONG()])
 SECOND = Time.seconds(1)
 
 
-def rows() -> DataStream:
+class Stamped(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+STAMPED = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Stamped())
+
+
+def without_time() -> DataStream:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(3)
     return env.from_collection([("a", 1)], ROW)
+
+
+def rows() -> DataStream:
+    return without_time().assign_timestamps_and_watermarks(STAMPED)
 
 
 def windowed() -> WindowedStream:
@@ -90,6 +105,28 @@ def test_results_have_the_declared_type_alone() -> None:
     assert windowed().apply(Apply()).transformation.output_type is None
     assert windowed().process(Process(), ROW).transformation.output_type == ROW
     assert windowed().reduce(add, Apply()).transformation.output_type is None
+
+
+def test_windows_of_event_time_need_records_with_times() -> None:
+    plain = without_time().map(lambda row: row).filter(bool)
+    joined = plain.union(plain.map(str))
+    for stream in (plain, joined, plain.get_execution_environment().from_sequence(1, 3)):
+        windows = stream.key_by(str).window(TumblingEventTimeWindows.of(SECOND))
+        with pytest.raises(InvalidProgramError, match=r"window\(TumblingEventTimeWindows\): nothing before"):
+            windows.reduce(add)
+    with pytest.raises(InvalidProgramError, match="assign_timestamps_and_watermarks before key_by"):
+        plain.window_all(TumblingEventTimeWindows.of(SECOND)).reduce(add)
+    # Windows stamp their results, also those of processing time.
+    first = plain.key_by(str).window(TumblingProcessingTimeWindows.of(SECOND)).reduce(add)
+    first.key_by(str).window(TumblingEventTimeWindows.of(SECOND)).reduce(add)
+    stamped = plain.assign_timestamps_and_watermarks(STAMPED)
+    plain.union(stamped).key_by(str).window(TumblingEventTimeWindows.of(SECOND)).reduce(add)
+
+
+def test_ingestion_time_is_a_time() -> None:
+    stream = without_time()
+    stream.get_execution_environment().set_stream_time_characteristic(TimeCharacteristic.INGESTION_TIME)
+    stream.key_by(str).window(TumblingEventTimeWindows.of(SECOND)).reduce(add)
 
 
 @pytest.mark.parametrize("lateness", [-1, 2.5, True, None])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.compat.metrics import names
 from yarrow.common.serializer import TypeSerializer
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
@@ -160,7 +161,8 @@ def test_a_row_is_late_when_the_watermark_has_reached_the_last_time_of_its_windo
 
 
 def late_dropped(harness: OperatorHarness) -> float:
-    (value,) = [v for name, v in harness.metrics().items() if name.endswith("numLateRecordsDropped")]
+    (metric,) = names.names(names.WINDOWS)
+    (value,) = [v for name, v in harness.metrics().items() if name.endswith(f".{metric}")]
     return value
 
 
