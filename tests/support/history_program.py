@@ -7,7 +7,7 @@ disorder, before the record: so a timer that is due between two records fires be
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from tests.support.batch_runner import collecting_graph
 from tests.support.split_rows import SplitRows
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Duration, Types, WatermarkStrategy
-from yarrow.datastream import DataStream, KeyedProcessFunction, RuntimeContext
+from yarrow.datastream import DataStream, KeyedProcessFunction, KeyedStream, RuntimeContext
 from yarrow.datastream.functions import AggregateFunction
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
@@ -99,13 +99,17 @@ class Everything(KeyedProcessFunction[str, Row, Any]):
         return key, time, watermark, self.count.value(), numbers, marks, self.least.get(), self.total.get()
 
 
+#: What a case may have in place of the function.
+Behind = Callable[[KeyedStream], DataStream]
+
+
 class Case(NamedTuple):
     rows: list[Row]
     splits: int
     parallelism: int
     until: int
     delay: int
-    function: Everything
+    function: Everything | Behind
     seed: int
 
 
@@ -147,8 +151,10 @@ def history_graph(
     return history_job(graph, JOB, path, graph.configuration, drops_rows=False)
 
 
-def keyed(stream: DataStream, function: Everything) -> DataStream:
-    return stream.key_by(lambda row: row[0]).process(function).uid("everything")
+def keyed(stream: DataStream, function: Everything | Behind) -> DataStream:
+    by_key = stream.key_by(lambda row: row[0])
+    made = by_key.process(function) if isinstance(function, Everything) else function(by_key)
+    return made.uid("everything")
 
 
 def stream_results(case: Case, rows: list[Row], savepoint: str | None, first: int | None) -> list[Any]:
@@ -162,7 +168,8 @@ def stream_results(case: Case, rows: list[Row], savepoint: str | None, first: in
         for row in rows:
             running.watermark(row[2] - case.delay - 1)
             running.push_timestamped([(row, row[2])])
-        running.watermark(MAX_TIMESTAMP if not case.function.again else 100)
+        again = isinstance(case.function, Everything) and case.function.again
+        running.watermark(100 if again else MAX_TIMESTAMP)
         return running.take()
 
 

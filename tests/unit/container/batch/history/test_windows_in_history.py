@@ -1,0 +1,62 @@
+"""Windows over history by BatchTasks, then over the stream from its savepoint, are those of the stream alone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.batch_runner import run_batch, shuffled
+from tests.support.history_program import Case, cases, history_graph, stream_results
+from yarrow.common import Time
+from yarrow.datastream import DataStream, KeyedStream
+from yarrow.datastream.functions import WindowFunction
+from yarrow.datastream.window import (
+    ContinuousEventTimeTrigger,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+
+
+class Shown(WindowFunction[Any, Any, Any, Any]):
+    """Key, bounds of the window, numbers."""
+
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
+        return [(key, window.start, window.end, tuple(sorted(number for _, number, _ in inputs)))]
+
+
+def tumbling(rows: KeyedStream) -> DataStream:
+    return rows.window(TumblingEventTimeWindows.of(Time.milliseconds(10))).apply(Shown())
+
+
+def sliding(rows: KeyedStream) -> DataStream:
+    windows = rows.window(SlidingEventTimeWindows.of(Time.milliseconds(9), Time.milliseconds(4)))
+    return windows.allowed_lateness(5).apply(Shown())
+
+
+def sessions(rows: KeyedStream) -> DataStream:
+    return rows.window(EventTimeSessionWindows.with_gap(Time.milliseconds(6))).apply(Shown())
+
+
+def repeated(rows: KeyedStream) -> DataStream:
+    windows = rows.window(TumblingEventTimeWindows.of(Time.milliseconds(20)))
+    return windows.trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(5))).apply(Shown())
+
+
+@pytest.mark.parametrize("windows", [tumbling, sliding, sessions, repeated])
+@settings(max_examples=15, deadline=None)
+@given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))
+def test_history_and_stream_have_the_windows_of_the_stream(windows: Any, case: Case, backend: str) -> None:
+    case = case._replace(function=windows)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/savepoint"
+        run = run_batch(history_graph(case, path), {"state.backend.type": backend}, deal=shuffled(case.seed))
+        behind = [row for row in case.rows if row[2] >= case.until]
+        results = run.rows() + stream_results(case, behind, path, case.until - case.delay - 1)
+        assert Counter(results) == Counter(stream_results(case, case.rows, None, None))
