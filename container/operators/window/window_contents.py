@@ -10,10 +10,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.container.codegen.user_functions import method_of
+from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.state.folding import Aggregation
+from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.window_forms import WindowForm
+from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
 
 W = TypeVar("W")
 
@@ -21,6 +26,23 @@ W = TypeVar("W")
 CONTENTS = "_window_contents"
 
 Copier = Callable[[Any], Any]
+
+
+def open_contents(
+    spec: WindowOperator, context: OperatorContext, form: WindowForm[Any], combining: Any
+) -> WindowContents[Any]:
+    """The contents of an operator's windows; `combining` is the function of reduce or aggregate."""
+    name, kept = context.descriptor.name, declared_type(spec.kept_type)
+    stored = contents_type(kept, rows=spec.kind is WindowKind.ROWS)
+    values = WindowValues[Any](context.state.window_tables(CONTENTS, stored, form))
+    # The type of an accumulator says nothing about the rows.
+    row_type = None if spec.kind is WindowKind.AGGREGATED else kept
+    fix = None if context.environment.object_reuse else copier_for(row_type)
+    if spec.kind is WindowKind.ROWS:
+        return RowsOfWindows(values, fix, name)
+    if spec.kind is WindowKind.REDUCED:
+        return ReducedWindows(values, fix, name, method_of(combining, "reduce", name))
+    return AggregatedWindows(values, fix, name, combining)
 
 
 def contents_type(kept: TypeInformation | None, *, rows: bool) -> TypeInformation:

@@ -13,21 +13,14 @@ from typing import Any, cast
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
-from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
+from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet
 from yarrow.container.operators.window.window_calls import WindowCall, window_call
-from yarrow.container.operators.window.window_contents import (
-    CONTENTS,
-    AggregatedWindows,
-    ReducedWindows,
-    RowsOfWindows,
-    WindowContents,
-    contents_type,
-)
+from yarrow.container.operators.window.window_contents import open_contents
 from yarrow.container.operators.window.window_contexts import (
     AssignerContext,
     WindowFunctionContext,
@@ -41,7 +34,6 @@ from yarrow.container.operators.window.window_rules import (
     is_window_late,
 )
 from yarrow.container.operators.window.window_timers import WindowTimers
-from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.operators.window.window_watermark import StoredWatermark
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
@@ -61,10 +53,9 @@ from yarrow.datastream.window import (
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.data.window_forms import WindowForm
-from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowKind, WindowOperator
+from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
 
 #: The metric of late rows, and rows of no window, that went nowhere.
 LATE_DROPPED = "numLateRecordsDropped"
@@ -110,7 +101,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         self._event_time = self._assigner.is_event_time()
         self._form, self._window_type = _form_of(self._assigner)
         self._timers = WindowTimers(context.environment.clock, self.name, lambda: state.current_key)
-        self._contents = self._make_contents(context)
+        self._contents = open_contents(spec, context, self._form, self._combining)
         if merging:
             stored = self._form.stored_type
             self._merging_state = state.value_state(
@@ -123,20 +114,6 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         #: A restored operator fires what its watermark had made due before it takes a row.
         self._owes_timers = self.event_timers_due
         context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
-
-    def _make_contents(self, context: OperatorContext) -> WindowContents[Any]:
-        spec, kept = self._spec, declared_type(self._spec.kept_type)
-        stored = contents_type(kept, rows=spec.kind is WindowKind.ROWS)
-        values = WindowValues[Any](context.state.window_tables(CONTENTS, stored, self._form))
-        # The type of an accumulator says nothing about the rows.
-        row_type = None if spec.kind is WindowKind.AGGREGATED else kept
-        fix = None if context.environment.object_reuse else copier_for(row_type)
-        if spec.kind is WindowKind.ROWS:
-            return RowsOfWindows(values, fix, self.name)
-        if spec.kind is WindowKind.REDUCED:
-            reduce = method_of(self._combining, "reduce", self.name)
-            return ReducedWindows(values, fix, self.name, reduce)
-        return AggregatedWindows(values, fix, self.name, self._combining)
 
     def open(self) -> None:
         super().open()
