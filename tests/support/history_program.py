@@ -109,7 +109,8 @@ class Case(NamedTuple):
     parallelism: int
     until: int
     delay: int
-    function: Everything | Behind
+    #: An Everything, or a Behind.
+    function: Any
     seed: int
 
 
