@@ -19,7 +19,8 @@ from bench.soak_results import FAILED, ROOT, Row
 from bench.soak_runs import SHARED, run_side_by_side, run_tests
 
 TESTS = "tests/yarn"
-NEMESIS = f"{TESTS}/faults/test_nemesis.py"
+BOUNDED_NEMESIS = f"{TESTS}/batch/test_bounded_nemesis.py"
+NEMESIS = (f"{TESTS}/faults/test_nemesis.py", BOUNDED_NEMESIS)
 #: Seeds that one cluster of Hadoop serves: a failure is looked at before the next begin.
 SEEDS_A_RUN = 4
 PROCESSES = 2
@@ -34,7 +35,7 @@ def run_named(
     words: str = "", known: Mapping[str, float] | None = None, processes: int = PROCESSES
 ) -> Iterator[Row]:
     """The named faults that are left to the soak, or those whose names match `words`. `known`: test -> seconds."""
-    chosen = ["-m", "soak", *_chosen(words)]
+    chosen = ["-m", "soak", f"--ignore={BOUNDED_NEMESIS}", *_chosen(words)]
     tests = _collected([*chosen, TESTS])
     if not tests:
         yield Row(" ".join(chosen), 0.0, f"{FAILED}: there is no such test", is_test=False)
@@ -79,12 +80,12 @@ def _chosen(words: str) -> list[str]:
 
 
 def run_nemesis(first_seed: int, seeds: int, seconds: float, words: str = "") -> Iterator[Row]:
-    """Seeds one after the other, each over YARN and over standalone masters, or where the names of the tests match
-    `words`; rows name the seconds as well.
+    """Seeds one after the other, each over YARN, over standalone masters and over a bounded job, or where the names of
+    the tests match `words`; rows name the seconds as well.
     """
     for first in range(first_seed, first_seed + seeds, SEEDS_A_RUN):
         last = min(first + SEEDS_A_RUN, first_seed + seeds)
         numbers = ",".join(str(seed) for seed in range(first, last))
         variables = {"YARROW_NEMESIS_SEEDS": numbers, "YARROW_NEMESIS_SECONDS": f"{seconds:g}"}
-        for row in run_tests([*_chosen(words), NEMESIS], variables, seconds + BEYOND_FAULTS):
+        for row in run_tests([*_chosen(words), *NEMESIS], {**variables, **_SOAK}, seconds + BEYOND_FAULTS):
             yield replace(row, name=f"{row.name}, {seconds:g} s")
