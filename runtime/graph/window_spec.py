@@ -37,6 +37,7 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
 
     # The list has watermarks. That of an ended subtask is the greatest, which holds nothing back.
     ended_subtasks_leave_no_unions = True
+    operator_package = "window"
 
     key_selector: bytes
     #: The pickled WindowAssigner and Trigger.

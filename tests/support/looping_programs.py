@@ -11,9 +11,9 @@ from yarrow.batch.dataset.iteration_graph import OpenIteration
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.runtime.graph.batch.batch_rules import check
+from yarrow.runtime.graph.data_set_spec import JoinKind, JoinOperator
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
 from yarrow.runtime.graph.transformations import Transformation
-from yarrow.runtime.graph.two_data_sets_spec import JoinKind, JoinOperator
 
 
 class Program:

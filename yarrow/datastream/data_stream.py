@@ -28,11 +28,6 @@ from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
 from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.datastream.user_functions import declares_blocking, require_function
-from yarrow.datastream.window import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    WindowAssigner,
-)
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.operator_spec import (
     ProcessOperator,
@@ -48,6 +43,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
+    from yarrow.datastream.window import WindowAssigner
     from yarrow.datastream.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
@@ -271,6 +267,8 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
 
         A slide of 0 is the size. Each window fires once, when it is full.
         """
+        from yarrow.datastream.windowed_stream import count_windows
+
         return self.window_all(count_windows(size, slide))
 
     # What this version refuses
@@ -314,18 +312,6 @@ class CachedDataStream(DataStream):
     def invalidate(self) -> NoReturn:
         """Refused: gives up the records that are kept."""
         refuse("CachedDataStream.invalidate", "cached intermediate results")
-
-
-def count_windows(size: int, slide: int) -> CountSlidingWindowAssigner:
-    """Return the assigner of count windows; a slide of 0 is the size. Raises InvalidProgramError for a bad number."""
-    for number in (size, slide):
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise InvalidProgramError(f"a count window takes whole numbers of records, not {number!r}")
-    if size < 1 or slide < 0:
-        raise InvalidProgramError(
-            f"a count window has size {size} and slide {slide}. Give numbers from 1 on, or leave the slide out"
-        )
-    return CountSlidingWindowAssigner.of(size, slide) if slide else CountTumblingWindowAssigner.of(size)
 
 
 def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from yarrow.datastream.data_stream import DataStream, count_windows
+from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
@@ -21,7 +21,6 @@ from yarrow.datastream.functions import (
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.stream_distribution import KeyFunction
 from yarrow.datastream.user_functions import declares_blocking, is_rich, require_function
-from yarrow.datastream.window import WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
@@ -35,6 +34,7 @@ from yarrow.runtime.graph.transformations import Transformation
 
 if TYPE_CHECKING:
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from yarrow.datastream.window import WindowAssigner
     from yarrow.datastream.windowed_stream import WindowedStream
 
 __all__ = ["KeyedStream"]
@@ -138,6 +138,8 @@ class KeyedStream(DataStream):
 
         A slide of 0 is the size. Each window fires once, when it is full.
         """
+        from yarrow.datastream.windowed_stream import count_windows
+
         return self.window(count_windows(size, slide))
 
     def _key_selector_for(self, func: Any) -> bytes | None:

@@ -27,7 +27,13 @@ from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.user_functions import declares_blocking, require_function
-from yarrow.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
+from yarrow.datastream.window import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    MergingWindowAssigner,
+    Trigger,
+    WindowAssigner,
+)
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.transformations import (
     SourceTransformation,
@@ -270,3 +276,15 @@ class AllWindowedStream(_StreamOfWindows):
         self, firing: _Firing, expected: tuple[type[Function], ...], output_type: TypeInformation | None
     ) -> DataStream:
         return super()._fire(firing, expected, output_type).force_non_parallel()
+
+
+def count_windows(size: int, slide: int) -> CountSlidingWindowAssigner:
+    """Return the assigner of count windows; a slide of 0 is the size. Raises InvalidProgramError for a bad number."""
+    for number in (size, slide):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise InvalidProgramError(f"a count window takes whole numbers of records, not {number!r}")
+    if size < 1 or slide < 0:
+        raise InvalidProgramError(
+            f"a count window has size {size} and slide {slide}. Give numbers from 1 on, or leave the slide out"
+        )
+    return CountSlidingWindowAssigner.of(size, slide) if slide else CountTumblingWindowAssigner.of(size)

@@ -18,7 +18,7 @@ from yarrow.container.operators.data_set.replayed_rows import BLOCK_ROWS, Replay
 from yarrow.container.operators.data_set.two_data_sets import TwoDataSetsOperatorBase
 from yarrow.container.operators.registry import runs
 from yarrow.container.protocol.failure import OperatorFailure
-from yarrow.runtime.graph.two_data_sets_spec import (
+from yarrow.runtime.graph.data_set_spec import (
     CoGroupOperator,
     CrossOperator,
     JoinOperator,

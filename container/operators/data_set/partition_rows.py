@@ -16,7 +16,7 @@ from yarrow.container.operators.data_set.sorted_rows import SortedRows, order_by
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.data.elements import MAX_TIMESTAMP
-from yarrow.runtime.graph.two_data_sets_spec import FirstRowsOperator, SortPartitionOperator
+from yarrow.runtime.graph.data_set_spec import FirstRowsOperator, SortPartitionOperator
 
 #: Part of the memory for sorting that rows of the operator take.
 _SHARE: Final = 2

@@ -17,7 +17,7 @@ from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.operators.data_set.replayed_rows import ROW_OVERHEAD
 from yarrow.container.protocol.failure import OperatorFailure, short_record
-from yarrow.runtime.graph.two_data_sets_spec import SortField
+from yarrow.runtime.graph.data_set_spec import SortField
 
 _FLOATS: Final = (float, np.floating)
 

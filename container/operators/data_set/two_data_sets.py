@@ -17,7 +17,7 @@ from yarrow.container.operators.base import Emit, Operator, OperatorContext
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.runtime.config.options import execution
-from yarrow.runtime.graph.two_data_sets_spec import ProjectedField, TwoDataSetsOperator
+from yarrow.runtime.graph.data_set_spec import ProjectedField, TwoDataSetsOperator
 
 #: Part of the memory for sorting that rows of the operator take.
 _SHARE: Final = 2

@@ -46,8 +46,8 @@ from yarrow.datastream.functions.two_data_sets_functions import (
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.user_functions import require_function
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.data_set_spec import JoinKind, ProjectedField, SortField
 from yarrow.runtime.graph.transformations import Transformation
-from yarrow.runtime.graph.two_data_sets_spec import JoinKind, ProjectedField, SortField
 
 
 class ExecutionEnvironment(DataSources["DataSet"]):

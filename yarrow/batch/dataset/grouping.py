@@ -24,7 +24,7 @@ from yarrow.datastream.functions.data_set_functions import (
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.user_functions import declares_blocking, is_rich, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.data_set_spec import GroupCombineOperator, GroupReduceOperator
+from yarrow.runtime.graph.data_set_spec import GroupCombineOperator, GroupReduceOperator, SortField
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
     AggregateOperator,
@@ -33,7 +33,6 @@ from yarrow.runtime.graph.operator_spec import (
     ReduceOperator,
 )
 from yarrow.runtime.graph.transformations import SpecTransformation, Transformation, operator_behind
-from yarrow.runtime.graph.two_data_sets_spec import SortField
 
 #: The class of data sets that a program sees.
 D = TypeVar("D", bound=RowOperations[Any])

@@ -13,8 +13,8 @@ from yarrow.batch.dataset.iteration_graph import OpenIteration
 from yarrow.batch.dataset.row_operations import RowOperations
 from yarrow.datastream.functions.iteration_functions import Aggregator, ConvergenceCriterion
 from yarrow.datastream.operator_settings import OperatorSettings
+from yarrow.runtime.graph.data_set_spec import SolutionSetUpdateOperator
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
-from yarrow.runtime.graph.two_data_sets_spec import SolutionSetUpdateOperator
 
 #: The class of data sets that a program sees.
 D = TypeVar("D", bound=RowOperations[Any])

@@ -16,9 +16,7 @@ from yarrow.datastream.functions.two_data_sets_functions import CoGroupFunction
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
-from yarrow.runtime.graph.transformations import Transformation
-from yarrow.runtime.graph.two_data_sets_spec import (
+from yarrow.runtime.graph.data_set_spec import (
     CoGroupOperator,
     CrossOperator,
     JoinKind,
@@ -26,6 +24,8 @@ from yarrow.runtime.graph.two_data_sets_spec import (
     ProjectedField,
     TwoDataSetsOperator,
 )
+from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
+from yarrow.runtime.graph.transformations import Transformation
 
 #: What two data sets with keys are together.
 R = TypeVar("R")

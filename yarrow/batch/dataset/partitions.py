@@ -26,9 +26,9 @@ from yarrow.container.operators.data_set.sorted_rows import order_of
 from yarrow.datastream.functions import KeySelector, Partitioner, RuntimeContext
 from yarrow.datastream.functions.data_set_functions import RichMapFunction
 from yarrow.datastream.user_functions import require_function
+from yarrow.runtime.graph.data_set_spec import FirstRowsOperator, SortField, SortPartitionOperator
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
 from yarrow.runtime.graph.transformations import Transformation, operator_behind
-from yarrow.runtime.graph.two_data_sets_spec import FirstRowsOperator, SortField, SortPartitionOperator
 
 #: The class of data sets that a program sees.
 D = TypeVar("D", bound=RowOperations[Any])

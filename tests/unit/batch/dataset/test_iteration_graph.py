@@ -26,9 +26,9 @@ from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeature
 from yarrow.runtime.graph.batch import batch_planner
 from yarrow.runtime.graph.batch.batch_plan_text import lines_of
 from yarrow.runtime.graph.batch.batch_rules import BatchRefusedError
+from yarrow.runtime.graph.data_set_spec import SolutionSetUpdateOperator
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import BatchRunner
-from yarrow.runtime.graph.two_data_sets_spec import SolutionSetUpdateOperator
 
 
 class Step(MapFunction[int, int]):

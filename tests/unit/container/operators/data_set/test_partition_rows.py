@@ -22,7 +22,7 @@ from yarrow.container.operators.data_set.replayed_rows import ReplayedRows
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream import DataStream, RuntimeContext
 from yarrow.datastream.functions import MapFunction
-from yarrow.runtime.graph.two_data_sets_spec import FirstRowsOperator, SortField, SortPartitionOperator
+from yarrow.runtime.graph.data_set_spec import FirstRowsOperator, SortField, SortPartitionOperator
 
 
 class WithPartition(MapFunction[Any, Any]):

@@ -16,9 +16,7 @@ from tests.unit.runtime.graph.programs import environment
 from yarrow.container.operators.data_set import two_data_sets
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
-from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
-from yarrow.runtime.graph.transformations import Transformation
-from yarrow.runtime.graph.two_data_sets_spec import (
+from yarrow.runtime.graph.data_set_spec import (
     CoGroupOperator,
     CrossOperator,
     JoinKind,
@@ -26,6 +24,8 @@ from yarrow.runtime.graph.two_data_sets_spec import (
     ProjectedField,
     TwoDataSetsOperator,
 )
+from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
+from yarrow.runtime.graph.transformations import Transformation
 
 Rows = list[tuple[Any, int]]
 KEYS = st.sampled_from(["a", "b", 1, 1.0, True, 2, None, (1, "x"), (1.0, "x")])
