@@ -238,6 +238,42 @@ def test_a_failed_stage_tells_the_users_own_error_first(
     assert hidden(tmp_path) == []
 
 
+def raises_beside_a_late_task(spark: Any) -> Any:
+    """The first of two tasks raises while the second one computes the row with which it begins a file."""
+    inner = "aggregate(sequence(1L, 4000L * id), 0L, (a, x) -> a + x)"
+    long = f"aggregate(sequence(1L, 4000L * id), 0L, (b, y) -> b + {inner})"
+    return spark.range(0, 2, 1, 2).select(F.expr(f"if(id = 0, raise_error('at once'), {long})").alias("id"))
+
+
+def both_meet(spark: Any, *, place: str) -> Any:
+    """Two tasks that wait for each other: nothing else runs beside them."""
+
+    def meets(batches: Any) -> Any:
+        for batch in batches:
+            for own in batch.column("id").to_pylist():
+                Path(place, f"met-{own}").touch()
+                while not Path(place, f"met-{1 - own}").exists():
+                    threading.Event().wait(0.01)
+            yield batch
+
+    return spark.range(0, 2, 1, 2).mapInArrow(meets, "id bigint")
+
+
+def test_a_late_task_of_a_failed_stage_leaves_nothing(driver: DriverUnderTest, tmp_path: Path) -> None:
+    pipeline = pipeline_in(tmp_path, place=str(tmp_path))
+    pipeline.stage(
+        "late", raises_beside_a_late_task, outputs=StageTable("late", "id bigint", str(tmp_path / "late"))
+    )
+    pipeline.stage("behind", both_meet, outputs=StageTable("met", "id bigint", str(tmp_path / "met")))
+    played = PlayedPipeline(driver, pipeline)
+    cause = played.begin("late").result(LIMIT).cause
+    assert cause is not None and "at once" in cause.message
+    # Both places are free for these tasks when the late one has ended.
+    assert played.begin("behind").result(LIMIT).cause is None
+    assert hidden(tmp_path) == []
+    played.end()
+
+
 def test_folders_that_stay_empty_are_told(driver: DriverUnderTest, tmp_path: Path) -> None:
     pipeline = pipeline_in(tmp_path)
     pipeline.stage("empty", lambda spark, model: None, outputs=StageFiles("model", str(tmp_path / "model")))

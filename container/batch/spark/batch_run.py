@@ -43,6 +43,7 @@ from yarrow.container.batch.parquet_scan import files_of
 from yarrow.container.batch.spark.history_savepoint import HistorySavepoint
 from yarrow.container.batch.spark.iteration_frames import IterationFrames
 from yarrow.container.batch.spark.java.java_process import SparkLostError
+from yarrow.container.batch.spark.late_tasks import LATE_SECONDS
 from yarrow.container.batch.spark.session import SparkHost
 from yarrow.container.batch.spark.sql_frames import unread_file
 from yarrow.container.batch.spark.stage_frames import StageFrames
@@ -89,8 +90,6 @@ _CANCEL_SECONDS: Final = 0.2
 _RESULT_SECONDS: Final = 60.0
 #: Seconds within which a task's own word about its failure is read, after Spark's.
 _TOLD_SECONDS: Final = 10.0
-#: Seconds that Spark has to end tasks that nobody needs any more. It gives each of them 2 to 4 s by itself.
-_LATE_SECONDS: Final = 20.0
 #: Seconds between a broken connection to Java and its end.
 _JAVA_SECONDS: Final = 1.0
 _ENGINE_FAILED: Final = "Spark could not run the job; this is no failure of the program's functions"
@@ -348,11 +347,11 @@ class BatchRun:
         writes = self._savepoint is not None or bool(sinks_of(self._graph))
         if not writes or self._is_cut_off or self._services.host.java.has_ended():
             return
-        if not server.await_tasks(_LATE_SECONDS):
+        if not server.await_tasks(LATE_SECONDS):
             _log.warning(
                 "tasks of job %s still run %g s after its end: files of its sinks may be left",
                 self.submission.job_id,
-                _LATE_SECONDS,
+                LATE_SECONDS,
             )
 
     def _entrance(self, shared: SharedJob) -> TaskEntrance:

@@ -226,6 +226,7 @@ class PipelineRun:
             is_repeated=submission.is_repeated,
             own_settings=self._services.configuration,
             begin_commit=lambda moves: self._begin_commit(submission, moves),
+            job_group=group,
         )
         return attempt.run(session)
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from yarrow.common.pipelines.column_text import quoted
 from yarrow.common.pipelines.stage import Stage
 from yarrow.common.pipelines.stage_data import AnyData, IfExists, StageTable
+from yarrow.container.batch.spark.late_tasks import tasks_have_ended
 from yarrow.container.batch.spark.pipeline import output_folders
 from yarrow.container.batch.spark.pipeline.output_folders import OutputLostError
 from yarrow.container.batch.spark.pipeline.stage_failures import StageOutputError, is_of_spark, not_written
@@ -95,6 +96,8 @@ class StageAttempt:
     own_settings: Mapping[str, str]
     #: Returns when the master has stored the moves. Raises BatchRunError if the attempt is over.
     begin_commit: Callable[[Sequence[OutputMove]], None]
+    #: The group of the attempt's Spark jobs.
+    job_group: str
     _moves: list[OutputMove] = field(default_factory=list)
     _may_remove: bool = True
 
@@ -125,6 +128,8 @@ class StageAttempt:
                 self._commit()
         finally:
             if self._may_remove:
+                if self._moves and not tasks_have_ended(session, self.job_group):
+                    _log.warning("tasks of stage %r still run: files of its outputs may be left", stage.name)
                 output_folders.remove(self._moves)
         return metrics
 
