@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -18,7 +19,10 @@ from tests.support.hadoop.errors import HadoopError
 from tests.support.nemesis import Kind
 from tests.yarn.batch.bounded_jobs import MASTER, Application, Output
 from tests.yarn.faults.nemesis_targets import SAFE_MODE, Hadoop, nothing
+from tests.yarn.highly_available import ClusterNodes
+from tests.yarn.rest import ask, client_secrets
 from tests.yarn.waiting import GRACE, until
+from yarrow.runtime.ha.services import REST_SERVER
 
 Heal = Callable[[], None]
 STAGES = ("map", "sink")
@@ -61,9 +65,10 @@ env.execute("watched sums")
 class BoundedTarget:
     """A highly available session, and a job of WATCHED_SUMS."""
 
-    def __init__(self, application: Application, output: Output) -> None:
-        """Submits the job."""
-        self._application, self._output = application, output
+    def __init__(self, application: Application, output: Output, nodes: ClusterNodes) -> None:
+        """Submits the job; `nodes` name the leader, who changes."""
+        self._application, self._output, self._nodes = application, output, nodes
+        self._token = client_secrets(application.yarrow.folder / "files", application.id).rest_token
         self._hadoop = Hadoop(application.yarrow.hadoop)
         self._tasks = Path(f"{output.gate}.tasks")
         arguments = ("watched_sums.py", *output.arguments)
@@ -132,12 +137,16 @@ class BoundedTarget:
     def _status(self) -> str:
         """What a master says; "" while none answers."""
         with contextlib.suppress(OSError, ValueError, KeyError):
-            return self._application.status(self.id)
+            return str(self._ask(f"/jobs/{self.id}")["state"])
         return ""
+
+    def _ask(self, path: str) -> Any:
+        """The leader's answer; OSError while nobody leads."""
+        return ask(self._nodes.leader_address(REST_SERVER), self._token, path)
 
     def _failures(self) -> str:
         with contextlib.suppress(OSError, ValueError):
-            return str(self._application.get(f"/jobs/{self.id}/exceptions"))
+            return str(self._ask(f"/jobs/{self.id}/exceptions"))
         return ""
 
     def _living(self, stage: str = "") -> list[psutil.Process]:

@@ -13,7 +13,7 @@ from tests.support.nemesis import Nemesis, make_schedule, needed_kinds
 from tests.yarn.batch.bounded_jobs import Output, bounded_session
 from tests.yarn.batch.bounded_target import WATCHED_SUMS, BoundedTarget
 from tests.yarn.batch.test_spark_executors import CONFIGURATION_ON_YARN
-from tests.yarn.highly_available import high_availability, zookeeper_client
+from tests.yarn.highly_available import ClusterNodes, high_availability, zookeeper_client
 from tests.yarn.waiting import GRACE, until
 
 pytestmark = pytest.mark.soak
@@ -36,8 +36,11 @@ def test_nemesis_on_a_bounded_job(
         "yarn.application-attempts": "6",
     }
     (tmp_path / "watched_sums.py").write_text(WATCHED_SUMS)
-    with bounded_session(hadoop, tmp_path, configuration, f"bounded-{seed}") as application:
-        target = BoundedTarget(application, output)
+    with (
+        bounded_session(hadoop, tmp_path, configuration, f"bounded-{seed}") as application,
+        zookeeper_client(hadoop.zookeeper_quorum) as client,
+    ):
+        target = BoundedTarget(application, output, ClusterNodes(client, f"{root}/{application.id}"))
         nemesis = Nemesis(target, BEGINS_AGAIN)
         nemesis.run(make_schedule(seed, SECONDS, target.kinds()), then_cancel=seed % 2 == 0)
         assert {kind.name for kind in needed_kinds(seed, target.kinds())} <= set(nemesis.hits)
