@@ -112,7 +112,6 @@ class SlowAtFirst(MapFunction[int, str]):
         return f"{self.bucket} {value}"
 
 
-@pytest.mark.soak
 def test_rows_of_a_speculative_copy_appear_once_and_the_slower_one_leaves_no_file(tmp_path: Path) -> None:
     folder, marker = tmp_path / "out", tmp_path / "marker"
     for name in ("spark", "driver", "met"):
