@@ -43,7 +43,6 @@ from yarrow.container.batch.parquet_scan import files_of
 from yarrow.container.batch.spark.history_savepoint import HistorySavepoint
 from yarrow.container.batch.spark.iteration_frames import IterationFrames
 from yarrow.container.batch.spark.java.java_process import SparkLostError
-from yarrow.container.batch.spark.late_tasks import LATE_SECONDS
 from yarrow.container.batch.spark.session import SparkHost
 from yarrow.container.batch.spark.sql_frames import unread_file
 from yarrow.container.batch.spark.stage_frames import StageFrames
@@ -54,6 +53,7 @@ from yarrow.container.batch.spark.task_server import (
     TaskEntrance,
     TaskServer,
 )
+from yarrow.container.batch.spark.tasks.late_tasks import LATE_SECONDS
 from yarrow.container.batch.split_assignment import assign, assign_history
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from yarrow.common.pipelines.column_text import quoted
 from yarrow.common.pipelines.stage import Stage
 from yarrow.common.pipelines.stage_data import AnyData, IfExists, StageTable
-from yarrow.container.batch.spark.late_tasks import tasks_have_ended
 from yarrow.container.batch.spark.pipeline import output_folders
 from yarrow.container.batch.spark.pipeline.output_folders import OutputLostError
 from yarrow.container.batch.spark.pipeline.stage_failures import StageOutputError, is_of_spark, not_written
 from yarrow.container.batch.spark.pipeline.stage_results import tables_of
+from yarrow.container.batch.spark.tasks.late_tasks import tasks_have_ended
 from yarrow.runtime.common.errors import FileSystemError, YarrowError
 from yarrow.runtime.common.ids import JobID, JobVertexID
 from yarrow.runtime.common.paths import join
