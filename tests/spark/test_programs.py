@@ -5,14 +5,12 @@ Each test starts a SparkDriver of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import runpy
 import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import psutil
@@ -194,14 +192,7 @@ def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
     begun = program(tmp_path, _ENDLESS)
     until_begun(begun, tmp_path)
     begun.processes()
-    assert begun.process.stderr is not None
-    address = begun.process.stderr.readline().rpartition(" ")[2].strip()
-
-    def ask(path: str, method: str = "GET") -> dict[str, object]:
-        request = urllib.request.Request(f"{address}{path}", method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            found: dict[str, object] = json.loads(answer.read() or b"{}")
-            return found
+    ask = begun.rest()
 
     overview = ask("/jobs/overview")["jobs"]
     assert isinstance(overview, list)

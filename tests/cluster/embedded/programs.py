@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -60,6 +64,21 @@ class Program:
         """The next line it prints."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
+
+    def rest(self, seconds: float = 60.0) -> Callable[..., Any]:
+        """Asks REST for the JSON at a path, by a method; its address is the first line of the program's errors.
+
+        An answer may take `seconds`.
+        """
+        assert self.process.stderr is not None
+        address = self.process.stderr.readline().rpartition(" ")[2].strip()
+
+        def ask(path: str, method: str = "GET") -> Any:
+            request = urllib.request.Request(f"{address}{path}", method=method)
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
+                return json.loads(answer.read() or b"{}")
+
+        return ask
 
     def processes(self) -> list[psutil.Process]:
         """All that it started, its TaskExecutors' workers among them."""

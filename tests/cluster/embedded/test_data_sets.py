@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -118,13 +116,7 @@ def test_rest_shows_and_cancels_a_program_as_any_job(tmp_path: Path) -> None:
 
     wait_until(stays, lambda: "the function did not begin")
     begun.processes()
-    assert begun.process.stderr is not None
-    address = begun.process.stderr.readline().rpartition(" ")[2].strip()
-
-    def ask(path: str, method: str = "GET") -> Any:
-        request = urllib.request.Request(f"{address}{path}", method=method)
-        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
-            return json.loads(answer.read() or b"{}")
+    ask = begun.rest(LIMIT)
 
     (job,) = ask("/jobs/overview")["jobs"]
     assert (job["name"], job["state"], job["jobType"]) == ("data sets", "RUNNING", "BATCH")

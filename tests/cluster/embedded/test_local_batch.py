@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
-import urllib.request
 from pathlib import Path
 
 import psutil
@@ -224,14 +222,7 @@ def test_rest_says_who_runs_the_job_and_why_and_cancels_it(tmp_path: Path) -> No
     begun = Program(tmp_path, _STOPPING)
     until_begun(begun, tmp_path)
     begun.processes()
-    assert begun.process.stderr is not None
-    address = begun.process.stderr.readline().rpartition(" ")[2].strip()
-
-    def ask(path: str, method: str = "GET") -> dict[str, object]:
-        request = urllib.request.Request(f"{address}{path}", method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            found: dict[str, object] = json.loads(answer.read() or b"{}")
-            return found
+    ask = begun.rest()
 
     overview = ask("/jobs/overview")["jobs"]
     assert isinstance(overview, list)
