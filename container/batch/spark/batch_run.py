@@ -84,7 +84,7 @@ from yarrow.runtime.snapshot.writing.savepoint_folder import ForeignFiles
 
 _log = logging.getLogger(__name__)
 _REPORT_SECONDS: Final = 1.0
-#: Seconds between two requests to end the Spark job: one may come before the job begins.
+#: Seconds between two looks at whether the run has ended.
 _CANCEL_SECONDS: Final = 0.2
 #: Seconds that results which Spark has taken may still be on their way to this process.
 _RESULT_SECONDS: Final = 60.0
@@ -506,16 +506,9 @@ class BatchRun:
         self._end_spark_job()
 
     def _end_spark_job(self) -> None:
-        threading.Thread(target=self._cancel_until_over, name="cancel", daemon=True).start()
-
-    def _cancel_until_over(self) -> None:
-        host = self._services.host
-        while not self._over.is_set() and not host.java.has_ended():
-            try:
-                host.session.sparkContext.cancelJobGroup(self._group)
-            except Exception as error:  # Java may end meanwhile
-                _log.debug("the Spark job could not be cancelled: %r", error)
-            self._over.wait(_CANCEL_SECONDS)
+        threading.Thread(
+            target=self._services.host.cancel_jobs, args=(self._group, self._over), name="cancel", daemon=True
+        ).start()
 
     def _wait_for(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Runs a call on the driver's loop from another thread; gives up with the run."""

@@ -54,7 +54,7 @@ from yarrow.runtime.rpc.messages import (
 )
 
 _log = logging.getLogger(__name__)
-#: Seconds between two requests to end a stage's Spark jobs: one may come before a job begins.
+#: Seconds between two looks at whether the run has ended.
 _CANCEL_SECONDS: Final = 0.2
 #: Seconds between a broken connection to Java and its end.
 _JAVA_SECONDS: Final = 1.0
@@ -258,13 +258,7 @@ class PipelineRun:
     def _cancel_with_run(self, group: str, done: threading.Event) -> None:
         """Ends the Spark jobs of a stage, again and again, when the run ends under it."""
         self._ending_or(done)
-        host = self._services.host
-        while not done.is_set() and not host.java.has_ended():
-            try:
-                host.session.sparkContext.cancelJobGroup(group)
-            except Exception as error:  # Java may end meanwhile
-                _log.debug("a stage could not be cancelled: %r", error)
-            done.wait(_CANCEL_SECONDS)
+        self._services.host.cancel_jobs(group, done)
 
     def _ending_or(self, done: threading.Event) -> None:
         while not done.is_set() and not self._ending.wait(_CANCEL_SECONDS):

@@ -7,6 +7,7 @@ jobs, nor put a secret into arguments, environment or settings of Spark: Spark m
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import struct
@@ -46,6 +47,7 @@ from yarrow.runtime.fs.hdfs_settings import configuration_folder
 from yarrow.runtime.rpc.messages import SparkApplication
 from yarrow.runtime.yarn.hadoop_overlay import IMPATIENT_CALLS
 
+_log = logging.getLogger(__name__)
 #: Packages that PySpark names without their package.
 _IMPORTED: Final = (
     "org.apache.spark.SparkConf",
@@ -66,6 +68,8 @@ _IMPORTED: Final = (
 _LONGEST_SOCKET_FOLDER: Final = 60
 #: Seconds between two looks for the file in which Java names its port.
 _POLL: Final = 0.05
+#: Seconds between two requests to end Spark jobs.
+_CANCEL_SECONDS: Final = 0.2
 _INT: Final = struct.Struct(">i")
 #: A look whether Java can read HDFS ends soon.
 _LOOK: Final[Mapping[str, str]] = {**IMPATIENT_CALLS, "dfs.client.failover.max.attempts": "4"}
@@ -142,6 +146,18 @@ class SparkHost:
         """The session, once connected."""
         assert self._session is not None
         return self._session
+
+    def cancel_jobs(self, group: str, over: threading.Event) -> None:
+        """Ends the Spark jobs of a group, again and again until `over` is set or Java has ended.
+
+        A single request may come before a job begins.
+        """
+        while not over.is_set() and not self.java.has_ended():
+            try:
+                self.session.sparkContext.cancelJobGroup(group)
+            except Exception as error:  # Java may end meanwhile
+                _log.debug("the Spark jobs of %s could not be cancelled: %r", group, error)
+            over.wait(_CANCEL_SECONDS)
 
     @property
     def has_executors(self) -> bool:

@@ -60,7 +60,9 @@ class Run(BatchRun):
 
     def __init__(self, work: Callable[[Run], None], master: Master, java: Java, folder: Path) -> None:
         services = RunServices(
-            host=cast(SparkHost, SimpleNamespace(java=java, session=None)),
+            host=cast(
+                SparkHost, SimpleNamespace(java=java, session=None, cancel_jobs=lambda group, over: None)
+            ),
             master=cast(BatchJobMasterGateway, master),
             configuration={},
             result_key=b"",
