@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -84,7 +85,7 @@ class LocalProcessSettings(msgspec.Struct, frozen=True):
 class OutputReader(Protocol):
     """Reads the task output that TaskExecutors forward (runtime/rpc/output_stream.py)."""
 
-    def attach(self, name: str, pipe: int) -> None:
+    def attach(self, name: str, connection: socket.socket) -> None:
         """Takes over, and finally closes, the reading end of a TaskExecutor's standard output."""
         ...
 
@@ -94,7 +95,7 @@ class _Started(msgspec.Struct):
 
     process: ChildProcess
     #: Reading end of its standard output; None if that goes to the error file.
-    output: int | None = None
+    output: socket.socket | None = None
 
 
 class _Child(msgspec.Struct):
@@ -171,17 +172,18 @@ class LocalProcessDriver:
         self._started += 1
         settings = self._settings
         error_file = Path(settings.log_directory) / f"taskexecutor-{self._started}-{os.getpid()}.err"
-        reading, writing = os.pipe() if self._output is not None else (None, None)
+        reading, writing = socket.socketpair() if self._output is not None else (None, None)
         try:
-            process = await ChildProcess.start(settings.command, error_file, writing)
+            output = None if writing is None else writing.fileno()
+            process = await ChildProcess.start(settings.command, error_file, output)
         except OSError as error:
             if reading is not None:
-                os.close(reading)
+                reading.close()
             command = " ".join(settings.command)
             raise TaskExecutorStartError(f"cannot start a TaskExecutor with {command!r}: {error}") from error
         finally:
             if writing is not None:
-                os.close(writing)
+                writing.close()
         return _Started(process, reading)
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
@@ -224,5 +226,5 @@ class LocalProcessDriver:
 async def _discard(started: _Started) -> None:
     """Ends a process that got no bootstrap."""
     if started.output is not None:
-        os.close(started.output)
+        started.output.close()
     await started.process.end(0)

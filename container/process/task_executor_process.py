@@ -168,10 +168,10 @@ async def _run_with(
     sink = None
     if bootstrap.forward_output:
         output = OutputForwarder(lambda congested: executor.workers.pause_reading(congested))
-        # The pipe carries only frames: stray output goes where errors go.
-        pipe = os.dup(1)
+        # The socket carries only frames: stray output goes where errors go.
+        connection = os.dup(1)
         os.dup2(2, 1)
-        await output.open(pipe)
+        await output.open(connection)
         sink = output
     files = output_files(bootstrap, sink)
     launcher = await early.launcher_for(config, settings.workers.cores_per_slot)

@@ -1,8 +1,8 @@
-"""User functions' output and log records, sent by a TaskExecutor to the client that started it: frames on a pipe.
+"""User functions' output and log records, sent by a TaskExecutor to the client that started it: frames on a socket.
 
-Owner: the TaskExecutor writes to its standard output, one thread of its parent reads. Lines are whole. All
-output of a task is in the pipe before the task's terminal state is reported. So a client that knows of a
-job's end finds all its output in the pipe.
+Owner: the TaskExecutor writes to its standard output, one thread of its parent reads. Lines are whole. The parent
+confirms what it has written out. A TaskExecutor reports a task's state when its output so far is confirmed. So a
+client that hears of a task's end, or of its failure, has all its output.
 """
 
 from __future__ import annotations
@@ -60,15 +60,40 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Forwarded] = msgspec.msgpack.Decoder(Forwarded)
 
 
+_CONFIRMED = struct.Struct("<Q")
+
+
+def encode_confirmation(confirmed: int) -> bytes:
+    """The answer to frames: how many of their bytes the client has written out since the start."""
+    return _CONFIRMED.pack(confirmed)
+
+
+class Confirmations:
+    """Confirmations as the TaskExecutor receives them, cut anywhere."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._newest = 0
+
+    def feed(self, data: bytes) -> int:
+        """Takes received bytes; returns the newest number of confirmed bytes."""
+        data = self._data + data
+        whole = len(data) // _CONFIRMED.size * _CONFIRMED.size
+        if whole:
+            (self._newest,) = _CONFIRMED.unpack_from(data, whole - _CONFIRMED.size)
+        self._data = data[whole:]
+        return self._newest
+
+
 def encode_output(output: Forwarded) -> bytes:
     """One frame."""
     body = _ENCODER.encode(output)
     return _LENGTH.pack(len(body)) + body
 
 
-def read_output(pipe: BinaryIO) -> Forwarded | None:
-    """The next lines or record, blocking; None at the end of the pipe, even within a frame (the writer died)."""
-    header = pipe.read(_LENGTH.size)
+def read_output(stream: BinaryIO) -> Forwarded | None:
+    """The next lines or record, blocking; None at the end of the stream, even within a frame (the writer died)."""
+    header = stream.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
         return None
     (length,) = _LENGTH.unpack(header)
@@ -77,7 +102,7 @@ def read_output(pipe: BinaryIO) -> Forwarded | None:
             f"expected a frame of output from the TaskExecutor, found a length of {length} bytes: "
             "something else wrote to its standard output"
         )
-    body = pipe.read(length)
+    body = stream.read(length)
     if len(body) < length:
         return None
     try:

@@ -111,15 +111,31 @@ def spark_pages(driver: DriverUnderTest, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def sizes_of_jobs(driver: DriverUnderTest, before: int) -> list[tuple[int, int]]:
-    """Of each Spark job behind the first ones: its stages, skipped ones too, and the data sets of their lineage."""
+def newest_job(driver: DriverUnderTest) -> int:
+    """The highest id of a Spark job so far, -1 = none. Spark forgets old jobs, so their number tells nothing."""
+    return max((int(job["jobId"]) for job in spark_pages(driver, "jobs")), default=-1)
+
+
+def jobs_behind(driver: DriverUnderTest, before: int, least: int) -> list[dict[str, Any]]:
+    """The Spark jobs with higher ids, in order. Spark tells of them some time after they have ended."""
+    limit = time.monotonic() + LIMIT
+    while True:
+        jobs = [job for job in spark_pages(driver, "jobs") if int(job["jobId"]) > before]
+        if len(jobs) >= least and all(job["status"] == "SUCCEEDED" for job in jobs):
+            return sorted(jobs, key=lambda job: int(job["jobId"]))
+        assert time.monotonic() < limit, jobs
+        time.sleep(0.1)
+
+
+def sizes_of_jobs(driver: DriverUnderTest, before: int, least: int) -> list[tuple[int, int]]:
+    """Of each Spark job behind `before`: its stages, skipped ones too, and the data sets of their lineage."""
+    jobs = jobs_behind(driver, before, least)
     lineage = {stage["stageId"]: len(stage["rddIds"]) for stage in spark_pages(driver, "stages")}
-    jobs = sorted(spark_pages(driver, "jobs"), key=lambda job: int(job["jobId"]))[before:]
-    return [(len(job["stageIds"]), sum(lineage.get(stage, 0) for stage in job["stageIds"])) for job in jobs]
+    return [(len(job["stageIds"]), sum(lineage[stage] for stage in job["stageIds"])) for job in jobs]
 
 
 def test_data_sets_go_round_by_key_and_what_is_outside_stays(driver: DriverUnderTest) -> None:
-    before = len(spark_pages(driver, "jobs"))
+    before = newest_job(driver)
     program = Program(2)
     factors = program.rows([("a", 2), ("b", 3)])
     loop = program.begin(program.rows([("a", 1), ("b", 1), ("a", 5)]), most=12)
@@ -132,7 +148,7 @@ def test_data_sets_go_round_by_key_and_what_is_outside_stays(driver: DriverUnder
     assert sorted(outcome.collected()) == [("a", 2**12), ("a", 5 * 2**12), ("b", 3**12)]
     # The lineage of rows is cut: what Spark plans for a superstep does not grow with its number. The first one also
     # computes what is outside.
-    sizes = sizes_of_jobs(driver, before)
+    sizes = sizes_of_jobs(driver, before, 12)
     assert len(set(sizes[1:12])) == 1, sizes
 
 

@@ -1,7 +1,7 @@
 """OutputRelay: writes TaskExecutors' user output and log records to the client's streams and `logging`.
 
-Owner: one thread for each TaskExecutor reads its pipe and writes; any thread may call `drain`. Lines are
-written whole. A slow terminal delays that thread alone: the pipe fills, and the workers behind it wait.
+Owner: one thread for each TaskExecutor reads its socket, writes and confirms; any thread may call `drain`. Lines are
+written whole. A slow terminal delays that thread alone: the socket fills, and the workers behind it wait.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import select
+import socket
 import struct
 import sys
 import threading
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from yarrow.client.client_logging import log_to_client
-from yarrow.runtime.rpc.output_stream import Forwarded, LoggedRecord, read_output
+from yarrow.runtime.rpc.output_stream import Forwarded, LoggedRecord, encode_confirmation, read_output
 
 _CHUNK = 1 << 18
 _LENGTH = struct.Struct("<I")
@@ -28,7 +29,7 @@ def _ignore(error: OSError) -> None:
 
 
 class ClientOutput:
-    """The client's streams and `logging`: an OutputSink, and the receiver of everything that comes through a pipe."""
+    """The client's streams and `logging`: an OutputSink, and the receiver of everything that comes through a socket."""
 
     def __init__(self, on_lost: Callable[[OSError], None] = _ignore) -> None:
         """`on_lost` is called once, on the writing thread, when standard output takes nothing more."""
@@ -67,6 +68,8 @@ class _Frames:
 
     def __init__(self) -> None:
         self._data = bytearray()
+        #: Bytes of all frames that were handed out.
+        self.taken = 0
 
     def feed(self, data: bytes) -> Iterator[Forwarded]:
         self._data += data
@@ -79,12 +82,13 @@ class _Frames:
             output = read_output(io.BytesIO(frame))
             if output is not None:
                 yield output
+            self.taken += end
 
 
-class _PipeReader(threading.Thread):
-    def __init__(self, name: str, pipe: int, write: Callable[[Forwarded], None]) -> None:
+class _OutputReader(threading.Thread):
+    def __init__(self, name: str, connection: socket.socket, write: Callable[[Forwarded], None]) -> None:
         super().__init__(name=f"yarrow output of {name}", daemon=True)
-        self._pipe = pipe
+        self._connection = connection
         self._write = write
         self._frames = _Frames()
         self._lock = threading.Lock()
@@ -93,7 +97,7 @@ class _PipeReader(threading.Thread):
         self._wake_reader, self._wake_writer = os.pipe()
 
     def drain(self) -> Future[None]:
-        """Done when everything in the pipe now has been written."""
+        """Done when everything in the socket now has been written."""
         ticket: Future[None] = Future()
         with self._lock:
             if self._closed:
@@ -104,9 +108,8 @@ class _PipeReader(threading.Thread):
         return ticket
 
     def run(self) -> None:
-        os.set_blocking(self._pipe, False)
         poll = select.poll()
-        for descriptor in (self._pipe, self._wake_reader):
+        for descriptor in (self._connection.fileno(), self._wake_reader):
             poll.register(descriptor, select.POLLIN)
         try:
             while True:
@@ -125,36 +128,44 @@ class _PipeReader(threading.Thread):
             self._close()
 
     def _read_available(self) -> bool:
-        """Reads until the pipe is empty; False at its end."""
+        """Reads until the socket is empty; False at its end."""
         while True:
             try:
-                data = os.read(self._pipe, _CHUNK)
+                data = self._connection.recv(_CHUNK, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return True
+            except ConnectionResetError:
+                # The TaskExecutor died before it had read the confirmations; its output was read.
+                return False
             if not data:
                 return False
+            taken = self._frames.taken
             for output in self._frames.feed(data):
                 self._write(output)
+            if self._frames.taken != taken:
+                with contextlib.suppress(ConnectionError):
+                    self._connection.sendall(encode_confirmation(self._frames.taken))
 
     def _close(self) -> None:
         with self._lock:
             self._closed = True
-            for descriptor in (self._pipe, self._wake_reader, self._wake_writer):
+            self._connection.close()
+            for descriptor in (self._wake_reader, self._wake_writer):
                 os.close(descriptor)
         for ticket in self._tickets:
             ticket.set_result(None)
 
 
 class OutputRelay:
-    """The readers of one cluster's TaskExecutors; LocalProcessDriver attaches each pipe."""
+    """The readers of one cluster's TaskExecutors; LocalProcessDriver attaches each socket."""
 
     def __init__(self, write: Callable[[Forwarded], None]) -> None:
         self._write = write
-        self._readers: list[_PipeReader] = []
+        self._readers: list[_OutputReader] = []
 
-    def attach(self, name: str, pipe: int) -> None:
+    def attach(self, name: str, connection: socket.socket) -> None:
         """Takes over the reading end of a TaskExecutor's standard output."""
-        reader = _PipeReader(name, pipe, self._write)
+        reader = _OutputReader(name, connection, self._write)
         self._readers = [other for other in self._readers if other.is_alive()] + [reader]
         reader.start()
 
