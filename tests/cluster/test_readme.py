@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.embedded.waiting import DEADLINE
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TEXT = "to be or not to be that is the question"
@@ -35,7 +37,7 @@ def printed_by(number: int, folder: Path) -> list[str]:
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(README.parent)},
         check=False,

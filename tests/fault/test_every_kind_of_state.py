@@ -19,7 +19,7 @@ import pytest
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.savepoints.all_kinds import ROWS, allow, build, expected_output, is_running
 from tests.support.fault_jobs import FILES, JobShape
-from tests.support.fault_plan import FaultAction, FaultPlan
+from tests.support.fault_plan import PLAN_KEY, FaultAction, FaultPlan, committed_in_part
 from tests.support.fault_runs import SETTINGS, FaultRun, KeyBuckets
 from yarrow.common.job_status import JobStatus
 from yarrow.datastream.connectors.base import Sink
@@ -132,11 +132,14 @@ def test_a_sink_killed_when_some_of_a_checkpoints_files_are_committed(
     committed: int, backend: str, processes: MiniCluster, tmp_path: Path
 ) -> None:
     plan = FaultPlan(0, "sink.mid-commit", FaultAction.KILL, committed)
-    # Rows of all folders come before the first checkpoint.
-    settings = {"execution.checkpointing.interval": "300 ms"}
+    # Long enough for rows of several folders in a checkpoint.
+    settings = {
+        "execution.checkpointing.interval": "300 ms",
+        PLAN_KEY: f"{committed_in_part.__module__}:{committed_in_part.__name__}",
+    }
     FaultRun(FILES, backend, plan, settings, KeyBuckets()).execute(processes, tmp_path)
     where = json.loads((tmp_path / "gates" / "fired").read_text())
-    assert 1 <= int(where["index"]) < int(where["of"]), "others were still to be committed"
+    assert int(where["index"]) == committed < int(where["of"]), "others were still to be committed"
 
 
 # ---------------------------------------------------------------------- 40

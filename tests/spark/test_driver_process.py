@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyspark
 import pytest
 
 from tests.support.batch_runner import collecting_graph
 from tests.support.process_names import name_of
 from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
 from tests.unit.runtime.graph.programs import environment
+from yarrow.container.batch.spark.java.class_archive import ClassArchive
+from yarrow.container.batch.spark.requirements import find_java
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.graph.job_graph import JobGraph
 
 pytestmark = pytest.mark.spark
@@ -133,6 +137,23 @@ def test_without_java_the_master_hears_what_to_do(tmp_path: Path) -> None:
         assert "there is no java on PATH and JAVA_HOME is not set: install Java 17" in cause.message
         assert cause.stacktrace.count("\n") == 1
         assert driver.process.wait(LIMIT) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_there", "option"), [(False, "-XX:ArchiveClassesAtExit"), (True, "-XX:SharedArchiveFile")]
+)
+def test_java_writes_an_archive_of_its_classes_or_uses_the_one_that_is_there(
+    tmp_path: Path, is_there: bool, option: str
+) -> None:
+    classes, jars = tmp_path / "classes", Path(pyspark.__file__).parent / "jars"
+    archive = ClassArchive(classes, find_java().executable, jars, tmp_path, SystemClock())
+    if is_there:
+        # Java does without a file that is no archive.
+        archive._file.touch()
+    # A folder of its own: drivers of a busy machine give up an archive that takes them too long.
+    with spark_driver(tmp_path, environment={**os.environ, "YARROW_SPARK_CLASSES": str(classes)}) as driver:
+        until(lambda: "java" in map(name_of, driver.processes()))
+        assert option in [argument.partition("=")[0] for argument in driver.java().cmdline()]
 
 
 def test_a_setting_that_only_the_engine_makes_is_refused(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ SETTINGS = {
     "spark.driver.memory": "512m",
 }
 #: Seconds for a run, and for the end of its processes.
-_LIMIT, _GRACE = 600.0, 15.0
+_LIMIT, _GRACE = 600.0, 120.0
 _DRIVER = "yarrow-sparkdrv"
 _PROCESSES = ("yarrow-batch", _DRIVER, "java")
 

@@ -171,6 +171,21 @@ class FileFaultPlanner:
                 threading.Event().wait(self.plan.seconds)
 
 
+class CommittedInPart(FileFaultPlanner):
+    """Fires where as many of a checkpoint's files are committed as the plan's occurrence says, and others are not.
+
+    Which files belong to a checkpoint depends on the speed of the machine: commits of too few are passed by.
+    """
+
+    def fires(self, point: str, detail: dict[str, object]) -> bool:
+        """See FileFaultPlanner."""
+        if point == self.plan.point:
+            if not self.plan.occurrence <= int(str(detail["index"])) < int(str(detail["of"])):
+                return False
+            self._count = self.plan.occurrence
+        return super().fires(point, detail)
+
+
 class PlannedMessages:
     """A MessageFault for the in-process network: carries out plans whose point is `rpc.<method>`."""
 
@@ -221,6 +236,12 @@ def planner_from_arguments(arguments: str) -> FileFaultPlanner:
     """What a worker installs: arguments are JSON with `plan` (see FaultPlan.to_json) and `folder`."""
     fields = json.loads(arguments)
     return FileFaultPlanner(FaultPlan.from_json(fields["plan"]), fields["folder"])
+
+
+def committed_in_part(arguments: str) -> CommittedInPart:
+    """The same for a CommittedInPart."""
+    fields = json.loads(arguments)
+    return CommittedInPart(FaultPlan.from_json(fields["plan"]), fields["folder"])
 
 
 def configuration_of(plan: FaultPlan, folder: str) -> dict[str, str]:

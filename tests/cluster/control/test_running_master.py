@@ -275,12 +275,17 @@ def test_a_program_reaches_the_rest_of_its_own_application_whatever_tls_says(tmp
 
 
 def test_an_attached_session_ends_with_its_client(tmp_path: Path) -> None:
-    # Long enough for the client's first word, also on a busy machine.
-    silence = {"client.heartbeat.timeout": "5 s"}
+    silence = {"client.heartbeat.timeout": "600 s"}
     application = Application(tmp_path, DeploymentMode.SESSION, attached=True, configuration=silence)
-    end = asyncio.run(application.run(lambda: application.ask("PATCH", "/cluster/clientHeartbeat")))
+
+    def speak_and_fall_silent() -> None:
+        application.ask("PATCH", "/cluster/clientHeartbeat")
+        # As if that had been the client's last word, so long ago.
+        application.master._activity._last_heartbeat -= 601
+
+    end = asyncio.run(application.run(speak_and_fall_silent))
     assert end is not None and end.status is FinalStatus.SUCCEEDED
-    assert "silent for 5 s (client.heartbeat.timeout)" in end.diagnostics
+    assert "silent for 600 s (client.heartbeat.timeout)" in end.diagnostics
 
 
 def test_a_signal_ends_the_attempt_and_not_the_application(tmp_path: Path) -> None:

@@ -25,7 +25,10 @@ ABSENT = {
 
 @pytest.fixture
 def cluster() -> Iterator[MiniCluster]:
-    with mini_cluster(task_executors=1, slots=2) as running:
+    # A page of a checkpoint stays however many follow meanwhile.
+    with mini_cluster(
+        task_executors=1, slots=2, configuration={"web.checkpoints.history": 100_000}
+    ) as running:
         yield running
 
 

@@ -344,7 +344,7 @@ def test_without_an_action_the_actions_are_shown(yarrow: CommandLine) -> None:
 
 def test_a_killed_client_takes_its_job_with_it_if_that_was_asked_for(standalone: CommandLine) -> None:
     (standalone.folder / "job.py").write_text(_ENDLESS)
-    beats = ("-D", "client.heartbeat.interval=200 ms", "-D", "client.heartbeat.timeout=8 s")
+    beats = ("-D", "client.heartbeat.interval=200 ms", "-D", "client.heartbeat.timeout=20 s")
     clients = [
         subprocess.Popen(
             [sys.executable, "-m", "yarrow.cli.main", "run", *flags, *beats, "job.py"],

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.embedded.programs import run
+from tests.cluster.embedded.programs import DEADLINE, run
 
 pytestmark = pytest.mark.cluster
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
-# One split has rows at 0 to 9990 and stays open; the other has a row at 5 and is silent until a timer of a key has
-# made a file: without idleness the job would wait for ever.
+# One split has a row at 5 and is silent until a timer of a key has made a file: without idleness the job would wait for
+# ever. The other has rows at 0 to 9990 and stays open. Its rows wait for the row at 5, which nothing makes late.
 _PROGRAM = """
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from yarrow.datastream.connectors.base import (
 )
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 
-FIRED = Path("fired").absolute()
+FIRED, BEGUN = Path("fired").absolute(), Path("begun").absolute()
 
 @dataclass(frozen=True)
 class Half(SourceSplit):
@@ -54,10 +54,10 @@ class Reader(SourceReader):
     def snapshot_state(self, checkpoint_id):
         return [self.split]
     def poll(self, max_rows):
-        if self.rows:
+        if self.rows and (self.split.number or BEGUN.exists()):
             rows, self.rows = self.rows[:max_rows], self.rows[max_rows:]
             return SourceRecords(rows, split_id=self.split.split_id)
-        return None if FIRED.exists() else NothingAvailable(0.05)
+        return None if FIRED.exists() and not self.rows else NothingAvailable(0.05)
 
 class Itself(TimestampAssigner):
     def extract_timestamp(self, value, record_timestamp):
@@ -65,6 +65,8 @@ class Itself(TimestampAssigner):
 
 class Timers(KeyedProcessFunction):
     def process_element(self, value, ctx):
+        if value == 5:
+            BEGUN.touch()
         ctx.timer_service().register_event_time_timer(value // 1000 * 1000 + 999)
     def on_timer(self, timestamp, ctx):
         if timestamp == 8999:
@@ -98,7 +100,7 @@ def test_the_sessions_example() -> None:
         [sys.executable, str(EXAMPLES / "sessions.py")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent)},
         check=False,
     )

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.cluster.embedded.test_command_line import _ENDLESS, CommandLine
-from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.support.free_ports import free_port
 from tests.unit.runtime.security.stores import PASSWORD, Stores
 from yarrow.standalone.cluster_directory import ClusterSecrets
@@ -178,7 +178,7 @@ def test_secrets_of_an_embedded_cluster_are_in_no_process(yarrow: CommandLine) -
         assert_in_no_process(processes_of(yarrow.conf), needles)
     finally:
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=DEADLINE)
     assert PLANTED.encode() not in out + err
 
 

@@ -164,7 +164,7 @@ def test_killed_over_a_database(cluster: MiniCluster, tmp_path: Path, backend: d
     until_completed(cluster, client)
     client.cancel().result()
     assert client.get_job_execution_result().exception() is not None
-    assert rows(file)[0] == 1
+    wait_until(lambda: rows(file)[0] == 1)
     retained = rest(cluster, f"/jobs/{client.get_job_id()}/checkpoints")["latest"]["completed"][
         "external_path"
     ]

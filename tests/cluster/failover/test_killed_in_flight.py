@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import Trace, Traced, environment
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
+from tests.cluster.failover.programs import Trace, Traced, environment, fast_in, run_fast
 from tests.cluster.failover.test_killed_with_state import Count
 from yarrow.common import Duration, Types
 from yarrow.datastream import AsyncDataStream
@@ -20,16 +20,23 @@ from yarrow.datastream.functions import AsyncFunction
 from yarrow.embedded.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
-ROWS, KEYS = 1000, 5
+#: So many that no subtask is done before the kill lets the rows pass.
+ROWS, KEYS = 20_000, 5
 EXAMPLE = Path(__file__).parents[3] / "examples" / "lookups.py"
 
 
 class Late(AsyncFunction[int, int]):
-    """Answers after so long that some calls are always under way."""
+    """Answers after so long that some calls are always under way, and at once when rows are to pass."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fast = str(fast_in(folder))
 
     async def async_invoke(self, value: int) -> list[int]:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(self._pause())
         return [value]
+
+    def _pause(self) -> float:
+        return 0.0 if os.path.exists(self._fast) else 0.05
 
 
 def test_results_are_exact_after_a_kill_with_calls_under_way(tmp_path: Path) -> None:
@@ -37,14 +44,15 @@ def test_results_are_exact_after_a_kill_with_calls_under_way(tmp_path: Path) -> 
 
     def kill() -> None:
         wait_until(lambda: trace.pid("rows", 0) > 0)
-        assert seen.wait(30)
+        assert seen.wait(DEADLINE)
         trace.kill("rows", 0)
+        run_fast(tmp_path)
 
     with mini_cluster(task_executors=1, slots=2) as cluster:
         env = environment(cluster, parallelism=2)
         env.enable_checkpointing(100)
         rows = env.from_sequence(1, ROWS).map(Traced(tmp_path, "rows"), Types.LONG())
-        late = AsyncDataStream.unordered_wait(rows, Late(), Duration.of_minutes(1), 40, Types.LONG())
+        late = AsyncDataStream.unordered_wait(rows, Late(tmp_path), Duration.of_minutes(1), 40, Types.LONG())
         counts = late.key_by(lambda value: value % KEYS).process(Count())
         killer = threading.Thread(target=kill)
         last: dict[int, int] = {}
@@ -53,7 +61,7 @@ def test_results_are_exact_after_a_kill_with_calls_under_way(tmp_path: Path) -> 
             # Rows are collected when a checkpoint is complete, which has calls under way.
             for number, (key, count) in enumerate(found):
                 last[key] = max(count, last.get(key, 0))
-                if number == ROWS // 10:
+                if number == 100:
                     seen.set()
             killer.join()
     assert last == dict.fromkeys(range(KEYS), ROWS // KEYS)
@@ -65,7 +73,7 @@ def test_the_lookups_example() -> None:
         [sys.executable, str(EXAMPLE)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         env={**os.environ, "PYTHONPATH": str(EXAMPLE.parents[1])},
         check=False,
     )

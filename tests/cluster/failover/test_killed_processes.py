@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ from tests.cluster.failover.programs import (
     until_attempts,
     until_running,
 )
+from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver
 from yarrow.common import JobStatus
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.embedded.local_job_client import LocalJobClient
@@ -27,8 +31,8 @@ from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import JobExecutionError
-from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.rpc.messages import ExecutionGraphDetails
+from yarrow.runtime.common.ids import JobID, ResourceID
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails, ResourceProfile
 
 pytestmark = pytest.mark.cluster
 _log = logging.getLogger(__name__)
@@ -80,6 +84,33 @@ def test_two_regions_in_one_slot_die_and_restart_together(cluster: MiniCluster, 
     client.cancel().result()
 
 
+@contextmanager
+def no_new_task_executors() -> Iterator[None]:
+    """No TaskExecutor starts in the block; those that are asked for start behind it."""
+    begin = threading.Event()
+    start = LocalProcessDriver.request_task_executor
+
+    async def held(driver: LocalProcessDriver, profile: ResourceProfile) -> ResourceID:
+        await asyncio.to_thread(begin.wait)
+        return await start(driver, profile)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalProcessDriver, "request_task_executor", held)
+        try:
+            yield
+        finally:
+            begin.set()
+
+
+def kill_and_see_the_shortage(cluster: MiniCluster, client: LocalJobClient, victim: int) -> None:
+    """Kills a TaskExecutor whose slot the job needs, and looks at what the job waits for before there is another."""
+    with no_new_task_executors():
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: "needs 2 slots and has 1" in client.get_job_details().result().waiting_for)
+        (listed,) = LoopThread.shared().call(cluster.cluster.dispatcher.list_jobs())
+        assert "needs 2 slots" in listed.waiting_for
+
+
 @pytest.mark.parametrize("spares", [0, 1])
 def test_a_killed_task_executor_is_replaced(spares: int, tmp_path: Path) -> None:
     configuration = {"slotmanager.redundant-taskmanager-num": spares}
@@ -96,11 +127,11 @@ def test_a_killed_task_executor_is_replaced(spares: int, tmp_path: Path) -> None
         # The TaskExecutor of subtask 0: the parent of its template, which is the worker's.
         clock = SystemClock()
         killed = clock.monotonic()
-        os.kill(executor_of(trace.pid("all", 0)), signal.SIGKILL)
-        if not spares:
-            wait_until(lambda: "needs 2 slots and has 1" in client.get_job_details().result().waiting_for)
-            (listed,) = LoopThread.shared().call(cluster.cluster.dispatcher.list_jobs())
-            assert "needs 2 slots" in listed.waiting_for
+        victim = executor_of(trace.pid("all", 0))
+        if spares:
+            os.kill(victim, signal.SIGKILL)
+        else:
+            kill_and_see_the_shortage(cluster, client, victim)
         wait_until(lambda: trace.pid("all", 0, 1) > 0)
         until_running(client)
         _log.warning("%d spares: running again %.3f s after kill -9", spares, clock.monotonic() - killed)

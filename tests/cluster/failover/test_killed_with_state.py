@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment, run_fast
 from yarrow.common import Types
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
@@ -18,7 +18,7 @@ from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 #: So many that no subtask is done before the test lets the rows pass.
-ROWS, KEYS = 20_000, 5
+ROWS, KEYS = 50_000, 5
 
 
 class Count(KeyedProcessFunction[int, int, tuple[int, int]]):
@@ -47,7 +47,7 @@ def killed_twice(cluster: MiniCluster, folder: Path) -> dict[int, int]:
         for attempt in (0, 1):
             wait_until(lambda attempt=attempt: trace.pid("rows", attempt, attempt) > 0)  # type: ignore[misc]
             seen.clear()
-            seen.wait(60)
+            seen.wait(DEADLINE)
             trace.kill("rows", attempt, attempt)
         run_fast(folder)
 

@@ -24,13 +24,13 @@ from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 #: So many that no reader is done before the test lets the rows pass.
-ROWS = 15_000
+ROWS = 60_000
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
     # On a busy machine the slot of a killed worker comes back late: no further TaskExecutor is asked for meanwhile.
-    patient = {"slotmanager.requirement-check.delay": "5 s"}
+    patient = {"slotmanager.requirement-check.delay": "60 s"}
     with mini_cluster(task_executors=2, slots=1, configuration=patient) as running:
         yield running
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.cluster.savepoints.all_kinds import RECENT, ROWS, allow, build, is_running, rows_until, wait_at
 from tests.cluster.savepoints.checked_states import check_states, column_by_key
 from tests.format.golden_snapshots import native_checkpoint, savepoint
@@ -191,7 +191,7 @@ def test_state_as_a_table() -> None:
         [sys.executable, str(EXAMPLES / "state_as_table.py")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent)},
         check=False,
     )

@@ -27,6 +27,7 @@ from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.supervisor.task_executor_settings import TaskExecutorSettings, settings_of
 from yarrow.container.worker.worker import WorkerThread
+from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,
@@ -222,8 +223,9 @@ class KeptOutput:
 async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object) -> AsyncIterator[Cluster]:
     """A started cluster; `changes` replace fields of the TaskExecutorSettings.
 
-    `start_spark_driver` plays processes of SparkDrivers.
+    `start_spark_driver` plays processes of SparkDrivers. Silence is measured by `clock`.
     """
+    clock = cast(Clock, changes.pop("clock", SystemClock()))
     start_spark_driver = cast(StartProcess, changes.pop("start_spark_driver", start_no_process))
     configuration = changes.pop("configuration", {})
     assert isinstance(configuration, dict)
@@ -253,6 +255,7 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
             launcher=make_launcher(mode, raw_output, entry),
             files=files,
             start_spark_driver=start_spark_driver,
+            clock=clock,
         ),
     )
     try:

@@ -31,7 +31,14 @@ from tests.cluster.task_executor.conftest import (
 )
 from tests.cluster.task_executor.fake_worker import PRINTED_LINES
 from tests.cluster.task_executor.fakes import FakeJobMaster, FakeResourceManager
-from tests.unit.container.supervisor.conftest import ROOT, eventually, process_runs, run, within
+from tests.unit.container.supervisor.conftest import (
+    DEADLINE,
+    ROOT,
+    eventually,
+    process_runs,
+    run,
+    within,
+)
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobMasterID, ResourceManagerID
 from yarrow.runtime.graph.job_graph import encode_job_graph
@@ -159,7 +166,7 @@ async def running(
         with process:
             process.stdin.close()
             try:
-                await asyncio.to_thread(process.wait, 10)
+                await asyncio.to_thread(process.wait, DEADLINE)
             finally:
                 process.kill()
         await resource_manager.stop()
@@ -287,7 +294,7 @@ def test_it_ends_at_once_while_it_still_waits_for_zookeeper(how: str, tmp_path: 
                 assert process.stdin is not None
                 process.stdin.write(encode_bootstrap(bootstrap))
                 process.stdin.flush()
-                silent.settimeout(60)
+                silent.settimeout(DEADLINE)
                 connection, _ = silent.accept()
                 family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
                 with connection:
