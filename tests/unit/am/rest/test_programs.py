@@ -241,9 +241,9 @@ def test_program_that_hangs_is_ended_with_its_children(cluster: FakeCluster, tmp
     async def answers(client: httpx.AsyncClient) -> httpx.Response:
         return await client.post(f"/jars/{await upload(client, text)}/run")
 
-    response = talk(cluster, answers, program_timeout=8.0)
+    response = talk(cluster, answers, program_timeout=15.0)
     assert response.status_code == 422
-    assert "within 8 s" in response.json()["errors"][0]
+    assert "within 15 s" in response.json()["errors"][0]
     pid = int((tmp_path / "pid").read_text())
     with pytest.raises(psutil.NoSuchProcess):
         psutil.Process(pid).wait(120)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.unit.runtime.rpc.loops import run
+from tests.unit.runtime.rpc.loops import DEADLINE, run
 from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import JobID, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc import grpc_transport
@@ -267,8 +267,13 @@ def test_nothing_is_served_to_who_shows_no_certificate() -> None:
     run(body())
 
 
-def test_strangers_are_cut_off_and_a_storm_of_them_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_transport, "_HANDSHAKE_MS", 1000)
+@pytest.mark.parametrize(
+    ("handshake_ms", "closed"), [(600_000, 32), (1000, 40)], ids=["by their number", "by their silence"]
+)
+def test_strangers_are_cut_off_and_a_storm_of_them_harms_nobody(
+    monkeypatch: pytest.MonkeyPatch, handshake_ms: int, closed: int
+) -> None:
+    monkeypatch.setattr(grpc_transport, "_HANDSHAKE_MS", handshake_ms)
     monkeypatch.setattr(grpc_transport, "_MAX_CONNECTIONS", 8)
 
     async def body() -> None:
@@ -281,9 +286,7 @@ def test_strangers_are_cut_off_and_a_storm_of_them_harms_nobody(monkeypatch: pyt
             storm = [socket.create_connection(("127.0.0.1", port), timeout=120) for _ in range(40)]
             # Who has proved itself goes on meanwhile.
             await manager.disconnect_task_executor(ResourceID("te"), "second")
-            early = await endpoint.run_blocking(_closed, storm, 0.5)
-            assert early >= 32
-            assert await endpoint.run_blocking(_closed, storm, 20.0) == 40
+            assert await endpoint.run_blocking(_closed, storm, closed) >= closed
             for sock in storm:
                 sock.close()
             await manager.disconnect_task_executor(ResourceID("te"), "third")
@@ -292,12 +295,12 @@ def test_strangers_are_cut_off_and_a_storm_of_them_harms_nobody(monkeypatch: pyt
     run(body())
 
 
-def _closed(storm: list[socket.socket], seconds: float) -> int:
-    """How many of the connections the server has closed after that time, or sooner when it is all of them."""
-    end = perf_counter() + seconds
-    waiting = [sock for sock in storm if sock.fileno() >= 0]
-    closed = len(storm) - len(waiting)
-    while waiting and (left := end - perf_counter()) > 0:
+def _closed(storm: list[socket.socket], number: int) -> int:
+    """How many of the connections the server has closed when it is that many, or none more is closed in time."""
+    end = perf_counter() + DEADLINE / 2
+    waiting = list(storm)
+    closed = 0
+    while closed < number and (left := end - perf_counter()) > 0:
         for sock in select.select(waiting, [], [], left)[0]:
             try:
                 gone = sock.recv(4096) == b""
