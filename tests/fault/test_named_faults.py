@@ -234,14 +234,7 @@ def test_a_stalled_storage_times_out_and_what_comes_late_is_deleted(
         return create(files, path)
 
     monkeypatch.setattr(LocalFileSystem, "create", slow)
-    job = GatedTotals(
-        threads,
-        tmp_path,
-        **{
-            "execution.checkpointing.timeout": "250 ms",
-            "execution.checkpointing.data-inline-threshold": "0 b",
-        },
-    )
+    job = GatedTotals(threads, tmp_path, **{"execution.checkpointing.data-inline-threshold": "0 b"})
     job.until_completed()
     stalled.set()
     # One checkpoint may have its files already.
@@ -415,7 +408,7 @@ def test_awkward_keys_and_large_rows_survive_a_restore(backend: str, tmp_path: P
 
 def test_a_stop_during_a_failover_is_refused_and_the_job_goes_on(tmp_path: Path) -> None:
     with mini_cluster(1, 2) as cluster:
-        job = GatedTotals(cluster, tmp_path, **{"restart-strategy.fixed-delay.delay": "5 s"})
+        job = GatedTotals(cluster, tmp_path, **{"restart-strategy.fixed-delay.delay": "15 s"})
         job.until_completed()
         for pid in slot_workers():
             os.kill(pid, signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -182,12 +183,31 @@ KEYS = 10
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
 
+#: Readers, each of which has a split of its own.
+READERS = 2
+
+
 class Lookup(AsyncFunction[int, Any]):
-    """(key, number), after some milliseconds that differ."""
+    """(key, number), after some milliseconds that differ, if a file allows so many numbers of each reader."""
+
+    def __init__(self, allowed: Path) -> None:
+        self._allowed = str(allowed)
 
     async def async_invoke(self, value: int) -> list[Any]:
+        while value % (COUNT // READERS) >= self._number_allowed():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
         await asyncio.sleep((value * 7919 % 13) / 1000)
         return [(value % KEYS, value)]
+
+    def _number_allowed(self) -> int:
+        return int(Path(self._allowed).read_text())
+
+
+def allow(allowed: Path, number: int) -> None:
+    """So many numbers of each reader have results; others are in flight until they are allowed, too."""
+    new = allowed.with_suffix(".new")
+    new.write_text(str(number))
+    new.replace(allowed)
 
 
 class Seen(KeyedProcessFunction[int, Any, str]):
@@ -203,7 +223,7 @@ class Seen(KeyedProcessFunction[int, Any, str]):
             yield f"{value[0]}:" + " ".join(map(str, seen))
 
 
-def job(parallelism: int, *, ordered: bool) -> JobGraph:
+def job(parallelism: int, allowed: Path, *, ordered: bool) -> JobGraph:
     settings = {"execution.batch.max-rows": "20"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(parallelism)
@@ -211,9 +231,9 @@ def job(parallelism: int, *, ordered: bool) -> JobGraph:
         lambda index: index, COUNT, RateLimiterStrategy.per_second(2 * COUNT), Types.LONG()
     )
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-    numbers.set_parallelism(2)
+    numbers.set_parallelism(READERS)
     wait = AsyncDataStream.ordered_wait if ordered else AsyncDataStream.unordered_wait
-    pairs = wait(numbers.rebalance(), Lookup(), Duration.of_minutes(1), 20, PAIR).uid("lookup")
+    pairs = wait(numbers.rebalance(), Lookup(allowed), Duration.of_minutes(1), 20, PAIR).uid("lookup")
     pairs.key_by(lambda pair: pair[0], Types.LONG()).process(Seen(), Types.STRING()).uid("seen").print()
     return env.get_job_graph("lookups")
 
@@ -240,13 +260,17 @@ def in_flight_state(taken: TakenCheckpoint, graph: JobGraph) -> int:
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("unaligned", [False, True])
-def test_restored_at_other_parallelisms(workers: CheckpointHarness, ordered: bool, unaligned: bool) -> None:
+def test_restored_at_other_parallelisms(
+    workers: CheckpointHarness, tmp_path: Path, ordered: bool, unaligned: bool
+) -> None:
+    allowed = tmp_path / "allowed"
     taken: TakenCheckpoint | None = None
     lines: list[str] = []
     for number, parallelism in enumerate((2, 3, 1), start=1):
         workers.output.clear()
         workers.checkpoints.clear()
-        graph = job(parallelism, ordered=ordered)
+        allow(allowed, COUNT // READERS * number // 4)
+        graph = job(parallelism, allowed, ordered=ordered)
         workers.start(graph, taken)
         workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
         workers.until(lambda: len(workers.output) > 5)
@@ -254,7 +278,8 @@ def test_restored_at_other_parallelisms(workers: CheckpointHarness, ordered: boo
         assert in_flight_state(taken, graph) > 0
         workers.cancel_and_wait()
         lines += workers.output
-    workers.start(job(2, ordered=ordered), taken)
+    allow(allowed, COUNT)
+    workers.start(job(2, allowed, ordered=ordered), taken)
     workers.until_all(ExecutionState.FINISHED)
     found: dict[int, list[int]] = {}
     for line in lines + workers.output:
