@@ -15,6 +15,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.yarn.private_zookeeper import PrivateZooKeeper, remove_at_once
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import RecoveryStoreError
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.ha.records import Delete, LeadershipLostError, Put, RecordsError
 from yarrow.runtime.ha.services import RESOURCE_MANAGER, token_of_epoch
@@ -28,6 +29,7 @@ SESSION = 10.0
 #: Seconds of a session that may end at any time: the next leader follows soon.
 SHORT_SESSION = 2.0
 DEADLINE = 120.0
+_clock = SystemClock()
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +55,8 @@ class Master:
         self.history = history
         self.name = name
         self.epoch: int | None = None
-        #: The cause of each revocation.
-        self.revoked: list[str] = []
+        #: (cause, moment) of each revocation.
+        self.revoked: list[tuple[str, float]] = []
 
     def grant_leadership(self, epoch: int) -> None:
         self.epoch = epoch
@@ -62,7 +64,7 @@ class Master:
 
     def revoke_leadership(self, cause: str) -> None:
         self.epoch = None
-        self.revoked.append(cause)
+        self.revoked.append((cause, _clock.monotonic()))
 
     async def start(self) -> None:
         await asyncio.to_thread(self.services.start)
@@ -240,7 +242,7 @@ def test_who_hears_nothing_stops_leading_before_the_session_ends(zookeeper: Priv
         try:
             await eventually(lambda: bool(master.revoked))
             # Not by the end of the session, of which only the server could tell.
-            assert "did not answer for 9 s of a session timeout of 10 s" in master.revoked[0]
+            assert "did not answer for 9 s of a session timeout of 10 s" in master.revoked[0][0]
             assert not master.services.election.leads()
             with pytest.raises(RecordsError):
                 await asyncio.to_thread(records.write, Put("jobs/x", b""))
