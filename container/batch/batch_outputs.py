@@ -29,7 +29,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.batch.batch_plan import BatchExchange, BatchStage, ExchangeKind
 from yarrow.runtime.graph.distribution import consumers_of
-from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 
 #: Rows and bytes that wait in all buffers of an edge together, and the least bounds of one buffer.
 _BUFFERED: Final = BatchBounds(128 * 1024, 32 << 20)
@@ -95,9 +95,11 @@ class BatchOutputs:
         partition.seed = edge.index * 65_536 + self._subtask
         return partition
 
-    def _targets(self, edge: JobEdge, exchange: BatchExchange) -> range:
+    def _targets(self, edge: JobEdge, exchange: BatchExchange) -> Sequence[int]:
         target = self._graph.vertex(edge.target)
         if exchange.kind is ExchangeKind.KEYED:
+            if edge.partitioner.function is not None:
+                return self._first_key_groups(target)
             return range(target.max_parallelism)
         return consumers_of(edge.partitioner.kind, self._stage.parallelism, target.parallelism, self._subtask)
 
@@ -150,11 +152,14 @@ class BatchOutputs:
         """One target in each partition."""
         if exchange.kind is not ExchangeKind.KEYED:
             return self._targets(edge, exchange)
-        target = self._graph.vertex(edge.target)
-        return (
+        return self._first_key_groups(self._graph.vertex(edge.target))
+
+    def _first_key_groups(self, target: JobVertex) -> Sequence[int]:
+        """The first key group of each subtask."""
+        return [
             key_group_range_for_operator_index(target.max_parallelism, target.parallelism, subtask).start
             for subtask in range(target.parallelism)
-        )
+        ]
 
     def put_committables(self, chain: OperatorChain) -> None:
         """Takes what the sinks of a finished chain have prepared."""

@@ -169,9 +169,9 @@ def _generate_target(
     name: str,
 ) -> str:
     spec = partition.edge.partitioner
-    if spec.kind is PartitionerKind.KEY_GROUP:
+    if spec.kind is PartitionerKind.KEY_GROUP and spec.function is None:
         return _generate_key_target(code, partition, targets, value, max_parallelism, name)
-    if spec.kind is PartitionerKind.CUSTOM:
+    if spec.kind in (PartitionerKind.CUSTOM, PartitionerKind.KEY_GROUP):
         assert spec.key_selector is not None and spec.function is not None
         partition_function = method_of(load_function(spec.function, name), "partition", name)
         custom = CustomTargets(targets, partition_function, name)

@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from yarrow.common.accumulators import Accumulator
+from yarrow.common.configuration import Configuration
 from yarrow.common.job_id import JobID
 from yarrow.common.metrics import MetricGroup
-from yarrow.container.codegen.user_functions import close_function, open_function
+from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
@@ -58,7 +59,10 @@ class OperatorRuntimeContext(RuntimeContext):
         context: OperatorContext,
         keyed: bool,
         broadcast_variables: Mapping[str, BroadcastVariable] = MappingProxyType({}),
+        parameters: bytes | None = None,
     ) -> None:
+        """`parameters`: the pickled Configuration of the function; None = an empty one."""
+        self._parameters = parameters
         self._broadcast_variables = broadcast_variables
         self._context = context
         self._environment = context.environment
@@ -117,6 +121,12 @@ class OperatorRuntimeContext(RuntimeContext):
     def get_iteration_runtime_context(self) -> IterationRuntimeContext:
         superstep = self._environment.superstep
         return super().get_iteration_runtime_context() if superstep is None else superstep
+
+    def get_parameters(self) -> Configuration:
+        if self._parameters is None:
+            return super().get_parameters()
+        parameters: Configuration = load_function(self._parameters, self._context.descriptor.name)
+        return parameters
 
     def has_broadcast_variable(self, name: str) -> bool:
         return name in self._broadcast_variables

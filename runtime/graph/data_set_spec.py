@@ -20,17 +20,24 @@ class SortField(msgspec.Struct, frozen=True):
     ascending: bool = True
 
 
-class DataSetFunctionOperator(OperatorSpec, frozen=True, kw_only=True):
-    """Base of the operators of one data set that run a user's function.
+class DataSetOperator(OperatorSpec, frozen=True, kw_only=True):
+    """Base of the operators of data sets that may run a user's function.
 
-    Input 0 has the rows. Each further input is a broadcast variable, which the function finds by its name.
+    The first inputs have the rows. Each further one is a broadcast variable, which the function finds by its name.
     """
+
+    #: Names of the inputs behind those with rows.
+    broadcast_variables: tuple[str, ...] = ()
+    #: The pickled Configuration that the function finds when it is opened; None = an empty one.
+    parameters: bytes | None = None
+
+
+class DataSetFunctionOperator(DataSetOperator, frozen=True, kw_only=True):
+    """Base of the operators of one data set, whose rows are input 0, that run a user's function."""
 
     takes_inputs_in_turn: ClassVar[bool] = False
 
     function: bytes
-    #: Names of the inputs from 1 on.
-    broadcast_variables: tuple[str, ...] = ()
 
 
 class BroadcastRowFunctionOperator(
@@ -90,8 +97,8 @@ class ProjectedField(msgspec.Struct, frozen=True):
     field: int | None
 
 
-class TwoDataSetsOperator(OperatorSpec, frozen=True, kw_only=True):
-    """Base of the operators of two data sets."""
+class TwoDataSetsOperator(DataSetOperator, frozen=True, kw_only=True):
+    """Base of the operators of two data sets, whose rows are the inputs 0 and 1."""
 
     takes_inputs_in_turn: ClassVar[bool] = True
 
@@ -114,6 +121,8 @@ class CoGroupOperator(TwoDataSetsOperator, frozen=True, kw_only=True, tag="co_gr
     """Calls the function with the rows of each key, of two keyed inputs."""
 
     key_selectors: tuple[bytes, bytes]
+    #: The order of the rows of a key, of each input; () = as they come.
+    orders: tuple[tuple[SortField, ...], tuple[SortField, ...]] = ((), ())
 
 
 class SolutionSetUpdateOperator(TwoDataSetsOperator, frozen=True, kw_only=True, tag="update_solution_set"):

@@ -594,5 +594,6 @@ class PartitionerSpec(msgspec.Struct, frozen=True, kw_only=True):
     key_selector: bytes | None = None
     #: KEY_GROUP on columns.
     key_column: KeyColumns | None = None
-    #: CUSTOM: cloudpickle of a callable (key, number of partitions) -> index.
+    #: CUSTOM: cloudpickle of a callable (key, number of partitions) -> index. KEY_GROUP, in batch jobs alone: the same.
+    #: The rows then belong to the first key group of the subtask with that index.
     function: bytes | None = None

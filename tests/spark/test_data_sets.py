@@ -12,9 +12,10 @@ import pytest
 from tests.support.data_sets import data_set_environment, graph_of
 from tests.support.spark_driver import DriverUnderTest
 from yarrow.batch.dataset import Order
-from yarrow.batch.dataset.functions import MapFunction, RuntimeContext
+from yarrow.batch.dataset.functions import MapFunction, RichCoGroupFunction, RuntimeContext
 from yarrow.common import Types
 from yarrow.common.accumulators import IntCounter
+from yarrow.common.configuration import Configuration
 
 pytestmark = pytest.mark.spark
 
@@ -71,6 +72,39 @@ def test_sorted_groups_and_partitions_stream_through_functions(driver: DriverUnd
         group = sorted(n * n % 1009 for n in range(1, 20_001) if n % 3 == key)
         expected[key] = max(b - a for a, b in pairwise(group))
     assert dict(outcome.collected()) == expected
+
+
+class Paired(RichCoGroupFunction[Any, Any, Any]):
+    """The task, the numbers of both groups in their order, and what the function was given."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.task = runtime_context.get_index_of_this_subtask()
+        self.mark = runtime_context.get_parameters().get_string("mark", "")
+        (self.factor,) = runtime_context.get_broadcast_variable("factor")
+
+    def co_group(self, first: Iterator[Any], second: Iterator[Any]) -> Iterator[Any]:
+        rows = [*first]
+        numbers = [row[1] * self.factor for row in rows]
+        yield self.task, self.mark, rows[0][0], numbers, [row[1] for row in second]
+
+
+def test_groups_of_two_data_sets_are_sorted_in_the_task_that_the_partitioner_names(
+    driver: DriverUnderTest,
+) -> None:
+    env = data_set_environment(2)
+    numbers = env.generate_sequence(1, 60).map(lambda n: (n % 3, n), PAIR)
+    groups = numbers.co_group(numbers.filter(lambda row: row[1] < 7)).where(0).equal_to(0)
+    placed = groups.with_partitioner(lambda key, tasks: int(key == 1) % tasks)
+    found = placed.sort_first_group(1, Order.DESCENDING).sort_second_group(1).with_(Paired())
+    found.with_broadcast_set(env.from_elements(10), "factor")
+    found.with_parameters(Configuration().set_string("mark", "x"))
+    outcome = driver.run(graph_of(found))
+    assert outcome.failure is None, outcome.failure.stacktrace
+    of_key = {key: [n for n in range(1, 61) if n % 3 == key] for key in range(3)}
+    assert sorted(outcome.collected()) == sorted(
+        (int(key == 1), "x", key, [10 * n for n in reversed(all_numbers)], all_numbers[:2])
+        for key, all_numbers in of_key.items()
+    )
 
 
 def failing(rows: Iterator[int]) -> Iterator[float]:

@@ -15,6 +15,7 @@ from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.data_set.paired_rows import PairedRows
 from yarrow.container.operators.data_set.replayed_rows import BLOCK_ROWS, ReplayedRows
+from yarrow.container.operators.data_set.sorted_rows import SortedRows, order_by
 from yarrow.container.operators.data_set.two_data_sets import TwoDataSetsOperatorBase
 from yarrow.container.operators.registry import runs
 from yarrow.container.protocol.failure import OperatorFailure
@@ -120,15 +121,41 @@ class CoGroupingOperator(_KeyedOperator):
 
     method = "co_group"
 
+    def __init__(self, name: str, spec: CoGroupOperator) -> None:
+        super().__init__(name, spec)
+        self._orders = spec.orders
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        # Both sides of a key may wait at the same time.
+        self._sorted = [
+            SortedRows(self.name, order_by(fields, self.name), self._budget // 2, self._directory)
+            if fields
+            else None
+            for fields in self._orders
+        ]
+
+    def close(self) -> None:
+        if self.is_set_up:
+            self._forget_order()
+        super().close()
+
     def _take_second(self, rows: list[Any]) -> Iterable[Any]:
         self._rows.add(1, rows)
         return ()
 
     def end_keys(self) -> Iterator[tuple[Any, int | None]]:
-        for lefts, rights in self._rows.by_key():
+        for sides in self._rows.by_key():
+            lefts, rights = map(_in_order, self._sorted, sides)
             for result in self._grouped(lefts, rights):
                 yield result, None
+            self._forget_order()
         self._rows.clear()
+
+    def _forget_order(self) -> None:
+        for each in self._sorted:
+            if each is not None:
+                each.clear()
 
     def _grouped(self, lefts: Iterable[Any], rights: Iterable[Any]) -> Iterator[Any]:
         try:
@@ -137,6 +164,16 @@ class CoGroupingOperator(_KeyedOperator):
             raise
         except BaseException as error:  # user code may raise anything
             raise OperatorFailure(self.name, "", error) from error
+
+
+def _in_order(rows: SortedRows | None, side: Iterable[Any]) -> Iterable[Any]:
+    """The rows of one side of a key, sorted by `rows`; None = as they come."""
+    if rows is None:
+        return side
+    following = iter(side)
+    while block := list(islice(following, BLOCK_ROWS)):
+        rows.add(block)
+    return rows.in_order()
 
 
 @runs(SolutionSetUpdateOperator)

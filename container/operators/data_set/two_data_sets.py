@@ -14,7 +14,7 @@ from typing import Any, Final
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import Emit, Operator, OperatorContext
-from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.container.operators.data_set.broadcasting import BroadcastingOperator
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.graph.data_set_spec import ProjectedField, TwoDataSetsOperator
@@ -23,7 +23,7 @@ from yarrow.runtime.graph.data_set_spec import ProjectedField, TwoDataSetsOperat
 _SHARE: Final = 2
 
 
-class TwoDataSetsOperatorBase(FunctionOperator):
+class TwoDataSetsOperatorBase(BroadcastingOperator):
     """Base of join, co_group and cross. Subclasses name the function's method."""
 
     takes_inputs_in_turn = True
@@ -34,22 +34,34 @@ class TwoDataSetsOperatorBase(FunctionOperator):
     method: str
 
     def __init__(self, name: str, spec: TwoDataSetsOperator) -> None:
-        super().__init__(name, spec.function or b"")
+        super().__init__(name, spec, spec.function or b"")
         self._data_sets = spec
 
     def setup(self, context: OperatorContext) -> None:
         if self._data_sets.function is not None:
             super().setup(context)
-            self._call = method_of(self.function, self.method, self.name)
+            self._call = self._first_call if self._variables else self._method()
         else:
             Operator.setup(self, context)
             self._call = projection_of(self._data_sets.projection)
         self._budget = context.environment.settings.get(execution.SORT_MEMORY).bytes // _SHARE
         self._directory = Path(context.environment.local_directory)
 
+    def _method(self) -> Callable[[Any, Any], Any]:
+        return method_of(self.function, self.method, self.name)
+
+    def _first_call(self, first: Any, second: Any) -> Any:
+        """Opens the function, whose broadcast variables have come, and calls it."""
+        self.begin()
+        self._call = self._method()
+        return self._call(first, second)
+
     def generate_input(
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
+        if index > 1:
+            self.generate_variable(code, index - 2, value)
+            return
         take = code.bind("take", self._take_first if index == 0 else self._take_second)
         code.at_start(f"rows = {take}(rows)")
         emit(value, timestamp)

@@ -31,6 +31,8 @@ class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
 
     #: What the function finds by name, if the operator has broadcast inputs.
     broadcast_variables: Mapping[str, BroadcastVariable] = MappingProxyType({})
+    #: The pickled Configuration of the function; None = an empty one.
+    parameters: bytes | None = None
 
     def __init__(self, name: str, blob: bytes, keyed: bool = False) -> None:
         super().__init__(name)
@@ -47,7 +49,7 @@ class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
     def open(self) -> None:
         self._opened = True
         runtime_context = self._runtime_context = OperatorRuntimeContext(
-            self.context, self._keyed, self.broadcast_variables
+            self.context, self._keyed, self.broadcast_variables, self.parameters
         )
         initialize_function(self.function, self.context, runtime_context if self._keyed else None)
         open_function(self.function, runtime_context)

@@ -131,6 +131,8 @@ def _combining(graph: JobGraph, edge: JobEdge, *, combine: bool) -> tuple[Combin
     rows, columns = head.spec.row_fold, head.spec.keyed_aggregates
     if rows is None and columns is None:
         return None, f"'{head.name}' is no rolling aggregate: it takes each row"
+    if edge.partitioner.function is not None:
+        return None, "a partitioner of the program sends each row"
     if not combine:
         return None, f"{execution.BATCH_COMBINE.key} is false"
     if columns is not None:

@@ -9,7 +9,7 @@ below, which take the class of data sets as a type variable.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from inspect import isgeneratorfunction
 from typing import Any
 
@@ -21,13 +21,13 @@ from yarrow.batch.dataset.grouping import Grouping, UnsortedGroups, WholeOperati
 from yarrow.batch.dataset.iteration_graph import OpenIteration
 from yarrow.batch.dataset.iterations import DeltaLoop, IterationSettings
 from yarrow.batch.dataset.joins import (
+    CoGroups,
     CrossedSets,
     JoinCalls,
     JoinedSets,
     KeyedSets,
     OperatorSets,
     Pairs,
-    grouped_together,
     pair_type,
     paired,
     projected_fields,
@@ -35,10 +35,10 @@ from yarrow.batch.dataset.joins import (
 )
 from yarrow.batch.dataset.order import Order
 from yarrow.batch.dataset.partitions import sort_field, sorted_partitions
-from yarrow.batch.dataset.row_operations import TakesVariables
+from yarrow.batch.dataset.row_operations import FunctionOperation, function_of
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.functions import Partitioner
 from yarrow.datastream.functions.two_data_sets_functions import (
-    CoGroupFunction,
     CrossFunction,
     FlatJoinFunction,
     JoinFunction,
@@ -77,7 +77,7 @@ class DataSet(
         self,
         environment: ExecutionEnvironment,
         transformation: Transformation,
-        functions: tuple[TakesVariables, ...] = (),
+        functions: tuple[FunctionOperation, ...] = (),
     ) -> None:
         """`functions`: the operators that run the function of the operation."""
         super().__init__(environment, transformation, functions)
@@ -98,7 +98,7 @@ class DataSet(
 
     def sort_partition(self, field: Key, order: Order = Order.ASCENDING) -> SortedPartitions:
         """Return the same partitions with their rows in order of a field, or of what a key selector gives."""
-        return SortedPartitions(self, (sort_field(self, field, order),))
+        return SortedPartitions(self, (sort_field(self, "sort_partition", field, order),))
 
     # ------------------------------------------------------------------ two data sets
 
@@ -145,7 +145,7 @@ class DataSet(
 
     # ------------------------------------------------------------------ what the modules below ask for
 
-    def _made(self, transformation: Transformation, functions: tuple[TakesVariables, ...] = ()) -> DataSet:
+    def _made(self, transformation: Transformation, functions: tuple[FunctionOperation, ...] = ()) -> DataSet:
         return DataSet(self._environment, transformation, functions)
 
     def _itself(self) -> DataSet:
@@ -176,7 +176,9 @@ class UnsortedGrouping(UnsortedGroups[DataSet], AggregateCalls["AggregatedDataSe
 
     def sort_group(self, field: Key, order: Order = Order.ASCENDING) -> SortedGrouping:
         """Return the same groups with their rows in order of a field, or of what a key selector gives."""
-        return SortedGrouping(self._data, self._key, order=(self._sort_field(field, order),))
+        return SortedGrouping(
+            self._data, self._key, order=(self._sort_field(field, order),), partitioner=self._partitioner
+        )
 
     def aggregate(self, agg: Aggregations, field: Field) -> AggregatedDataSet:
         """Return a row for each group with the aggregate of a field in its place; `and_` adds further ones.
@@ -191,7 +193,8 @@ class SortedGrouping(Grouping[DataSet]):
 
     def sort_group(self, field: Key, order: Order = Order.ASCENDING) -> SortedGrouping:
         """Return the same groups with rows that are equal so far in order of a further field."""
-        return SortedGrouping(self._data, self._key, order=(*self._order, self._sort_field(field, order)))
+        order_of_rows = (*self._order, self._sort_field(field, order))
+        return SortedGrouping(self._data, self._key, order=order_of_rows, partitioner=self._partitioner)
 
 
 class AggregatedDataSet(DataSet):
@@ -237,7 +240,9 @@ class SortedPartitions(DataSet):
 
     def sort_partition(self, field: Key, order: Order = Order.ASCENDING) -> SortedPartitions:
         """Return the same partitions with rows that are equal so far in order of a further field."""
-        return SortedPartitions(self._data, (*self._fields, sort_field(self._data, field, order)))
+        return SortedPartitions(
+            self._data, (*self._fields, sort_field(self._data, "sort_partition", field, order))
+        )
 
 
 # ---------------------------------------------------------------------- two data sets
@@ -280,11 +285,18 @@ class PairedDataSet(DataSet):
         return ProjectedDataSet(self._environment, self._pairs, projected_fields(self._pairs, 1, fields))
 
     def _with(self, function: Any, output_type: TypeInformation | None, *, is_flat: bool) -> DataSet:
-        return self._made(paired(self._pairs, declared(output_type), function, is_flat=is_flat))
+        made = paired(self._pairs, declared(output_type), function, is_flat=is_flat)
+        return self._made(made, (function_of(made),))
 
 
 class JoinedDataSet(PairedDataSet):
     """Pairs of rows with equal keys. An outer join has None in the place of a row that is missing."""
+
+    _pairs: JoinedSets
+
+    def with_partitioner(self, partitioner: Callable[[Any, int], int] | Partitioner[Any]) -> JoinedDataSet:
+        """Return the same pairs, each made by the task that `partitioner(key, number of tasks)` names."""
+        return JoinedDataSet(self._environment, self._pairs.partitioned_by(partitioner))
 
     def with_(
         self,
@@ -325,20 +337,8 @@ class JoinOperatorSets(OperatorSets[JoinedDataSet]):
         return JoinedDataSet(self._environment, JoinedSets(self._kind, self._first, self._second, keys))
 
 
-class CoGroupedDataSets:
+class CoGroupedDataSets(CoGroups[DataSet]):
     """Two data sets by key, which wait for the function of their groups."""
-
-    def __init__(self, environment: ExecutionEnvironment, pairs: KeyedSets) -> None:
-        self._environment = environment
-        self._pairs = pairs
-
-    def with_(
-        self,
-        function: Callable[[Any, Any], Iterable[Any] | None] | CoGroupFunction[Any, Any, Any],
-        output_type: TypeInformation | None = None,
-    ) -> DataSet:
-        """Return all results of a function that gets the rows of each key, as an iterator of each data set."""
-        return DataSet(self._environment, grouped_together(self._pairs, function, output_type))
 
 
 class CoGroupOperatorSets(OperatorSets[CoGroupedDataSets]):
@@ -346,10 +346,11 @@ class CoGroupOperatorSets(OperatorSets[CoGroupedDataSets]):
 
     def __init__(self, name: str, first: DataSet, second: DataSet) -> None:
         super().__init__(name, first, second)
-        self._environment = first.get_execution_environment()
+        self._data = first
 
     def _together(self, keys: tuple[Any, Any]) -> CoGroupedDataSets:
-        return CoGroupedDataSets(self._environment, KeyedSets(self._name, self._first, self._second, keys))
+        pairs = KeyedSets(self._name, self._first, self._second, keys)
+        return CoGroupedDataSets(self._data._made, pairs)
 
 
 # ---------------------------------------------------------------------- iterations

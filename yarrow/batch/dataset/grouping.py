@@ -7,15 +7,16 @@ sent: so few rows are shuffled where keys repeat. Must not know the class of dat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from copy import copy
+from typing import Any, Generic, Self, TypeVar
 
 from yarrow.batch.dataset.fields import Field, Key, key_of, one_group, place_of, selector_of
 from yarrow.batch.dataset.order import Order
-from yarrow.batch.dataset.partitions import PartitionOperations
+from yarrow.batch.dataset.partitions import PartitionOperations, by_key, sort_field
 from yarrow.batch.dataset.reducers import ExtremeRow, FirstRowsOfGroup, PairwiseReduce, check_count, first_of
-from yarrow.batch.dataset.row_operations import RowOperations, TakesVariables, with_variables
+from yarrow.batch.dataset.row_operations import FunctionOperation, RowOperations, function_of
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.datastream.functions import KeySelector, ReduceFunction
+from yarrow.datastream.functions import KeySelector, Partitioner, ReduceFunction
 from yarrow.datastream.functions.data_set_functions import (
     GroupCombineFunction,
     GroupReduceFunction,
@@ -28,8 +29,6 @@ from yarrow.runtime.graph.data_set_spec import GroupCombineOperator, GroupReduce
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
     AggregateOperator,
-    PartitionerKind,
-    PartitionerSpec,
     ReduceOperator,
 )
 from yarrow.runtime.graph.transformations import SpecTransformation, Transformation, operator_behind
@@ -49,18 +48,27 @@ class Grouping(Generic[D]):
         *,
         is_one: bool = False,
         order: tuple[SortField, ...] = (),
+        partitioner: Any = None,
     ) -> None:
-        """`is_one`: all rows are one group, which one task takes."""
+        """`is_one`: all rows are one group, which one task takes. `partitioner`: names the task of a key."""
         self._data = data
         self._key = key
         self._is_one = is_one
         self._order = order
+        self._partitioner = partitioner
         self._builder = data._builder
         self._pickled_key = self._builder.pickle(key, "group_by", "key selector")
 
     def get_data_set(self) -> D:
         """Return the data set whose rows are grouped."""
         return self._data._itself()
+
+    def with_partitioner(self, partitioner: Callable[[Any, int], int] | Partitioner[Any]) -> Self:
+        """Return the same groups, each taken by the task that `partitioner(key, number of tasks)` names."""
+        require_function(partitioner, Partitioner, "with_partitioner")
+        made = copy(self)
+        made._partitioner = partitioner
+        return made
 
     def reduce_group(
         self,
@@ -88,7 +96,7 @@ class Grouping(Generic[D]):
         """
         require_function(combiner, GroupCombineFunction, "combine_group")
         made = self._combiner("GroupCombine", combiner, declared(output_type))
-        return self._data._made(made, (with_variables(made),))
+        return self._data._made(made, (function_of(made),))
 
     def first(self, n: int) -> D:
         """Return n rows of each group, the first ones of a sorted group, or all if there are fewer."""
@@ -104,7 +112,7 @@ class Grouping(Generic[D]):
         read, functions = self._data._rows(), []
         if combines:
             read = self._combiner(f"{name} (combine)", function, read.output_type)
-            functions.append(with_variables(read))
+            functions.append(function_of(read))
         spec = GroupReduceOperator(function=self._builder.pickle(function, name), order=self._order)
         made = self._builder.one_input(
             self._by_key(read),
@@ -114,7 +122,7 @@ class Grouping(Generic[D]):
             blocking=declares_blocking(function),
             **self._widths(),
         )
-        return self._data._made(made, (with_variables(made), *functions))
+        return self._data._made(made, (function_of(made), *functions))
 
     def _combiner(self, name: str, function: Any, output_type: TypeInformation | None) -> SpecTransformation:
         read = self._data._rows()
@@ -133,21 +141,14 @@ class Grouping(Generic[D]):
 
     def _by_key(self, read: Transformation) -> Transformation:
         return self._builder.partition(
-            read, PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_selector=self._pickled_key)
+            read, by_key(self._builder, self._pickled_key, self._partitioner, "group_by")
         )
 
     def _widths(self) -> dict[str, Any]:
         return {"parallelism": 1, "max_parallelism": 1, "non_parallel": True} if self._is_one else {}
 
     def _sort_field(self, field: Any, order: Order) -> SortField:
-        if not isinstance(order, Order):
-            raise TypeError(f"sort_group takes Order.ASCENDING or Order.DESCENDING, not {order!r}")
-        selector: Any = field
-        if isinstance(field, int | str):
-            selector = selector_of("sort_group", (field,), self._data.transformation.output_type)
-        else:
-            require_function(field, KeySelector, "sort_group")
-        return SortField(self._builder.pickle(selector, "sort_group", "key selector"), order.is_ascending())
+        return sort_field(self._data, "sort_group", field, order)
 
 
 class UnsortedGroups(Grouping[D]):
@@ -207,11 +208,15 @@ class UnsortedGroups(Grouping[D]):
         if pairwise is None:
             return reduced
         pickled = self._builder.pickle(pairwise, name)
-        takes = TakesVariables(
+        operation = FunctionOperation(
             reduced._settings().operator(name),
-            lambda names: GroupReduceOperator(function=pickled, broadcast_variables=names),
+            lambda settings: GroupReduceOperator(
+                function=pickled,
+                broadcast_variables=settings.variables,
+                parameters=settings.parameters,
+            ),
         )
-        return self._data._made(reduced.transformation, (takes,))
+        return self._data._made(reduced.transformation, (operation,))
 
     def _rolling(self, name: str, spec: ReduceOperator | AggregateOperator) -> D:
         read = self._by_key(self._data._rows())

@@ -6,12 +6,17 @@ Owner: the thread that builds the program. Must not know the class of data sets 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from yarrow.batch.dataset.data_set_ends import DataSetEnds
 from yarrow.batch.dataset.fields import Field, Key, key_of, place_of, type_of
+from yarrow.batch.dataset.order import Order
+from yarrow.batch.dataset.partitions import by_key, sort_field
+from yarrow.batch.dataset.row_operations import FunctionOperation, function_of
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.datastream.functions import Partitioner
 from yarrow.datastream.functions.two_data_sets_functions import CoGroupFunction
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.user_functions import declares_blocking, require_function
@@ -22,10 +27,11 @@ from yarrow.runtime.graph.data_set_spec import (
     JoinKind,
     JoinOperator,
     ProjectedField,
+    SortField,
     TwoDataSetsOperator,
 )
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
-from yarrow.runtime.graph.transformations import Transformation
+from yarrow.runtime.graph.transformations import SpecTransformation, Transformation
 
 #: What two data sets with keys are together.
 R = TypeVar("R")
@@ -96,17 +102,23 @@ class KeyedSets:
         self.name = name
         self.first = first
         self.second = second
+        self._partitioner: Any = None
         builder = first._builder
         self.selectors = (
             builder.pickle(keys[0], name, "key selector"), builder.pickle(keys[1], name, "key selector"),
         )  # fmt: skip
 
+    def partitioned_by(self, partitioner: Any) -> Self:
+        """The same, with a partitioner that names the task of each key."""
+        require_function(partitioner, Partitioner, "with_partitioner")
+        made = copy(self)
+        made._partitioner = partitioner
+        return made
+
     def reads(self) -> tuple[Transformation, Transformation]:
         builder = self.first._builder
         one, other = (
-            builder.partition(
-                data._rows(), PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_selector=selector)
-            )
+            builder.partition(data._rows(), by_key(builder, selector, self._partitioner, self.name))
             for data, selector in zip((self.first, self.second), self.selectors, strict=True)
         )
         return one, other
@@ -171,7 +183,7 @@ def paired(
     projection: tuple[ProjectedField, ...] = (),
     *,
     is_flat: bool = False,
-) -> Transformation:
+) -> SpecTransformation:
     """What a function or a projection gives for each pair of rows; without both, the pair."""
     builder = pairs.first._builder
     pickled = None if function is None else builder.pickle(function, pairs.name)
@@ -200,20 +212,62 @@ def _tuple_of(types: Sequence[TypeInformation | None], pairs: Pairs) -> TypeInfo
     return Types.TUPLE(known) if len(known) == len(types) and _is_whole(pairs) else None
 
 
-def grouped_together(pairs: KeyedSets, function: Any, output_type: TypeInformation | None) -> Transformation:
-    """All results of a function that gets the rows of each key of both data sets."""
-    require_function(function, CoGroupFunction, "with_")
-    builder = pairs.first._builder
-    spec = CoGroupOperator(
-        key_selectors=pairs.selectors, function=builder.pickle(function, pairs.name), is_flat=True
-    )
-    return builder.two_input(
-        *pairs.reads(),
-        pairs.name,
-        spec,
-        output_type=declared(output_type),
-        blocking=declares_blocking(function),
-    )
+class CoGroups(Generic[D]):
+    """Two data sets by key, whose groups wait for a function."""
+
+    def __init__(
+        self, made: Callable[[Transformation, tuple[FunctionOperation, ...]], D], pairs: KeyedSets
+    ) -> None:
+        """`made`: the data set that a transformation puts out."""
+        self._made = made
+        self._pairs = pairs
+        #: The order of the rows of a key, of each data set; () = as they come.
+        self._orders: tuple[tuple[SortField, ...], tuple[SortField, ...]] = ((), ())
+
+    def with_(
+        self,
+        function: Callable[[Any, Any], Iterable[Any] | None] | CoGroupFunction[Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> D:
+        """Return all results of a function that gets the rows of each key, as an iterator of each data set."""
+        require_function(function, CoGroupFunction, "with_")
+        pairs = self._pairs
+        builder = pairs.first._builder
+        spec = CoGroupOperator(
+            key_selectors=pairs.selectors,
+            function=builder.pickle(function, pairs.name),
+            is_flat=True,
+            orders=self._orders,
+        )
+        made = builder.two_input(
+            *pairs.reads(),
+            pairs.name,
+            spec,
+            output_type=declared(output_type),
+            blocking=declares_blocking(function),
+        )
+        return self._made(made, (function_of(made),))
+
+    def sort_first_group(self, field: Key, order: Order = Order.ASCENDING) -> Self:
+        """Return the same with the rows of a key of the first data set in order of a field, behind those so far."""
+        first, second = self._orders
+        more = sort_field(self._pairs.first, "sort_first_group", field, order)
+        return self._with(self._pairs, ((*first, more), second))
+
+    def sort_second_group(self, field: Key, order: Order = Order.ASCENDING) -> Self:
+        """Return the same with the rows of a key of the second data set in order of a field, behind those so far."""
+        first, second = self._orders
+        more = sort_field(self._pairs.second, "sort_second_group", field, order)
+        return self._with(self._pairs, (first, (*second, more)))
+
+    def with_partitioner(self, partitioner: Callable[[Any, int], int] | Partitioner[Any]) -> Self:
+        """Return the same, with each key taken by the task that `partitioner(key, number of tasks)` names."""
+        return self._with(self._pairs.partitioned_by(partitioner), self._orders)
+
+    def _with(self, pairs: KeyedSets, orders: tuple[tuple[SortField, ...], tuple[SortField, ...]]) -> Self:
+        made = copy(self)
+        made._pairs, made._orders = pairs, orders
+        return made
 
 
 class OperatorSets(ABC, Generic[R]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from yarrow.batch.dataset.data_set_ends import DataSetEnds
 from yarrow.batch.dataset.fields import Key, key_of, selector_of
 from yarrow.batch.dataset.order import Order
 from yarrow.batch.dataset.partitioners import (
@@ -25,6 +26,7 @@ from yarrow.batch.dataset.row_operations import RowOperations
 from yarrow.container.operators.data_set.sorted_rows import order_of
 from yarrow.datastream.functions import KeySelector, Partitioner, RuntimeContext
 from yarrow.datastream.functions.data_set_functions import RichMapFunction
+from yarrow.datastream.graph_builder import GraphBuilder
 from yarrow.datastream.user_functions import require_function
 from yarrow.runtime.graph.data_set_spec import FirstRowsOperator, SortField, SortPartitionOperator
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
@@ -102,17 +104,28 @@ def sorted_partitions(data: RowOperations[Any], fields: tuple[SortField, ...]) -
     )
 
 
-def sort_field(data: RowOperations[Any], field: Any, order: Order) -> SortField:
-    """A part of the order of rows. Raises TypeError and InvalidProgramError for what is none."""
+def by_key(builder: GraphBuilder, key_selector: bytes, partitioner: Any, call: str) -> PartitionerSpec:
+    """Sends rows of equal keys to one task: the one that the partitioner names, or else the one of their key group.
+
+    Raises TypeError, naming `call`, for what is no partitioner.
+    """
+    if partitioner is None:
+        return PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_selector=key_selector)
+    require_function(partitioner, Partitioner, call)
+    function = builder.pickle(partitioner, call, "partitioner")
+    return PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_selector=key_selector, function=function)
+
+
+def sort_field(data: DataSetEnds, call: str, field: Any, order: Order) -> SortField:
+    """A part of the order of rows. Raises TypeError and InvalidProgramError, naming `call`, for what is none."""
     if not isinstance(order, Order):
-        raise TypeError(f"sort_partition takes Order.ASCENDING or Order.DESCENDING, not {order!r}")
+        raise TypeError(f"{call} takes Order.ASCENDING or Order.DESCENDING, not {order!r}")
     selector: Any = field
     if isinstance(field, int | str):
-        selector = selector_of("sort_partition", (field,), data.transformation.output_type)
+        selector = selector_of(call, (field,), data.transformation.output_type)
     else:
-        require_function(field, KeySelector, "sort_partition")
-    pickled = data._builder.pickle(selector, "sort_partition", "key selector")
-    return SortField(pickled, order.is_ascending())
+        require_function(field, KeySelector, call)
+    return SortField(data._builder.pickle(selector, call, "key selector"), order.is_ascending())
 
 
 def first_rows(data: RowOperations[Any], n: int) -> Transformation:

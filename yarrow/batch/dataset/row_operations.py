@@ -9,13 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
 from yarrow.batch.dataset.data_set_ends import DataSetEnds
 from yarrow.batch.dataset.fields import place_of, type_of
 from yarrow.batch.dataset.program_environment import ProgramEnvironment
+from yarrow.common.configuration import Configuration
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream.functions import FilterFunction, FlatMapFunction, MapFunction
 from yarrow.datastream.functions.data_set_functions import MapPartitionFunction
@@ -37,13 +38,22 @@ from yarrow.runtime.graph.transformations import SpecTransformation, Transformat
 D = TypeVar("D", bound="RowOperations[Any]")
 
 
+class FunctionSettings(NamedTuple):
+    """What the function of an operation finds when it is opened."""
+
+    #: Names of broadcast variables.
+    variables: tuple[str, ...] = ()
+    #: The pickled Configuration; None = an empty one.
+    parameters: bytes | None = None
+
+
 @dataclass(frozen=True)
-class TakesVariables:
-    """An operator whose function can read broadcast variables."""
+class FunctionOperation:
+    """An operator that runs the function of an operation."""
 
     operator: SpecTransformation
-    #: The spec of the operator with broadcast variables of these names.
-    spec: Callable[[tuple[str, ...]], OperatorSpec]
+    #: The spec of the operator with these settings.
+    spec: Callable[[FunctionSettings], OperatorSpec]
 
 
 class RowOperations(DataSetEnds, ABC, Generic[D]):
@@ -53,12 +63,12 @@ class RowOperations(DataSetEnds, ABC, Generic[D]):
         self,
         environment: ProgramEnvironment,
         transformation: Transformation,
-        functions: tuple[TakesVariables, ...] = (),
+        functions: tuple[FunctionOperation, ...] = (),
     ) -> None:
         """`functions`: the operators that run the function of the operation."""
         super().__init__(environment, transformation)
         self._functions = functions
-        self._variables: tuple[str, ...] = ()
+        self._function_settings = FunctionSettings()
 
     def with_broadcast_set(self, data: D, name: str) -> Self:
         """Let the function of the operation read all rows of another data set, as a broadcast variable.
@@ -69,23 +79,42 @@ class RowOperations(DataSetEnds, ABC, Generic[D]):
         if not isinstance(name, str) or not name:
             raise TypeError(f"with_broadcast_set takes the name of the variable, not {name!r}")
         read = self._same_program(data, "with_broadcast_set")
-        if not self._functions:
-            raise InvalidProgramError(
-                f"with_broadcast_set({name!r}): '{self.transformation.name}' runs no function that could read it. Call "
-                "it directly behind map, flat_map, filter, map_partition, reduce, reduce_group or combine_group."
-            )
-        if name in self._variables:
+        self._require_function(f"with_broadcast_set({name!r})")
+        if name in self._function_settings.variables:
             raise InvalidProgramError(
                 f"with_broadcast_set: '{self.transformation.name}' has a broadcast variable {name!r} already"
             )
-        self._variables = (*self._variables, name)
+        variables = (*self._function_settings.variables, name)
+        self._function_settings = self._function_settings._replace(variables=variables)
         for each in self._functions:
             sent = self._builder.partition(
                 self._builder.as_rows(read), PartitionerSpec(kind=PartitionerKind.BROADCAST)
             )
             each.operator.reads = (*each.operator.reads, sent)
-            each.operator.spec = each.spec(self._variables)
+            each.operator.spec = each.spec(self._function_settings)
         return self
+
+    def with_parameters(self, parameters: Configuration) -> Self:
+        """Let the function of the operation read these parameters; a later call replaces them.
+
+        It finds them by `get_runtime_context().get_parameters()`, from `open` on. Raises InvalidProgramError if the
+        operation has no function.
+        """
+        if not isinstance(parameters, Configuration):
+            raise TypeError(f"with_parameters takes a Configuration, not {parameters!r}")
+        self._require_function("with_parameters")
+        pickled = self._builder.pickle(Configuration(parameters), self.transformation.name, "parameters")
+        self._function_settings = self._function_settings._replace(parameters=pickled)
+        for each in self._functions:
+            each.operator.spec = each.spec(self._function_settings)
+        return self
+
+    def _require_function(self, call: str) -> None:
+        if not self._functions:
+            raise InvalidProgramError(
+                f"{call}: '{self.transformation.name}' runs no function that could read it. Call it directly behind an "
+                "operation with a function, such as map, reduce_group, or with_ of a join."
+            )
 
     # ------------------------------------------------------------------ functions of rows
 
@@ -149,7 +178,7 @@ class RowOperations(DataSetEnds, ABC, Generic[D]):
     # ------------------------------------------------------------------ shared with groupings and pairs of data sets
 
     @abstractmethod
-    def _made(self, transformation: Transformation, functions: tuple[TakesVariables, ...] = ()) -> D:
+    def _made(self, transformation: Transformation, functions: tuple[FunctionOperation, ...] = ()) -> D:
         """The data set that a transformation of the same program puts out; `functions` as in the constructor."""
 
     @abstractmethod
@@ -164,13 +193,16 @@ class RowOperations(DataSetEnds, ABC, Generic[D]):
         made = self._builder.one_input(
             self._rows(), name, plain, output_type=output_type, blocking=declares_blocking(function)
         )
-        takes = TakesVariables(
+        operation = FunctionOperation(
             made,
-            lambda names: BroadcastRowFunctionOperator(
-                shape=shape, function=pickled, broadcast_variables=names
+            lambda settings: BroadcastRowFunctionOperator(
+                shape=shape,
+                function=pickled,
+                broadcast_variables=settings.variables,
+                parameters=settings.parameters,
             ),
         )
-        return self._made(made, (takes,))
+        return self._made(made, (operation,))
 
     def _function(
         self,
@@ -181,11 +213,11 @@ class RowOperations(DataSetEnds, ABC, Generic[D]):
         function: Any,
         **settings: Any,
     ) -> D:
-        """An operation whose spec has broadcast variables."""
+        """An operation whose spec has broadcast variables and parameters."""
         made = self._builder.one_input(
             read, name, spec, output_type=output_type, blocking=declares_blocking(function), **settings
         )
-        return self._made(made, (with_variables(made),))
+        return self._made(made, (function_of(made),))
 
     def _operation(
         self,
@@ -200,7 +232,12 @@ class RowOperations(DataSetEnds, ABC, Generic[D]):
         return self._made(made)
 
 
-def with_variables(operator: SpecTransformation) -> TakesVariables:
-    """An operator whose spec names its broadcast variables."""
+def function_of(operator: SpecTransformation) -> FunctionOperation:
+    """An operator whose spec has broadcast variables and parameters."""
     spec = operator.spec
-    return TakesVariables(operator, lambda names: msgspec.structs.replace(spec, broadcast_variables=names))
+    return FunctionOperation(
+        operator,
+        lambda settings: msgspec.structs.replace(
+            spec, broadcast_variables=settings.variables, parameters=settings.parameters
+        ),
+    )

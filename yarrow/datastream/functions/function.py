@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from yarrow.common.accumulators import Accumulator
+from yarrow.common.configuration import Configuration
 from yarrow.common.job_id import JobID
 from yarrow.common.metrics import MetricGroup
 
@@ -119,6 +120,10 @@ class RuntimeContext(KeyedStateStore):
     def get_iteration_runtime_context(self) -> IterationRuntimeContext:
         """Return the context of the superstep. Raises RuntimeError for a function outside of an iteration."""
         raise RuntimeError("the function is no part of an iteration, so there is no superstep")
+
+    def get_parameters(self) -> Configuration:
+        """Return the Configuration that `DataSet.with_parameters` gave the function; an empty one otherwise."""
+        return Configuration()
 
     def has_broadcast_variable(self, name: str) -> bool:
         """Whether the operator has a broadcast variable of that name: `DataSet.with_broadcast_set` gives it one."""
