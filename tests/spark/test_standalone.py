@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -56,6 +56,16 @@ env.set_parallelism(2)
 env.from_sequence(1, 4).rebalance().map(wait).print()
 env.execute("waiting")
 """
+#: An iteration that would take days.
+_LOOP = """
+import sys
+from yarrow.batch.dataset import ExecutionEnvironment
+env = ExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+loop = env.generate_sequence(1, 10).iterate(1_000_000).name("loop")
+loop.close_with(loop.map(lambda number: number + 1)).write_as_text(sys.argv[1])
+env.execute("loop")
+"""
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,16 @@ class Standalone:
         with urlopen(f"http://localhost:{self.rest}{path}", timeout=LIMIT) as answer:
             body = answer.read()
         return json.loads(body) if answer.headers["Content-Type"].startswith("application/json") else body
+
+    def patch(self, path: str) -> None:
+        """Sends a PATCH without a body."""
+        request = Request(f"http://localhost:{self.rest}{path}", method="PATCH")
+        with urlopen(request, timeout=LIMIT) as answer:
+            assert answer.status == 202
+
+    def files(self) -> set[Path]:
+        """What lies in the folders of its processes."""
+        return set((self.folder / "tmp").rglob("*"))
 
     def run_sums_beside(self, stream: str, mode: str) -> Any:
         """Runs SUMS beside a stream of one slot, and checks what both do; REST's details of the job."""
@@ -135,8 +155,14 @@ class Standalone:
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     folder = tmp_path_factory.mktemp("standalone")
     (folder / "conf").mkdir()
+    (folder / "tmp").mkdir()
     (folder / "conf" / "workers").write_text("localhost\nlocalhost\n")
-    for name, text in (("stream.py", _STREAM), ("sums.py", _SUMS), ("waiting.py", _WAITING)):
+    for name, text in (
+        ("stream.py", _STREAM),
+        ("sums.py", _SUMS),
+        ("waiting.py", _WAITING),
+        ("loop.py", _LOOP),
+    ):
         (folder / name).write_text(text)
     cluster = started_in(folder)
     try:
@@ -160,6 +186,7 @@ def write_configuration(cluster: Standalone) -> None:
     folder = cluster.folder
     (folder / "conf" / "config.yaml").write_text(
         f"env.pid.dir: {folder / 'pids'}\n"
+        f"io.tmp.dirs: {folder / 'tmp'}\n"
         f"jobmanager.rpc.port: {free_port()}\n"
         f"rest.port: {cluster.rest}\n"
         "jobmanager.bind-host: localhost\n"
@@ -181,6 +208,31 @@ def test_a_bounded_job_runs_in_a_slot_beside_a_stream(standalone: Standalone) ->
     assert b"run 0 of job" in text
     standalone("cancel", stream)
     until(lambda: standalone.free() == 4)
+
+
+def test_an_iteration_that_rest_cancels_leaves_nothing(standalone: Standalone) -> None:
+    until(lambda: standalone.free() == 4)
+    before = standalone.files()
+    out = standalone.folder / "loop"
+    job_id = standalone.submit("loop.py", str(out))
+    path = f"/jobs/{job_id}"
+
+    def supersteps() -> int:
+        details = standalone.get(path)
+        assert details["state"] in ("CREATED", "RUNNING"), standalone.get(f"{path}/exceptions")
+        return max((each["superstep"] for each in details["iterations"]), default=0)
+
+    until(lambda: supersteps() > 2)
+    [driver] = standalone.processes("yarrow-sparkdrv")
+    processes = [driver, *driver.children(recursive=True)]
+    assert {"java", "yarrow-batchd", "yarrow-batch"} <= {name_of(process) for process in processes}
+    assert standalone.files() > before
+    standalone.patch(f"{path}?mode=cancel")
+    until(lambda: standalone.get(path)["state"] == "CANCELED")
+    assert left_of(processes) == []
+    until(lambda: standalone.free() == 4)
+    until(lambda: standalone.files() <= before)
+    assert not out.exists() or not list(out.iterdir())
 
 
 def test_nothing_outlives_a_killed_task_executor_or_master(standalone: Standalone) -> None:

@@ -252,7 +252,7 @@ class Scaled(RichMapFunction[Any, Any]):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.factor = runtime_context.get_parameters().get_integer("factor", 1)
-        self.added = sum(runtime_context.get_broadcast_variable("added"))
+        self.added: int = sum(runtime_context.get_broadcast_variable("added"))
 
     def map(self, value: int) -> int:
         return self.factor * value + self.added
