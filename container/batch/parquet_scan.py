@@ -111,11 +111,7 @@ class _Check:
     def __init__(self, sql: SqlAggregation) -> None:
         self._schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(sql.scan.schema))
         aggregates = sql.aggregates.aggregates
-        columns = [
-            *sql.aggregates.key_names,
-            *(each.column for each in aggregates if each.column is not None),
-        ]
-        self._columns = list(dict.fromkeys(columns))
+        self._columns = sql.columns
         #: For each column that is summed, a bound of the magnitude of any sum of its values.
         self._bounds = {
             each.column: 0

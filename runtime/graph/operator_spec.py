@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from yarrow.common.pipelines.stage import Stage
+from yarrow.runtime.columns.conditions import AnyCondition
 
 #: `TypeInformation.to_spec()`; None = no declared type (rows are pickled, and any value that pickles works).
 TypeSpec = Any
@@ -237,6 +238,16 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return None
 
     @property
+    def condition(self) -> AnyCondition | None:
+        """The condition by which the operator keeps rows of columns, if it does nothing else; None = anything else."""
+        return None
+
+    @property
+    def selected_columns(self) -> tuple[str, ...] | None:
+        """The columns that the operator keeps, if it does nothing else; None = anything else."""
+        return None
+
+    @property
     def spark_stage(self) -> Stage | None:
         """The stage that the operator is, if its job is a pipeline of Spark stages; None = anything else."""
         return None
@@ -452,6 +463,34 @@ class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_
         return self.shape is BatchShape.FILTER_BATCHES
 
 
+class ColumnFilterOperator(OperatorSpec, frozen=True, kw_only=True, tag="column_filter"):
+    """Keeps the rows for which a condition is true."""
+
+    row_condition: AnyCondition
+
+    @property
+    def keeps_schema(self) -> bool:
+        return True
+
+    @property
+    def keeps_rows(self) -> bool:
+        return True
+
+    @property
+    def condition(self) -> AnyCondition:
+        return self.row_condition
+
+
+class ColumnSelectionOperator(OperatorSpec, frozen=True, kw_only=True, tag="column_selection"):
+    """Keeps some columns, in the order given."""
+
+    columns: tuple[str, ...]
+
+    @property
+    def selected_columns(self) -> tuple[str, ...]:
+        return self.columns
+
+
 class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_aggregate"):
     """Running vectorised aggregates by key: emits the row of every key touched, once a batch."""
 
@@ -476,7 +515,7 @@ class SqlResultsOperator(OperatorSpec, frozen=True, kw_only=True, tag="sql_resul
 
 
 class AggregatedColumnsOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregated_columns"):
-    """In the place of vectorised aggregates of a bounded job: hands on what was computed before the exchange."""
+    """In the place of aggregates, filters and selections of columns in a bounded job: hands on what was computed."""
 
 
 class RowsToArrowOperator(OperatorSpec, frozen=True, kw_only=True, tag="rows_to_arrow"):

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from tests.spark.test_pipelines import PlayedPipeline, pipeline_in
 from tests.support.batch_runner import collecting_graph, run_batch
 from tests.support.spark_driver import DriverUnderTest
 from tests.unit.runtime.graph.programs import environment
+from yarrow.batch import StageTable
 from yarrow.common import WatermarkStrategy
+from yarrow.container.batch.spark.sql_frames import scanned, sql_settings
+from yarrow.container.operators.columnar.column_selection import truth_of
 from yarrow.datastream import DataStream
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from yarrow.runtime.columns.conditions import AllOf
 from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.table.expressions import col
 
 pytestmark = pytest.mark.spark
 
@@ -120,6 +131,105 @@ def test_keys_of_many_types_and_a_stage_behind(driver: DriverUnderTest, tmp_path
         lambda s: s.key_by("nothing").max(number).key_by("nothing").count().to_rows(),
         parallelism=3,
     )
+
+
+#: What columns are compared with, besides their own values: beyond them, between them, and before 1582.
+FURTHER: dict[pa.DataType, Sequence[Any]] = {
+    pa.int8(): (1000,),
+    pa.uint32(): (-1,),
+    pa.float32(): (0.1,),
+    pa.float64(): (3,),
+    pa.date32(): (dt.date(1582, 10, 4),),
+    pa.timestamp("us"): (dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)),
+}
+COMPARISONS: Sequence[Callable[[Any, Any], Any]] = (operator.eq, operator.ne, operator.lt, operator.ge)
+
+
+def values_to_compare(kind: pa.DataType) -> list[Any]:
+    """Two values of the column, and all that lie elsewhere."""
+    values = [each for each in (*VALUES[kind][:2], *FURTHER.get(kind, ())) if each == each]
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return [each.replace(tzinfo=dt.UTC) for each in values]
+    return values
+
+
+def conditions() -> Iterator[Any]:
+    for kind, name in NAMES.items():
+        column = col(name)
+        for at, value in enumerate(values_to_compare(kind)):
+            # Each comparison of each type is made, but not with each value.
+            yield COMPARISONS[at % 4](column, value)
+            yield ~COMPARISONS[(at + 1) % 4](column, value)
+            yield COMPARISONS[(at + 2) % 4](column, value) | column.is_null
+            yield COMPARISONS[(at + 3) % 4](column, value) & col(NAMES[pa.bool_()]).in_(True)
+
+
+def test_each_comparison_of_each_type_has_the_same_truth(driver: DriverUnderTest, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    write(files, rows=120, files=1)
+    table = pq.read_table(files)
+    table = table.append_column("place", pa.array(range(len(table)), pa.int64()))
+    pq.write_table(table, files / "0 part.parquet", row_group_size=50)
+    wanted = list(conditions())
+    stage, *_ = plan(program(files, lambda s: s.filter(AllOf(tuple(wanted))).key_by("place").count())).stages
+    assert stage.sql is not None, stage.no_sql
+    # What readers of files are told to leave out shows here: where() may ask them, select() does not.
+    filtered = wanted[::4]
+
+    def compute(spark: Any, *, folder: str) -> Any:
+        assert stage.sql is not None
+        with sql_settings(spark, [stage]):
+            found = scanned(spark, stage.sql, [f"{folder}/files/0 part.parquet"])
+            place, truth = F.col(found.names["place"]).alias("place"), found.conditions.expression
+            truths = [truth(each).alias(str(at)) for at, each in enumerate(wanted)]
+            found.frame.select(place, *truths).write.parquet(f"{folder}/truths")
+            kept = [
+                found.frame.where(truth(each)).select(F.lit(at).alias("at"), place)
+                for at, each in enumerate(filtered)
+            ]
+            reduce(DataFrame.unionAll, kept).write.parquet(f"{folder}/kept")
+        return spark.range(1)
+
+    pipeline = pipeline_in(tmp_path)
+    output = StageTable("done", "id bigint", str(tmp_path / "done"))
+    pipeline.stage("compute", compute, outputs=output, parameters={"folder": str(tmp_path)})
+    played = PlayedPipeline(driver, pipeline)
+    played.all()
+    played.end()
+    (batch,) = table.combine_chunks().to_batches()
+    expected = [truth_of(each, batch).to_pylist() for each in wanted]
+    found = pq.read_table(tmp_path / "truths").sort_by("place")
+    for at, condition in enumerate(wanted):
+        assert found.column(str(at)).to_pylist() == expected[at], condition
+    kept = pq.read_table(tmp_path / "kept")
+    for at, condition in enumerate(filtered):
+        places = sorted(kept.filter(pc.equal(kept["at"], at))["place"].to_pylist())
+        assert places == [place for place, holds in enumerate(expected[at * 4]) if holds], condition
+
+
+def test_a_condition_that_is_never_true_keeps_no_row(driver: DriverUnderTest, tmp_path: Path) -> None:
+    write(tmp_path, rows=20, files=1)
+    small, real = col(NAMES[pa.int8()]), col(NAMES[pa.float64()])
+    never = (small > 1000) | ((small > 5) & (small < 5)) | (real.is_null & (real > 0))
+
+    def build(stream: DataStream) -> DataStream:
+        return stream.filter(small > 1000).key_by("group").count().to_rows()
+
+    check(driver, tmp_path, build)
+    check(driver, tmp_path, lambda s: s.filter(never).key_by("group").count().to_rows())
+
+
+def test_filters_and_selections_before_aggregates(driver: DriverUnderTest, tmp_path: Path) -> None:
+    write(tmp_path, rows=200, files=2)
+    number, real, text = NAMES[pa.int64()], NAMES[pa.float64()], NAMES[pa.string()]
+
+    def build(stream: DataStream) -> DataStream:
+        kept = stream.filter((col(real) > 0) | col(real).is_null).select("group", number, text)
+        groups = kept.filter(col(text) < "a").key_by("group")
+        return groups.aggregate([(number, "sum"), (number, "mean"), (None, "count")]).to_rows()
+
+    check(driver, tmp_path, build)
 
 
 def test_files_that_differ_run_in_python_which_names_the_column(

@@ -6,6 +6,7 @@ without columns do not load it. A type that no Arrow type stands for is refused 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
@@ -54,6 +55,14 @@ def read_schema(data: bytes) -> pa.Schema:
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def selected_schema(data: bytes, columns: Sequence[str]) -> bytes:
+    """The schema of these columns of a schema."""
+    import pyarrow as pa
+
+    schema = read_schema(data)
+    return schema_bytes(pa.schema([schema.field(column) for column in columns]))
 
 
 def check_column(schema: bytes | None, column: str, what: str) -> None:

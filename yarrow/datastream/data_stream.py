@@ -28,6 +28,7 @@ from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
 from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.runtime.columns.conditions import AnyCondition, Condition
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.operator_spec import (
     ProcessOperator,
@@ -113,8 +114,14 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         require_function(func, FlatMapFunction, "flat_map")
         return self._row_function("Flat Map", RowShape.FLAT_MAP, func, declared(output_type))
 
-    def filter(self, func: Callable[[Any], bool] | FilterFunction[Any]) -> DataStream:
-        """Return the stream of the records for which `func` is true."""
+    def filter(self, func: Callable[[Any], bool] | FilterFunction[Any] | AnyCondition) -> DataStream:
+        """Return the stream of the records for which `func` is true.
+
+        A condition over columns (`yarrow.table.expressions.col`) keeps record batches. It makes batches of rows with a
+        declared type. Raises InvalidProgramError for columns that a known schema does not have, or cannot compare so.
+        """
+        if isinstance(func, Condition):
+            return self._filter_columns(func)
         require_function(func, FilterFunction, "filter")
         return self._row_function("Filter", RowShape.FILTER, func, self.transformation.output_type)
 

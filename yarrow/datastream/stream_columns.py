@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from yarrow.datastream.arrow_schemas import schema_bytes
+from yarrow.datastream.arrow_schemas import check_column, read_schema, schema_bytes, selected_schema
 from yarrow.datastream.batch_functions import container_of
 from yarrow.datastream.program_stream import ProgramStream
 from yarrow.datastream.user_functions import declares_blocking
-from yarrow.runtime.graph.operator_spec import BatchContainer, BatchFunctionOperator, BatchShape, StreamKind
+from yarrow.runtime.columns.condition_checks import why_not_compared
+from yarrow.runtime.columns.conditions import AnyCondition
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import (
+    BatchContainer,
+    BatchFunctionOperator,
+    BatchShape,
+    ColumnFilterOperator,
+    ColumnSelectionOperator,
+    OperatorSpec,
+    StreamKind,
+)
+from yarrow.runtime.graph.transformations import Transformation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +69,41 @@ class StreamColumns(ProgramStream):
     ) -> DataStream:
         """Return the stream of the rows for which `fn` gives true, a boolean column for each batch."""
         return self._batch_function("Filter Batches", BatchShape.FILTER_BATCHES, fn, None, container)
+
+    def select(self, *columns: str) -> DataStream:
+        """Return the stream with these columns alone, in this order, as record batches.
+
+        Raises InvalidProgramError for a column that is named twice, or that a known schema does not have.
+        """
+        if not columns or not all(isinstance(column, str) for column in columns):
+            raise InvalidProgramError(f"select takes names of columns, not {columns!r}")
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise InvalidProgramError(f"select: the columns {twice} are named twice; name each once")
+        read = self._builder.as_columns(self.transformation, "select()")
+        for column in columns:
+            check_column(read.output_schema, column, "select")
+        known = read.output_schema
+        output = None if known is None else selected_schema(known, columns)
+        return self._column_step("Select", ColumnSelectionOperator(columns=columns), read, output)
+
+    def _filter_columns(self, condition: AnyCondition) -> DataStream:
+        """The rows for which a condition over columns is true, as record batches."""
+        read = self._builder.as_columns(self.transformation, "filter()")
+        if read.output_schema is not None:
+            why = why_not_compared(condition, read_schema(read.output_schema))
+            if why:
+                raise InvalidProgramError(f"filter: {why}")
+        spec = ColumnFilterOperator(row_condition=condition)
+        return self._column_step("Filter", spec, read, read.output_schema)
+
+    def _column_step(
+        self, name: str, spec: OperatorSpec, read: Transformation, schema: bytes | None
+    ) -> DataStream:
+        made = self._builder.one_input(
+            read, name, spec, output_kind=StreamKind.COLUMNAR, output_schema=schema
+        )
+        return self._stream(made)
 
     def _batch_function(
         self,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from yarrow.container.batch.spark.sql_conditions import Conditions
 from yarrow.container.operators.columnar.sql_results import Computed, computed_columns
 from yarrow.runtime.graph.batch.batch_plan import BatchStage, SqlAggregation
 from yarrow.runtime.graph.operator_spec import AggregateKind
@@ -26,6 +27,11 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
     "spark.sql.caseSensitive": "true",
+    # A condition that is never true would leave a plan without partitions, and a stage without its tasks.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PruneFilters",
+    # Readers of files get dates of Java's old calendar to compare with, which has other days before 1582.
+    "spark.sql.parquet.filterPushdown.date": "false",
+    "spark.sql.parquet.filterPushdown.timestamp": "false",
     # The results of keys are rows of few bytes; batches are bounded by bytes too.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     # The files are named one by one: nothing has to be searched by a job of its own.
@@ -63,21 +69,39 @@ def spark_type(kind: pa.DataType) -> T.DataType:
     return _BY_ARROW[kind]
 
 
-def aggregated(session: SparkSession, sql: SqlAggregation, paths: Sequence[str]) -> DataFrame:
-    """One row for each key: the key columns, then `computed_columns`. Keys are sorted in each partition."""
+class ScannedFiles(NamedTuple):
+    """Columns of files."""
+
+    frame: DataFrame
+    #: The name of each column in `frame`, by its name in the files.
+    names: Mapping[str, str]
+    #: The conditions over these columns.
+    conditions: Conditions
+
+
+def scanned(session: SparkSession, sql: SqlAggregation, paths: Sequence[str]) -> ScannedFiles:
+    """The columns that are aggregated or compared, of all rows."""
     schema = pa.ipc.read_schema(pa.py_buffer(sql.scan.schema))
-    computed = computed_columns(sql.aggregates)
-    keys = sql.aggregates.key_names
-    columns = list(dict.fromkeys([*keys, *(each.column for each in computed if each.column is not None)]))
+    columns = sql.columns
     fields = [T.StructField(name, spark_type(schema.field(name).type), True) for name in columns]
     reader = session.read.schema(T.StructType(fields)).option("datetimeRebaseMode", "CORRECTED")
     # Names of the program's columns mean nothing to Spark from here on.
     numbered = {name: f"c{at}" for at, name in enumerate(columns)}
-    scanned = reader.parquet(*map(_url, paths)).toDF(*numbered.values())
-    of_keys = [F.col(numbered[name]) for name in keys]
-    results = [_expression(each, numbered).alias(f"r{at}") for at, each in enumerate(computed)]
+    frame = reader.parquet(*map(_url, paths)).toDF(*numbered.values())
+    return ScannedFiles(frame, numbered, Conditions(schema, numbered))
+
+
+def aggregated(session: SparkSession, sql: SqlAggregation, paths: Sequence[str]) -> DataFrame:
+    """One row for each key: the key columns, then `computed_columns`. Keys are sorted in each partition."""
+    files = scanned(session, sql, paths)
+    kept = files.frame
+    if sql.condition is not None:
+        kept = kept.where(files.conditions.expression(sql.condition))
+    of_keys = [F.col(files.names[name]) for name in sql.aggregates.key_names]
+    computed = computed_columns(sql.aggregates)
+    results = [_expression(each, files.names).alias(f"r{at}") for at, each in enumerate(computed)]
     # Each attempt of a task gets its rows in the same order.
-    return scanned.groupBy(*of_keys).agg(*results).sortWithinPartitions(*of_keys)
+    return kept.groupBy(*of_keys).agg(*results).sortWithinPartitions(*of_keys)
 
 
 def _url(path: str) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
@@ -22,6 +20,7 @@ from yarrow.container.operators.columnar.batch_containers import (
     UnknownContainerError,
     adapter_for,
 )
+from yarrow.container.operators.columnar.kept_rows import kept_rows
 from yarrow.container.operators.columnar.lossless_cast import LossyCastError, lossless_cast
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
@@ -165,24 +164,7 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
                 f"{len(mask)}; return "
                 "a mask of the batch's length, not the filtered batch"
             )
-        kept = mask.true_count
-        if kept == len(batch):
-            return (batch,)
-        if not kept:
-            return ()
-        stamps, kinds = batch.timestamps, batch.kinds
-        return (
-            ArrowBatch(
-                batch.batch.filter(mask),
-                None if stamps is None else stamps.filter(mask),
-                None if kinds is None else _kept_kinds(kinds, mask),
-            ),
-        )
-
-
-def _kept_kinds(kinds: bytes, mask: pa.BooleanArray) -> bytes:
-    kept: npt.NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
-    return np.frombuffer(kinds, np.uint8)[kept].tobytes()
+        return kept_rows(batch, mask)
 
 
 def _with_side_columns(batches: Sequence[pa.RecordBatch], origin: ArrowBatch) -> list[ArrowBatch]:

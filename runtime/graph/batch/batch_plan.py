@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from yarrow.runtime.columns.conditions import AnyCondition, comparisons_of
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.batch.batch_iterations import BatchIteration
 from yarrow.runtime.graph.operator_spec import ColumnScan, KeyedAggregates
@@ -80,6 +81,15 @@ class SqlAggregation(msgspec.Struct, frozen=True, kw_only=True):
     #: The files and their columns.
     scan: ColumnScan
     aggregates: KeyedAggregates
+    #: Only rows for which it is true are aggregated; None = all.
+    condition: AnyCondition | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read, each once: first the keys."""
+        aggregated = (each.column for each in self.aggregates.aggregates if each.column is not None)
+        compared = () if self.condition is None else (part.column for part in comparisons_of(self.condition))
+        return tuple(dict.fromkeys((*self.aggregates.key_names, *aggregated, *compared)))
 
 
 class BatchStage(msgspec.Struct, frozen=True, kw_only=True):

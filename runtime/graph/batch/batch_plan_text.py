@@ -69,7 +69,8 @@ def lines_of(plan: BatchPlan) -> Iterator[str]:
 
 def _source(stage: BatchStage) -> str:
     if stage.sql is not None:
-        return "results of Spark SQL, which reads the files and aggregates their columns"
+        filters = "" if stage.sql.condition is None else ", filters their rows"
+        return f"results of Spark SQL, which reads the files{filters} and aggregates their columns"
     return f"splits of the source, in Python: {stage.no_sql}" if stage.no_sql else "splits of the source"
 
 

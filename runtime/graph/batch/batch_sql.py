@@ -7,11 +7,13 @@ are what the source has declared is checked where the job runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from yarrow.runtime.columns.condition_checks import values_of, why_not_compared
+from yarrow.runtime.columns.conditions import AllOf, AnyCondition, Condition, comparisons_of
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
@@ -88,37 +90,60 @@ def _bytes_for_sql(graph: JobGraph) -> int:
         scan.size
         for vertex in graph.vertices
         if (scan := vertex.head.spec.column_scan) is not None
-        and not isinstance(_aggregates_behind(graph, vertex, scan), str)
+        and not isinstance(_aggregation_behind(graph, vertex, scan), str)
     )
 
 
 def _decision(graph: JobGraph, vertex: JobVertex) -> SqlAggregation | str:
     scan = vertex.head.spec.column_scan
     assert scan is not None, "the source reads files of columns"
-    aggregates = _aggregates_behind(graph, vertex, scan)
-    if isinstance(aggregates, str):
-        return aggregates
-    why = why_inexact(_schema(scan.schema), aggregates)
-    return why or SqlAggregation(scan=scan, aggregates=aggregates)
+    found = _aggregation_behind(graph, vertex, scan)
+    if isinstance(found, str):
+        return found
+    return why_inexact(_schema(scan.schema), found) or found
 
 
-def _aggregates_behind(graph: JobGraph, vertex: JobVertex, scan: ColumnScan) -> KeyedAggregates | str:
-    """The built-in aggregates that alone read the files' rows, or why there are none."""
+def _aggregation_behind(graph: JobGraph, vertex: JobVertex, scan: ColumnScan) -> SqlAggregation | str:
+    """The built-in aggregates that alone read the files' rows, perhaps filtered ones, or why there are none."""
     if scan.file_format != "parquet":
         return f"{scan.file_format.upper()} files are parsed by the engine's own rules"
-    if len(vertex.operators) > 1:
-        return f"'{vertex.operators[1].name}' takes the rows, which is no built-in aggregate of columns"
+    conditions: list[AnyCondition] = []
+    kept: set[str] | None = None
+    for number, operator in enumerate(vertex.operators[1:]):
+        condition, selected = operator.spec.condition, operator.spec.selected_columns
+        if condition is None and selected is None:
+            return f"'{operator.name}' takes the rows, which is no built-in operator of columns"
+        if [call.target for call in vertex.chained_edges if call.source == number] != [number + 1]:
+            return f"several operators read the rows of '{vertex.operators[number].name}'"
+        if condition is not None:
+            conditions.append(condition)
+        if selected is not None:
+            kept = set(selected)
     edges = graph.outputs_of(vertex.id)
     if len(edges) != 1:
         return f"{len(edges)} stages read the files' rows"
     (edge,) = edges
+    if edge.source_operator != len(vertex.operators) - 1:
+        return f"several operators read the rows of '{vertex.operators[edge.source_operator].name}'"
     target = graph.vertex(edge.target)
     aggregates = target.head.spec.keyed_aggregates
     if aggregates is None or edge.partitioner.kind is not PartitionerKind.KEY_GROUP:
         return f"'{target.head.name}' takes the rows, which is no built-in aggregate of columns"
     if len(graph.inputs_of(target.id)) != 1:
         return f"'{target.head.name}' has rows of other stages too"
-    return aggregates
+    found = SqlAggregation(scan=scan, aggregates=aggregates, condition=_all_of(conditions))
+    if kept is not None and (missing := set(_aggregated(aggregates)) - kept):
+        return f"no column {sorted(missing)[0]!r} is selected"
+    return found
+
+
+def _all_of(conditions: Sequence[AnyCondition]) -> AnyCondition | None:
+    return AllOf(tuple(conditions)) if len(conditions) > 1 else next(iter(conditions), None)
+
+
+def _aggregated(aggregates: KeyedAggregates) -> Iterator[str]:
+    yield from aggregates.key_names
+    yield from (each.column for each in aggregates.aggregates if each.column is not None)
 
 
 def _schema(encoded: bytes) -> pa.Schema:
@@ -127,15 +152,14 @@ def _schema(encoded: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(encoded))
 
 
-def why_inexact(schema: pa.Schema, aggregates: KeyedAggregates) -> str:
-    """Why Spark SQL would not give the operator's own results over columns of `schema`; "" = it gives the same."""
-    wanted = [
-        *aggregates.key_names,
-        *(each.column for each in aggregates.aggregates if each.column is not None),
-    ]
-    for name in wanted:
+def why_inexact(schema: pa.Schema, sql: SqlAggregation) -> str:
+    """Why Spark SQL would not give the operators' own results over columns of `schema`; "" = it gives the same."""
+    aggregates = sql.aggregates
+    for name in sql.columns:
         if len(schema.get_all_field_indices(name)) != 1:
             return f"the files have no single column '{name}'"
+    if sql.condition is not None and (why := _why_no_condition(sql.condition, schema)):
+        return why
     for name in aggregates.key_names:
         kind = schema.field(name).type
         if not _is_exact_key(kind):
@@ -148,11 +172,27 @@ def why_inexact(schema: pa.Schema, aggregates: KeyedAggregates) -> str:
     return ""
 
 
+def _why_no_condition(condition: Condition, schema: pa.Schema) -> str:
+    """Why Spark would not keep the same rows; "" = it does."""
+    for part in comparisons_of(condition):
+        kind = schema.field(part.column).type
+        if not (_is_exact(values_of(kind)) or _is_real(values_of(kind))):
+            return f"filter by '{part.column}': a column of type {kind} is not the same in Spark"
+    # The operator names what is wrong with it.
+    return why_not_compared(condition, schema)
+
+
+def _is_real(kind: pa.DataType) -> bool:
+    import pyarrow.types as arrow
+
+    return bool(arrow.is_float32(kind) or arrow.is_float64(kind))
+
+
 def _why_no(aggregate: ColumnAggregate, kind: pa.DataType) -> str:
     """Why an aggregate of a column of that type is not the same in Spark; "" = it is."""
     import pyarrow.types as arrow
 
-    kind = _values(kind)
+    kind = values_of(kind)
     name = f"{aggregate.kind.value} of '{aggregate.column}'"
     if aggregate.kind is AggregateKind.COUNT:
         return (
@@ -165,14 +205,14 @@ def _why_no(aggregate: ColumnAggregate, kind: pa.DataType) -> str:
             return f"{name}: sums of floats depend on the order of rows"
         exact = arrow.is_boolean(kind) or (arrow.is_integer(kind) and not arrow.is_uint64(kind))
         return "" if exact else f"{name}: Spark's sum of {kind} has other limits"
-    if arrow.is_float32(kind) or arrow.is_float64(kind) or _is_exact(kind):
+    if _is_real(kind) or _is_exact(kind):
         return ""
     return f"{name}: a column of type {kind} is not the same in Spark"
 
 
 def _is_exact_key(kind: pa.DataType) -> bool:
     """Floats are shown as they came last (NaN, -0.0), which depends on the order of rows."""
-    return _is_exact(_values(kind))
+    return _is_exact(values_of(kind))
 
 
 def _is_exact(kind: pa.DataType) -> bool:
@@ -187,12 +227,6 @@ def _is_exact(kind: pa.DataType) -> bool:
         or arrow.is_date32(kind)
         or (arrow.is_timestamp(kind) and kind.unit == "us")
     )
-
-
-def _values(kind: pa.DataType) -> Any:
-    import pyarrow.types as arrow
-
-    return kind.value_type if arrow.is_dictionary(kind) else kind
 
 
 # ---------------------------------------------------------------------- what runs
@@ -210,18 +244,25 @@ def with_sql(graph: JobGraph, plan: BatchPlan) -> JobGraph:
             specs[exchange.target] = AggregatedColumnsOperator()
     if not specs:
         return graph
+    sources = {stage.vertex_id for stage in sql_stages(plan)}
     return msgspec.structs.replace(
         graph,
         vertices=tuple(
-            _with_head(vertex, specs[vertex.id]) if vertex.id in specs else vertex
+            _with_head(vertex, specs[vertex.id], filters=vertex.id in sources)
+            if vertex.id in specs
+            else vertex
             for vertex in graph.vertices
         ),
     )
 
 
-def _with_head(vertex: JobVertex, spec: OperatorSpec) -> JobVertex:
+def _with_head(vertex: JobVertex, spec: OperatorSpec, *, filters: bool) -> JobVertex:
+    """The vertex with another head. `filters`: the operators behind it are filters and selections, which Spark ran."""
     head = msgspec.structs.replace(vertex.head, spec=spec)
-    return msgspec.structs.replace(vertex, operators=(head, *vertex.operators[1:]))
+    others = vertex.operators[1:]
+    if filters:
+        others = tuple(msgspec.structs.replace(each, spec=AggregatedColumnsOperator()) for each in others)
+    return msgspec.structs.replace(vertex, operators=(head, *others))
 
 
 def sql_stages(plan: BatchPlan) -> tuple[BatchStage, ...]:

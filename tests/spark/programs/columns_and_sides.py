@@ -1,4 +1,4 @@
-"""Side outputs, a union, and columns: vectorised aggregates by two key columns beside rows of tuples."""
+"""Side outputs, a union, and columns: filters, and vectorised aggregates by two key columns beside rows of tuples."""
 
 # mypy: ignore-errors
 import random
@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from yarrow.common import Types
 from yarrow.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
+from yarrow.table.expressions import col
 
 TRIPLE = Types.TUPLE([Types.STRING(), Types.INT(), Types.LONG()])
 REFUSED = OutputTag("refused", TRIPLE)
@@ -37,6 +38,14 @@ if __name__ == "__main__":
     flats = checked.to_arrow(SCHEMA).map_batches(doubled, schema=SCHEMA)
     totals = flats.key_by("town", "floor").aggregate([("area", "sum"), ("area", "max"), (None, "count")])
     totals.print("totals")
+    large = (col("area") >= 100) & (col("town") != "town3") & ~col("floor").in_(1)
+    tops = (
+        flats.filter(large)
+        .select("area", "town")
+        .key_by("town")
+        .aggregate([("area", "max"), ("area", "mean")])
+    )
+    tops.print("tops")
     refused.union(checked).key_by(lambda row: row[0]).max_by(2).map(lambda row: row[2]).print("highest")
     refused.print("refused")
     env.execute("columns and sides")

@@ -54,7 +54,9 @@ class Unanswered(AsyncFunction):
 if __name__ == "__main__":
     chosen = random.Random(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     env = StreamExecutionEnvironment.get_execution_environment()
-    orders = env.from_collection([(chosen.choice(ARTICLES), number) for number in range(400)], ROW).rebalance()
+    orders = env.from_collection(
+        [(chosen.choice(ARTICLES), number) for number in range(400)], ROW
+    ).rebalance()
     again = AsyncRetryStrategy.fixed_delay(3, 1, None, has_exception_predicate)
     minute = Time.minutes(1)
     priced = AsyncDataStream.ordered_wait_with_retry(orders, Priced(), minute, again, 16, ROW)

@@ -16,10 +16,12 @@ from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
-from yarrow.runtime.graph.batch.batch_plan import decode_batch_plan, encode_batch_plan
+from yarrow.runtime.graph.batch.batch_plan import SqlAggregation, decode_batch_plan, encode_batch_plan
+from yarrow.runtime.graph.batch.batch_plan_text import lines_of
 from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.batch.batch_sql import driver_configuration, sql_stages, with_sql
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
+from yarrow.table.expressions import col
 from yarrow.table.types import DataTypes
 
 NO_WATERMARKS: Any = WatermarkStrategy.no_watermarks()
@@ -98,6 +100,93 @@ def test_what_spark_computes_otherwise_stays_in_python(
     assert reason(folder, key, column, kind) == why
 
 
+def decision(folder: str, build: Any) -> tuple[SqlAggregation | None, str]:
+    """What Spark SQL does for a stream of the files, or why it does nothing."""
+    env = environment(2)
+    graph = printed(env, build(files(env, folder)))
+    source, *_ = plan(graph).stages
+    return source.sql, source.no_sql
+
+
+def test_filters_and_selections_before_aggregates_become_sql(folder: str) -> None:
+    real, whole = col("real") > 0.5, col("whole").in_(1, 2)
+    sql, why = decision(
+        folder,
+        lambda s: (
+            s.filter(real)
+            .select("key", "whole")
+            .filter(whole)
+            .select("key", "whole")
+            .key_by("key")
+            .sum("whole")
+        ),
+    )
+    assert why == "" and sql is not None
+    assert sql.condition == real & whole
+    assert sql.columns == ("key", "whole", "real")
+    sql, _ = decision(folder, lambda s: s.filter(col("micros").is_null).key_by("key").count())
+    assert sql is not None and sql.condition == col("micros").is_null
+    sql, _ = decision(folder, lambda s: s.select("key").key_by("key").count())
+    assert sql is not None and sql.condition is None and sql.columns == ("key",)
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (
+            lambda s: s.filter(col("large") > 3).key_by("key").count(),
+            "filter by 'large': a column of type uint64 is not the same in Spark",
+        ),
+        (
+            lambda s: s.filter(col("exact").is_null).key_by("key").count(),
+            "filter by 'exact': a column of type decimal128(10, 2) is not the same in Spark",
+        ),
+        (
+            lambda s: s.filter(col("whole") > 3).filter_batches(lambda b: b["whole"]).key_by("key").count(),
+            "'Filter Batches' takes the rows, which is no built-in operator of columns",
+        ),
+        (
+            lambda s: s.filter(col("whole") > 3).disable_chaining().key_by("key").count(),
+            "'Filter' takes the rows, which is no built-in aggregate of columns",
+        ),
+    ],
+)
+def test_filters_that_stay_in_python(folder: str, build: Any, why: str) -> None:
+    assert decision(folder, build) == (None, why)
+
+
+def test_a_filter_whose_rows_others_read_too_stays_in_python(folder: str) -> None:
+    env = environment(2)
+    stream = files(env, folder)
+    stream.filter(col("whole") > 3).to_rows().print()
+    graph = printed(env, stream.filter(col("whole") < 3).key_by("key").count())
+    assert plan(graph).stages[0].sql is None
+    env = environment(2)
+    stream = files(env, folder)
+    stream.filter(col("whole") > 3)
+    graph = printed(env, stream.filter(col("whole") < 3).key_by("key").count())
+    assert plan(graph).stages[0].no_sql == "several operators read the rows of 'Source: files'"
+    env = environment(2)
+    kept = files(env, folder).filter(col("whole") > 3)
+    kept.filter(col("whole") < 9)
+    graph = printed(env, kept.key_by("key").count())
+    assert plan(graph).stages[0].no_sql == "several operators read the rows of 'Filter'"
+
+
+def test_the_tasks_hand_on_what_spark_has_filtered(folder: str) -> None:
+    env = environment(2)
+    stream = files(env, folder).filter(col("whole") > 3).select("key", "whole")
+    graph = printed(env, stream.key_by("key").sum("whole"))
+    made = plan(graph)
+    assert decode_batch_plan(encode_batch_plan(made)) == made
+    source, *_ = with_sql(graph, made).vertices
+    assert [each.name for each in source.operators] == ["Source: files", "Filter", "Select"]
+    assert all(
+        each.spec.condition is None and each.spec.selected_columns is None for each in source.operators
+    )
+    assert any("filters their rows" in line for line in lines_of(made))
+
+
 def test_functions_of_the_program_stay_in_python(folder: str) -> None:
     env = environment(2)
     graph = printed(
@@ -105,7 +194,7 @@ def test_functions_of_the_program_stay_in_python(folder: str) -> None:
     )
     assert (
         plan(graph).stages[0].no_sql
-        == "'Map Batches' takes the rows, which is no built-in aggregate of columns"
+        == "'Map Batches' takes the rows, which is no built-in operator of columns"
     )
     env = environment(2)
     graph = printed(env, files(env, folder).rebalance())
