@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.architecture.source_tree import ROOT, engine_files, parse
+from tests.architecture.source_tree import ROOT, engine_files, parse, walk
 
 #: Dotted names of calls that only runtime/common may make; a trailing dot bans the whole module.
 BANNED = (
@@ -33,7 +32,7 @@ ALLOWED = frozenset({"random.seed", "random.Random", "numpy.random.seed", "numpy
 def banned_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and full name of every mention of a banned name, whatever it was imported as."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 full = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -41,7 +40,7 @@ def banned_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute | ast.Name):
             full_name = _full_name(node, names)
             if full_name is not None and _is_banned(full_name):
@@ -63,14 +62,14 @@ def _is_banned(name: str) -> bool:
     )
 
 
-def _engine_outside_common() -> list[Path]:
-    return [path for path in engine_files() if ROOT / "runtime" / "common" not in path.parents]
-
-
-@pytest.mark.parametrize("path", _engine_outside_common(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_clock_random_or_id_of_its_own(path: Path) -> None:
-    uses = [f"line {line}: {name}" for line, name in banned_uses(parse(path))]
-    assert not uses, f"take these from yarrow.runtime.common (clock, ids): {uses}"
+def test_nobody_has_a_clock_random_or_id_of_its_own() -> None:
+    uses = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in engine_files()
+        if ROOT / "runtime" / "common" not in path.parents
+        for line, name in banned_uses(parse(path))
+    ]
+    assert not uses, "take these from yarrow.runtime.common (clock, ids)"
 
 
 @pytest.mark.parametrize(

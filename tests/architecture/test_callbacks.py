@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.architecture.source_tree import engine_files, module_name, parse
+from tests.architecture.source_tree import engine_files, module_name, parse, walk
 
 #: Modules that set a callback of another object. The list may only shrink.
 SET_LATER = {
@@ -16,7 +16,7 @@ SET_LATER = {
 def test_no_callback_is_set_by_attribute() -> None:
     found = set()
     for path in engine_files():
-        for node in ast.walk(parse(path)):
+        for node in walk(parse(path)):
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if (
                     isinstance(target, ast.Attribute)

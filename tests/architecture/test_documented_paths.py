@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.source_tree import PACKAGES, ROOT, engine_files
+from tests.architecture.source_tree import PACKAGES, ROOT, engine_files, parse
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = [ARCHITECTURE, *sorted((ROOT / "docs" / "design").glob("*.md"))]
@@ -20,7 +21,8 @@ NAME = re.compile(r"`([\w.]+)`")
 METHOD = re.compile(r"`([A-Z]\w+)\.(\w+)`")
 
 
-def names_defined(path: Path) -> set[str]:
+@cache
+def names_defined(path: Path) -> frozenset[str]:
     """Functions, classes, `Class.method`, and what modules and classes assign."""
     found: set[str] = set()
 
@@ -33,8 +35,8 @@ def names_defined(path: Path) -> set[str]:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             found.update(prefix + target.id for target in targets if isinstance(target, ast.Name))
 
-    visit(ast.parse(path.read_text(encoding="utf-8")).body, "")
-    return found
+    visit(parse(path).body, "")
+    return frozenset(found)
 
 
 def documented_paths(document: Path) -> list[tuple[str, list[str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,14 @@ def _modules() -> dict[str, list[Path]]:
 MODULES = _modules()
 
 
-def names_of_tests(path: Path) -> set[str]:
+@cache
+def names_of_tests(path: Path) -> frozenset[str]:
     """The names of the test functions of a module, and what parametrizations call their cases."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = {
         node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    return {name for name in functions if name.startswith("test_")}
+    return frozenset(name for name in functions if name.startswith("test_"))
 
 
 def named(text: str) -> Iterator[tuple[str, list[str]]]:

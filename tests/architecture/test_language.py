@@ -6,11 +6,12 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.source_tree import ROOT, engine_files, module_name, parse
+from tests.architecture.source_tree import ROOT, engine_files, module_name, parse, source, walk
 
 MOST_WORDS = 25
 
@@ -53,24 +54,24 @@ def paragraphs_of_document(text: str) -> Iterator[str]:
                 yield re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", part)
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
+@cache
+def docstrings() -> tuple[tuple[str, str], ...]:
     """Package and text of every docstring of the product."""
-    for path in engine_files():
-        tree = parse(path)
-        package = ".".join(module_name(path).split(".")[:2])
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                text = ast.get_docstring(node)
-                if text:
-                    yield package, text
+    return tuple(
+        (".".join(module_name(path).split(".")[:2]), text)
+        for path in engine_files()
+        for node in walk(parse(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if (text := ast.get_docstring(node))
+    )
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of each literal that is no docstring: log lines, errors, help. A value in braces is one word."""
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    statements = {id(node.value) for node in walk(tree) if isinstance(node, ast.Expr)}
+    formatted = [node for node in walk(tree) if isinstance(node, ast.JoinedStr)]
     inner = {id(part) for node in formatted for value in node.values for part in ast.walk(value)}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if id(node) in statements or id(node) in inner:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -93,12 +94,12 @@ def array_names(tree: ast.Module) -> set[str]:
 
 def imported(tree: ast.Module) -> set[str]:
     """Names that a module imports from others."""
-    return {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
+    return {name.name for node in walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
 
 
 def functions_of_arrays(tree: ast.Module, names: set[str]) -> Iterator[tuple[str, str]]:
     """Name and docstring of each public function with a docstring that takes or gives numpy arrays."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
             continue
         given = [one.annotation for one in (*node.args.args, *node.args.kwonlyargs)] + [node.returns]
@@ -146,7 +147,7 @@ def test_docstrings_say_dtype_and_shape_of_arrays() -> None:
     silent = [
         f"{path.relative_to(ROOT)}: {name}"
         for path, tree in trees.items()
-        if "numpy" in path.read_text() or names & imported(tree)
+        if "numpy" in source(path) or names & imported(tree)
         for name, text in functions_of_arrays(tree, names)
         if not ("shape (" in text and re.search(r"\b(u?int\d*|float\d*|bool|dtype)\b", text))
     ]

@@ -42,8 +42,9 @@ def faults(path: PurePosixPath, text: str) -> Iterator[str]:
     is_test = path.name.startswith("test_")
     if SPARK in path.parents and is_test and not re.search(r"mark\.spark\b", text):
         yield "tests that start Spark are marked for it: they are slow, and their number at a time is limited"
-    named = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    named = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 if re.match("test_|Test[A-Z]", name) and _is_collected(node, tree) and not is_test:

@@ -8,11 +8,14 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tests.architecture.source_tree import PACKAGES, ROOT, engine_files, module_name, parse
+from tests.architecture.source_tree import PACKAGES, ROOT, engine_files, module_name, parse, source
 
 LINE_LIMIT = 800
 
@@ -28,19 +31,37 @@ HEAVY = {"pandas", "polars", "pyspark", "skein", "kazoo", "hdfs", "fastapi", "gr
 MODULES = [module_name(path) for path in engine_files()]
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
-def test_module_imports_as_the_file_it_is(name: str) -> None:
-    module = importlib.import_module(name)
-    assert module.__file__ is not None
-    real = Path(os.path.realpath(module.__file__))
-    assert module_name(real) == name
-    twins = [
-        other.__name__
-        for other in list(sys.modules.values())
-        if other is not module and (getattr(other, "__file__", None) or "") and other.__name__ != "__main__"
-        if os.path.realpath(other.__file__ or "") == str(real)
-    ]
-    assert not twins, f"{real} was also imported as {twins}"
+def modules_by_file(modules: Iterable[ModuleType]) -> dict[Path, list[ModuleType]]:
+    """The different modules that were made of each file, at its real path; not the program itself."""
+    found: dict[Path, list[ModuleType]] = defaultdict(list)
+    # One module may be known by several names.
+    for module in {id(module): module for module in modules}.values():
+        file = getattr(module, "__file__", None)
+        if file and module.__name__ != "__main__":
+            found[Path(os.path.realpath(file))].append(module)
+    return found
+
+
+def test_modules_import_as_the_files_they_are() -> None:
+    modules = {name: importlib.import_module(name) for name in MODULES if not name.endswith("__main__")}
+    made_of = modules_by_file(list(sys.modules.values()))
+    files = {name: Path(os.path.realpath(module.__file__ or "")) for name, module in modules.items()}
+    wrong = {
+        name: file for name, file in files.items() if ROOT not in file.parents or module_name(file) != name
+    }
+    assert not wrong
+    twins = {file: made_of[file] for file in files.values() if len(made_of[file]) != 1}
+    assert not twins, "a file was imported by several names"
+
+
+def test_a_file_that_was_imported_twice_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.touch()
+    (tmp_path / "link.py").symlink_to(file)
+    first, second, program = (ModuleType(name) for name in ("one", "link", "__main__"))
+    first.__file__, second.__file__, program.__file__ = str(file), str(tmp_path / "link.py"), str(file)
+    found = modules_by_file([first, second, first, program, ModuleType("built_in")])
+    assert found == {file.resolve(): [first, second]}
 
 
 @pytest.mark.parametrize("bare", [package for package in PACKAGES if package != "yarrow"])
@@ -92,7 +113,7 @@ def test_no_module_is_a_drawer() -> None:
 
 
 def test_long_modules_are_known_and_have_a_reason() -> None:
-    lengths = {module_name(path): len(path.read_text().splitlines()) for path in engine_files()}
+    lengths = {module_name(path): len(source(path).splitlines()) for path in engine_files()}
     long = {name: lines for name, lines in lengths.items() if lines > LINE_LIMIT}
     assert long.keys() == LONG_MODULES.keys(), f"{long} against the list {sorted(LONG_MODULES)}"
 

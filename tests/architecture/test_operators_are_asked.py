@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source_tree import ROOT, engine_files, parse
+from tests.architecture.source_tree import ROOT, engine_files, parse, source, walk
 
 #: Checks that are left, by file; a number may only become smaller.
 LEFT = {
@@ -32,7 +32,7 @@ def bases() -> dict[str, set[str]]:
         node.name: {name for base in node.bases for name in names_in(base)}
         for path in engine_files()
         if str(path.relative_to(ROOT)).startswith(("container/operators/", "runtime/graph/"))
-        for node in ast.walk(parse(path))
+        for node in walk(parse(path))
         if isinstance(node, ast.ClassDef)
     }
 
@@ -53,7 +53,7 @@ def members_of_operators() -> frozenset[str]:
     for path in engine_files():
         if not str(path.relative_to(ROOT)).startswith("container/operators/"):
             continue
-        for kind in ast.walk(parse(path)):
+        for kind in walk(parse(path)):
             if isinstance(kind, ast.ClassDef) and kind.name in operators_and_specs():
                 found |= {each.name for each in kind.body if isinstance(each, ast.FunctionDef)}
                 found |= {
@@ -100,10 +100,10 @@ def is_check(node: ast.AST) -> bool:
 
 def checks(path: Path) -> list[int]:
     """The lines of a file in which something chooses by class."""
-    text = path.read_text(encoding="utf-8")
+    text = source(path)
     if not any(each in text for each in operators_and_specs() | {"__struct_config__", "attr("}):
         return []
-    return [getattr(node, "lineno", 0) for node in ast.walk(parse(path)) if is_check(node)]
+    return [getattr(node, "lineno", 0) for node in walk(parse(path)) if is_check(node)]
 
 
 def test_nobody_asks_for_the_class_of_a_spec_or_an_operator() -> None:
@@ -149,6 +149,6 @@ def test_having_an_enumerator_has_one_name() -> None:
     named = {
         f"{path.relative_to(ROOT)}:{name}"
         for path in engine_files()
-        for name in other_names.findall(path.read_text(encoding="utf-8"))
+        for name in other_names.findall(source(path))
     }
     assert named == {"runtime/graph/job_graph.py:has_enumerator"}

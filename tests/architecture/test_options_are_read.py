@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source_tree import ROOT, engine_files, parse
+from tests.architecture.source_tree import ROOT, engine_files, parse, walk
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS
 from yarrow.runtime.config.values.option import EngineOption
 
@@ -46,9 +46,9 @@ def keys_named(tree: ast.Module) -> Iterator[str]:
     """
     groups: dict[str, str] = {}
     written = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "key"
+        id(node.value) for node in walk(tree) if isinstance(node, ast.Attribute) and node.attr == "key"
     }
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             below = [alias for alias in node.names if alias.name.startswith(f"{_PACKAGE}.") and alias.asname]
             groups |= {str(alias.asname): alias.name.rpartition(".")[2] for alias in below}
@@ -59,7 +59,7 @@ def keys_named(tree: ast.Module) -> Iterator[str]:
             yield from (
                 _KEY_OF_NAME[group, alias.name] for alias in node.names if (group, alias.name) in _KEY_OF_NAME
             )
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and id(node) not in written:
             key = _KEY_OF_NAME.get((groups.get(node.value.id, ""), node.attr))
             if key is not None:
@@ -73,7 +73,7 @@ def _reads(path: Path) -> bool:
 @pytest.fixture(scope="module")
 def read() -> set[str]:
     trees = [parse(path) for path in engine_files() if _reads(path)]
-    called = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    called = {node.attr for tree in trees for node in walk(tree) if isinstance(node, ast.Attribute)}
     by_method = {key for key, method in READ_BY_METHOD.items() if method in called}
     return by_method | {key for tree in trees for key in keys_named(tree)}
 

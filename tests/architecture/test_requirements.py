@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from tests.architecture.source_tree import ROOT, engine_files, parse
+from tests.architecture.source_tree import ROOT, engine_files, parse, walk
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -26,7 +26,7 @@ def test_a_library_of_an_extra_is_imported_by_name_alone(library: str) -> None:
     importing = [
         path
         for path in engine_files()
-        for node in ast.walk(parse(path))
+        for node in walk(parse(path))
         if (isinstance(node, ast.Import) and any(name.name.split(".")[0] == library for name in node.names))
         or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == library)
     ]

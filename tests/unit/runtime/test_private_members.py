@@ -21,7 +21,7 @@ import requests
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 
-from tests.architecture.source_tree import engine_files, module_name, parse
+from tests.architecture.source_tree import engine_files, module_name, parse, walk
 from tests.unit.runtime.fs.fake_webhdfs import fake_webhdfs
 from yarrow.runtime.fs.webhdfs import WebHdfsFileSystem
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
@@ -55,7 +55,7 @@ def test_every_private_member_of_a_library_is_listed() -> None:
         (module_name(path), node.attr)
         for path in engine_files()
         if module_name(path).startswith(ROOMS)
-        for node in ast.walk(parse(path))
+        for node in walk(parse(path))
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
         if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
     }
