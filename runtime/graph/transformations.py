@@ -165,3 +165,12 @@ def operator_behind(transformation: Transformation) -> SpecTransformation | None
             return None
         node = node.inputs[0]
     return node
+
+
+def has_no_time(transformation: Transformation) -> bool:
+    """Whether all records of a stream come without times, as far as the engine knows its operators."""
+    if isinstance(transformation, SourceTransformation):
+        return transformation.without_time
+    if isinstance(transformation, SpecTransformation) and not transformation.spec.keeps_time:
+        return False
+    return all(map(has_no_time, transformation.inputs))

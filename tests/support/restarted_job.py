@@ -6,6 +6,7 @@ The operator runs in fragments, one a subtask, without an exchange: the job send
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
@@ -29,17 +30,23 @@ OWN = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocatio
 
 
 class RestartedJob:
-    """Runs what `build` puts behind a stream; that must end in one keyed operator with a uid.
+    """Runs what `build` puts behind its streams; that must end in one keyed operator with a uid.
 
-    A row is a tuple with its key in front.
+    `inputs`: the number of streams. `key_of` gives the key of a row as it reaches the operator; it stands in front if
+    nothing else is said. Rows and watermarks of an input come from whatever stands before the operator there.
     """
 
     def __init__(
         self,
-        build: Callable[[DataStream], DataStream],
+        build: Callable[..., DataStream],
         configuration: Mapping[str, str] | None = None,
+        *,
+        inputs: int = 1,
+        key_of: Callable[[Any], Any] = itemgetter(0),
     ) -> None:
         self._build = build
+        self._inputs = inputs
+        self._key_of = key_of
         self._configuration = configuration or {}
         self._checkpoint_id = 0
         self._metadata: CheckpointMetadata | None = None
@@ -50,13 +57,17 @@ class RestartedJob:
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
         env.set_max_parallelism(MAX_PARALLELISM)
         env.set_buffer_timeout(0)
-        source = env.from_collection([1])
-        # The job sends timestamps in its place.
-        assert isinstance(source.transformation, SourceTransformation)
-        source.transformation.without_time = False
-        self._build(source.rebalance()).print().disable_chaining()
+        sources = [env.from_collection([1]) for _ in range(self._inputs)]
+        for source in sources:
+            # The job sends timestamps in its place.
+            assert isinstance(source.transformation, SourceTransformation)
+            source.transformation.without_time = False
+        self._build(*(source.rebalance() for source in sources)).print().disable_chaining()
         self.graph: JobGraph = env.get_job_graph("restarted")
-        self._source, self._keyed, self._sink = self.graph.vertices
+        *_, self._keyed, self._sink = self.graph.vertices
+        edges = [edge for edge in self.graph.edges if edge.target == self._keyed.id]
+        edges.sort(key=lambda edge: (edge.target_input, edge.index))
+        self._feeders = [FragmentSubtask(edge.source) for edge in edges]
         subtasks = [FragmentSubtask(self._keyed.id, number) for number in range(parallelism)]
         restored = {}
         if self._metadata is not None:
@@ -81,23 +92,27 @@ class RestartedJob:
         """The keyed operator of each subtask."""
         return [operator for f in self.fragments for task in f.tasks for operator in task.chain.operators]
 
-    def push(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None = None) -> None:
+    def push(
+        self, rows: Sequence[Any], timestamps: Sequence[int | None] | None = None, input: int = 0
+    ) -> None:
         """Sends each row to the subtask of its key."""
         stamps = [None] * len(rows) if timestamps is None else timestamps
         for fragment, operator in zip(self.fragments, self.operators, strict=True):
             state: Any = operator.context.state
             groups = state.context.key_groups
-            own = [at for at, row in enumerate(rows) if groups.holds(key_group_of(row[0], MAX_PARALLELISM))]
+            of_rows = [key_group_of(self._key_of(row), MAX_PARALLELISM) for row in rows]
+            own = [at for at, group in enumerate(of_rows) if groups.holds(group)]
             if own:
                 chosen = None if timestamps is None else [stamps[at] for at in own]
                 batch = RowBatch([rows[at] for at in own], chosen)
-                fragment.push(batch, FragmentSubtask(self._source.id))
+                fragment.push(batch, self._feeders[input])
 
     def watermark(self, timestamp: int, subtask: int | None = None) -> None:
-        """Sends a watermark to all subtasks, or to one."""
+        """Sends a watermark of all inputs to all subtasks, or to one."""
         for number, fragment in enumerate(self.fragments):
             if subtask is None or subtask == number:
-                fragment.push(Watermark(timestamp), FragmentSubtask(self._source.id))
+                for feeder in self._feeders:
+                    fragment.push(Watermark(timestamp), feeder)
 
     def take(self) -> list[tuple[Any, int | None]]:
         """Rows of the main output with their timestamps since the last call."""

@@ -63,6 +63,12 @@ if TYPE_CHECKING:
         SourceFunction,
         WindowFunction,
     )
+    from yarrow.datastream.functions.two_data_sets_functions import (
+        CoGroupFunction,
+        FlatJoinFunction,
+        JoinFunction,
+    )
+    from yarrow.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
     from yarrow.datastream.output_tag import OutputTag
     from yarrow.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
@@ -120,6 +126,8 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
+    "CoGroupedStreams",
     "CoMapFunction",
     "CoProcessFunction",
     "ColumnAggregate",
@@ -134,6 +142,7 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "FsStateBackend",
     "Function",
@@ -142,6 +151,8 @@ __all__ = [
     "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
+    "JoinFunction",
+    "JoinedStreams",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -206,6 +217,8 @@ _MODULE_OF = {
     "CheckpointingMode": "checkpointing_mode",
     "CloseableIterator": "closeable_iterator",
     "CoFlatMapFunction": "functions",
+    "CoGroupFunction": "functions.two_data_sets_functions",
+    "CoGroupedStreams": "joined_streams",
     "CoMapFunction": "functions",
     "CoProcessFunction": "functions",
     "ColumnAggregate": "columnar_keyed_stream",
@@ -220,6 +233,7 @@ _MODULE_OF = {
     "ExternalizedCheckpointRetention": "externalized_checkpoint_retention",
     "FileSystemCheckpointStorage": "checkpoint_storage",
     "FilterFunction": "functions",
+    "FlatJoinFunction": "functions.two_data_sets_functions",
     "FlatMapFunction": "functions",
     "FsStateBackend": "state_backend",
     "Function": "functions",
@@ -228,6 +242,8 @@ _MODULE_OF = {
     "GlobalWindow": "window",
     "HashMapStateBackend": "state_backend",
     "JobManagerCheckpointStorage": "checkpoint_storage",
+    "JoinFunction": "functions.two_data_sets_functions",
+    "JoinedStreams": "joined_streams",
     "KeySelector": "functions",
     "KeyedBroadcastProcessFunction": "functions",
     "KeyedCoProcessFunction": "functions",

@@ -30,6 +30,7 @@ from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.columns.conditions import AnyCondition, Condition
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import (
     ProcessOperator,
     ProjectOperator,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams
+    from yarrow.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
     from yarrow.datastream.window import WindowAssigner
     from yarrow.datastream.windowed_stream import AllWindowedStream, WindowedStream
@@ -194,6 +196,29 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         self._same_program(ds, "connect")
         return ConnectedStreams(self, ds)
 
+    def join(self, other: DataStream) -> JoinedStreams[DataStream]:
+        """Begin a join by windows: `where` and `equal_to` give the keys, `window` the windows."""
+        return self._joined(other, JoinKind.INNER)
+
+    def left_outer_join(self, other: DataStream) -> JoinedStreams[DataStream]:
+        """Begin a join by windows that keeps records of this stream without a partner, paired with None."""
+        return self._joined(other, JoinKind.LEFT_OUTER)
+
+    def right_outer_join(self, other: DataStream) -> JoinedStreams[DataStream]:
+        """Begin a join by windows that keeps records of the other stream without a partner, paired with None."""
+        return self._joined(other, JoinKind.RIGHT_OUTER)
+
+    def full_outer_join(self, other: DataStream) -> JoinedStreams[DataStream]:
+        """Begin a join by windows that keeps records of both streams without a partner, paired with None."""
+        return self._joined(other, JoinKind.FULL_OUTER)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams[DataStream]:
+        """Begin to group two streams by windows: a function gets the records of both for a key and window."""
+        from yarrow.datastream.joined_streams import CoGroupedStreams
+
+        self._same_program(other, "co_group")
+        return CoGroupedStreams(self, other)
+
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """Return the records that the operator before emits under a tag."""
         if not isinstance(output_tag, OutputTag):
@@ -295,6 +320,12 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
             key_selector=self._key_selector_for(func),
         )
         return self._one_input(name, spec, output_type, declares_blocking(func))
+
+    def _joined(self, other: DataStream, kind: JoinKind) -> JoinedStreams[DataStream]:
+        from yarrow.datastream.joined_streams import JoinedStreams
+
+        self._same_program(other, "join")
+        return JoinedStreams(self, other, kind)
 
     def _key_selector_for(self, func: Any) -> bytes | None:
         """Return the key selector by which a rich function reaches keyed state; None for a stream without keys."""

@@ -22,10 +22,10 @@ from yarrow.datastream.execution_mode import RuntimeExecutionMode
 from yarrow.datastream.fault_tolerance import set_backend
 from yarrow.datastream.operator_settings import group_name
 from yarrow.datastream.program_files import ProgramFiles
-from yarrow.datastream.restart_settings import restart_strategy_settings
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.state_backend import StateBackend
 from yarrow.datastream.time_characteristic import TimeCharacteristic
+from yarrow.runtime.config.restart_settings import restart_strategy_settings
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 from yarrow.runtime.graph.executor import base_configuration

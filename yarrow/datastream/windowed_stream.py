@@ -35,11 +35,7 @@ from yarrow.datastream.window import (
     WindowAssigner,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.transformations import (
-    SourceTransformation,
-    SpecTransformation,
-    Transformation,
-)
+from yarrow.runtime.graph.transformations import has_no_time
 from yarrow.runtime.graph.window_spec import (
     AllWindowOperator,
     WindowCallKind,
@@ -223,7 +219,7 @@ class _StreamOfWindows:
         """Raises InvalidProgramError for windows of event time behind sources that give no time."""
         environment = self.get_execution_environment()
         stamped = environment.get_stream_time_characteristic() is TimeCharacteristic.INGESTION_TIME
-        if self._assigner.is_event_time() and not stamped and _has_no_time(self._keyed_stream.transformation):
+        if self._assigner.is_event_time() and not stamped and has_no_time(self._keyed_stream.transformation):
             raise InvalidProgramError(
                 f"window({type(self._assigner).__name__}): nothing before these windows gives records a timestamp. Call"
                 " assign_timestamps_and_watermarks before key_by, or use windows of processing time"
@@ -237,15 +233,6 @@ class _StreamOfWindows:
         if isinstance(function, type) and issubclass(function, Function):
             raise TypeError(f"{method} takes an object, not a class: pass {function.__name__}(...) instead")
         raise TypeError(f"{method} takes a {names}, not {function!r}")
-
-
-def _has_no_time(transformation: Transformation) -> bool:
-    """Whether all records of a stream come without times, as far as the engine knows its operators."""
-    if isinstance(transformation, SourceTransformation):
-        return transformation.without_time
-    if isinstance(transformation, SpecTransformation) and not transformation.spec.keeps_time:
-        return False
-    return all(map(_has_no_time, transformation.inputs))
 
 
 class WindowedStream(_StreamOfWindows):

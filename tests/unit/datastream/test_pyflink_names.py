@@ -40,9 +40,9 @@ from yarrow.datastream.connectors.file_system import (
     StreamingFileSink,
 )
 from yarrow.datastream.functions import AsyncRetryStrategy
-from yarrow.datastream.restart_settings import restart_strategy_settings
 from yarrow.datastream.state import StateTtlConfig
 from yarrow.datastream.utils import convert_to_python_obj
+from yarrow.runtime.config.restart_settings import restart_strategy_settings
 from yarrow.runtime.graph.operator_spec import SinkWriterOperator
 from yarrow.runtime.graph.transformations import SinkTransformation
 

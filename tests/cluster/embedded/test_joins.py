@@ -1,0 +1,36 @@
+"""The programs of docs/joins.md, run as a reader runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[3]
+#: A program, and behind it what it prints.
+SHOWN = re.compile(r"^```python\n(.*?)^```$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAMS = SHOWN.findall((ROOT / "docs" / "joins.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_the_page_shows_what_its_programs_print(number: int, tmp_path: Path) -> None:
+    program, shown = PROGRAMS[number]
+    script = tmp_path / "job.py"
+    script.write_text(program, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()) == sorted(shown.splitlines())

@@ -1,0 +1,69 @@
+"""Joins of bounded streams give what their definition says, whatever the order of the chunks and the parallelism."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.support.batch_runner import collect, shuffled
+from tests.unit.runtime.graph.programs import environment
+from yarrow.common import Time, Types, WatermarkStrategy
+from yarrow.common.watermark_strategy import TimestampAssigner
+from yarrow.datastream import DataStream, StreamExecutionEnvironment
+from yarrow.datastream.joined_streams import JoinedStreams
+from yarrow.datastream.window import TumblingEventTimeWindows
+from yarrow.runtime.graph.data_set_spec import JoinKind
+
+SIZE = 50
+#: Few rows in memory, so that some are sorted on disk.
+SMALL = {"execution.batch.max-rows": "20"}
+
+
+class SecondField(TimestampAssigner):
+    """The time is the second field of a record."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+def rows(seed: int, name: str) -> list[Any]:
+    """(key, time, name and number), out of order."""
+    chosen = random.Random(f"{seed} {name}")
+    return [(chosen.randrange(9), chosen.randrange(1000), f"{name}{number}") for number in range(300)]
+
+
+def timed(env: StreamExecutionEnvironment, found: list[Any]) -> DataStream:
+    stream = env.from_collection(found, Types.TUPLE([Types.LONG(), Types.LONG(), Types.STRING()]))
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondField())
+    return stream.assign_timestamps_and_watermarks(strategy)
+
+
+def window(row: Any) -> Any:
+    return row[0], row[1] // SIZE
+
+
+def pair(one: Any, other: Any) -> Any:
+    return one, other
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_joins_by_window(kind: JoinKind, parallelism: int) -> None:
+    for seed in range(3):
+        first, second = rows(seed, "a"), rows(seed, "b")
+        env = environment(parallelism)
+        by_key = JoinedStreams(timed(env, first), timed(env, second), kind)
+        windows = by_key.where(lambda row: row[0]).equal_to(lambda row: row[0])
+        joined = windows.window(TumblingEventTimeWindows.of(Time.milliseconds(SIZE))).apply(pair)
+        found = collect(env, joined, settings=SMALL, deal=shuffled(seed))
+        expected = Counter((a, b) for a in first for b in second if window(a) == window(b))
+        if kind.keeps_first:
+            met = set(map(window, second))
+            expected.update((a, None) for a in first if window(a) not in met)
+        if kind.keeps_second:
+            met = set(map(window, first))
+            expected.update((None, b) for b in second if window(b) not in met)
+        assert Counter(found) == expected
