@@ -145,8 +145,8 @@ class StreamsByKey(Generic[S, W]):
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> W:
         """Cut both streams into windows. Raises InvalidProgramError for event time that nothing gives.
 
-        An assigner or trigger of one's own gets tuples: (0, row of the first stream, None) or (1, None, row of the
-        second one).
+        An assigner or trigger of one's own gets (0, row, None) for a row of the first stream. It gets (1, None, row)
+        for one of the second stream.
         """
         if not isinstance(window_assigner, WindowAssigner):
             raise TypeError(

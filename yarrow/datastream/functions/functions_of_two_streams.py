@@ -1,6 +1,6 @@
 """Rows of two streams in one: what tags them, gives their key, and runs a user's function on the rows of a window.
 
-A tagged row is a tuple (number of the stream, row of the first stream, row of the second one); the row of the other
+A tagged row is a tuple: number of the stream, row of the first stream, row of the second one. The row of the other
 stream is None. The thread that owns the task calls these functions. They must not know windows or operators.
 """
 
