@@ -83,8 +83,8 @@ class _TwoStreams(ABC, Generic[S, W]):
         streams = (self._first, self._second)
         for number, stream in zip(("first", "second"), streams, strict=True):
             self._require_time(number, stream, assigner)
-        fields = [stream.transformation.output_type or Types.PICKLED_BYTE_ARRAY() for stream in streams]
-        tagged_type = Types.TUPLE([Types.BYTE(), *fields])
+        types = [stream.transformation.output_type for stream in streams]
+        tagged_type = None if None in types else Types.TUPLE([Types.BYTE(), *types])
         tagged = []
         for stream, tag in zip(streams, (TagOfFirst(), TagOfSecond()), strict=True):
             made = stream.map(tag, tagged_type).name("Tag")

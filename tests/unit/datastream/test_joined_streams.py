@@ -182,8 +182,8 @@ class Counted(RichJoinFunction[Any, Any, Any]):
 
     closed = False
 
-    def open(self, runtime_context: RuntimeContext) -> None:  # type: ignore[override]
-        self.count = self.get_runtime_context().get_state(ValueStateDescriptor("count", Types.LONG()))
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count: Any = self.get_runtime_context().get_state(ValueStateDescriptor("count", Types.LONG()))
 
     def join(self, first: Any, second: Any) -> Any:
         self.count.update((self.count.value() or 0) + 1)
