@@ -22,6 +22,8 @@ _TIMESTAMP_TYPES = frozenset((int, type(None)))
 
 #: The metric of records that came after a watermark had passed them.
 LATE_RECORDS = "numLateRecords"
+#: The metric of late records that went nowhere: those of windows, also of no window, and of joins by time.
+LATE_DROPPED = "numLateRecordsDropped"
 #: The metric of records whose timestamp was too far ahead to be believed.
 BOUNDED_JUMPS = "numWatermarkJumpsBounded"
 

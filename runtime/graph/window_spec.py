@@ -1,12 +1,13 @@
-"""The specs of windows: of keyed streams, and of whole streams.
+"""The specs of windows, of keyed streams and of whole streams, and of joins by time.
 
-Owner: none; immutable. An operator of `yarrow.container.operators.window` runs each.
+Owner: none; immutable. An operator of `yarrow.container.operators.window` or `join` runs each.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import OperatorSpec, TypeSpec
 
 
@@ -66,3 +67,28 @@ class AllWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="window_a
     """Windows of a whole stream, in one subtask: all rows have the same key."""
 
     rescalable = False
+
+
+class IntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag="interval_join"):
+    """Joins rows of two keyed inputs: a left row at t meets right rows from t + lower to t + upper."""
+
+    # As of windows.
+    ended_subtasks_leave_no_unions = True
+    operator_package = "join"
+
+    kind: JoinKind
+    key_selectors: tuple[bytes, bytes]
+    #: The pickled ProcessJoinFunction.
+    function: bytes
+    #: Both bounds belong to the interval, in ms.
+    lower_ms: int
+    upper_ms: int
+    #: Types of left and right rows; None = not declared.
+    row_types: tuple[TypeSpec, TypeSpec]
+    #: Side outputs of late left and right rows; None = they are dropped and counted.
+    late_tags: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of each input."""
+        return self.key_selectors

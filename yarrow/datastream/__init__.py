@@ -63,11 +63,13 @@ if TYPE_CHECKING:
         SourceFunction,
         WindowFunction,
     )
+    from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
     from yarrow.datastream.functions.two_data_sets_functions import (
         CoGroupFunction,
         FlatJoinFunction,
         JoinFunction,
     )
+    from yarrow.datastream.interval_join import IntervalJoin, IntervalJoined
     from yarrow.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
     from yarrow.datastream.output_tag import OutputTag
@@ -150,6 +152,8 @@ __all__ = [
     "FunctionSnapshotContext",
     "GlobalWindow",
     "HashMapStateBackend",
+    "IntervalJoin",
+    "IntervalJoined",
     "JobManagerCheckpointStorage",
     "JoinFunction",
     "JoinedStreams",
@@ -171,6 +175,7 @@ __all__ = [
     "PredefinedOptions",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "ReducingStateDescriptor",
@@ -241,6 +246,8 @@ _MODULE_OF = {
     "FunctionSnapshotContext": "functions",
     "GlobalWindow": "window",
     "HashMapStateBackend": "state_backend",
+    "IntervalJoin": "interval_join",
+    "IntervalJoined": "interval_join",
     "JobManagerCheckpointStorage": "checkpoint_storage",
     "JoinFunction": "functions.two_data_sets_functions",
     "JoinedStreams": "joined_streams",
@@ -262,6 +269,7 @@ _MODULE_OF = {
     "PredefinedOptions": "state_backend",
     "ProcessAllWindowFunction": "functions",
     "ProcessFunction": "functions",
+    "ProcessJoinFunction": "functions.process_join_function",
     "ProcessWindowFunction": "functions",
     "ReduceFunction": "functions",
     "ReducingStateDescriptor": "state",

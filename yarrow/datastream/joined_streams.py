@@ -56,6 +56,28 @@ S = TypeVar("S", bound=_Stream)
 W = TypeVar("W")
 
 
+def require_keys_that_meet(call: str, first: TypeInformation | None, second: TypeInformation | None) -> None:
+    """Raises InvalidProgramError for types of which no key of the one is a key of the other."""
+    if not keys_may_meet(first, second):
+        raise InvalidProgramError(
+            f"{call}: keys of type {second} never equal those of the first stream, of type {first}. Let both selectors"
+            " return keys of one type"
+        )
+
+
+def require_times(call: str, streams: tuple[Any, Any], otherwise: str) -> None:
+    """Raises InvalidProgramError if nothing gives the records of one of the streams a timestamp."""
+    environment = streams[0].get_execution_environment()
+    if environment.get_stream_time_characteristic() is TimeCharacteristic.INGESTION_TIME:
+        return
+    for number, stream in zip(("first", "second"), streams, strict=True):
+        if has_no_time(stream.transformation):
+            raise InvalidProgramError(
+                f"{call}: nothing gives the records of the {number} stream a timestamp. Call"
+                f" assign_timestamps_and_watermarks on it before, or {otherwise}"
+            )
+
+
 class _TwoStreams(ABC, Generic[S, W]):
     """Two streams whose keys and windows are to be given."""
 
@@ -81,8 +103,9 @@ class _TwoStreams(ABC, Generic[S, W]):
     ) -> Any:
         """The rows of both streams, tagged, by key and in windows."""
         streams = (self._first, self._second)
-        for number, stream in zip(("first", "second"), streams, strict=True):
-            self._require_time(number, stream, assigner)
+        if assigner.is_event_time():
+            call = f"{self._call} in windows of {type(assigner).__name__}"
+            require_times(call, streams, "use windows of processing time")
         types = [stream.transformation.output_type for stream in streams]
         tagged_type = None if None in types else Types.TUPLE([Types.BYTE(), *types])
         tagged = []
@@ -93,16 +116,6 @@ class _TwoStreams(ABC, Generic[S, W]):
             tagged.append(made)
         keyed = tagged[0].union(tagged[1]).key_by(KeyOfTaggedRow(keys), key_type)
         return keyed.window(assigner)
-
-    def _require_time(self, number: str, stream: S, assigner: WindowAssigner[Any, Any]) -> None:
-        characteristic = stream.get_execution_environment().get_stream_time_characteristic()
-        stamped = characteristic is TimeCharacteristic.INGESTION_TIME
-        if not assigner.is_event_time() or stamped or not has_no_time(stream.transformation):
-            return
-        raise InvalidProgramError(
-            f"{self._call} in windows of {type(assigner).__name__}: nothing gives the records of the {number} stream a"
-            f" timestamp. Call assign_timestamps_and_watermarks before {self._call}, or use windows of processing time"
-        )
 
 
 class StreamsWithFirstKey(Generic[S, W]):
@@ -120,11 +133,7 @@ class StreamsWithFirstKey(Generic[S, W]):
     ) -> StreamsByKey[S, W]:
         """Give the key of the second stream. Raises InvalidProgramError if it is never one of the first stream."""
         require_function(key_selector, KeySelector, "equal_to")
-        if not keys_may_meet(self._key_type, key_type):
-            raise InvalidProgramError(
-                f"equal_to: keys of type {key_type} never equal those of the first stream, of type {self._key_type}."
-                " Let both selectors return keys of one type"
-            )
+        require_keys_that_meet("equal_to", self._key_type, key_type)
         selectors = (self._key_selector, key_selector)
         return StreamsByKey(self._streams, selectors, self._key_type or key_type)
 

@@ -33,6 +33,7 @@ from yarrow.runtime.graph.operator_spec import (
 from yarrow.runtime.graph.transformations import Transformation
 
 if TYPE_CHECKING:
+    from yarrow.datastream.interval_join import IntervalJoin
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
     from yarrow.datastream.window import WindowAssigner
     from yarrow.datastream.windowed_stream import WindowedStream
@@ -141,6 +142,17 @@ class KeyedStream(DataStream):
         from yarrow.datastream.windowed_stream import count_windows
 
         return self.window(count_windows(size, slide))
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin[DataStream]:
+        """Begin a join with records of another keyed stream whose times are near: `between` gives the bounds."""
+        from yarrow.datastream.interval_join import IntervalJoin
+
+        if not isinstance(other, KeyedStream):
+            raise TypeError(
+                f"interval_join takes a KeyedStream, not {type(other).__name__}: call key_by before it"
+            )
+        self._same_program(other, "interval_join")
+        return IntervalJoin(self, other, self._stream)
 
     def _key_selector_for(self, func: Any) -> bytes | None:
         return self.key_selector if is_rich(func) else None

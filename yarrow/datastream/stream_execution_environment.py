@@ -26,7 +26,6 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.datastream.blocking_exchange import refuse_endless_results
 from yarrow.datastream.connectors.base import Boundedness, Sink, Source
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
@@ -42,6 +41,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.batch.batch_rules import in_mode
+from yarrow.runtime.graph.batch.blocking_exchange import refuse_endless_results
 from yarrow.runtime.graph.executor import executor_for, only_plans, with_history
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph

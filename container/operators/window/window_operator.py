@@ -14,6 +14,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext
+from yarrow.container.operators.event_time import LATE_DROPPED
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
@@ -57,8 +58,6 @@ from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
 
-#: The metric of late rows, and rows of no window, that went nowhere.
-LATE_DROPPED = "numLateRecordsDropped"
 #: Name of the state with the merging windows of a key: pairs of (window, state window) in stored form.
 MERGING_WINDOWS = "_merging_windows"
 #: Windows that may be empty above which they are looked at between two rows.

@@ -56,6 +56,11 @@ class WindowValues(Generic[W]):
         self._perhaps_empty[window] = None
         return self.tables.table(window).take(key)
 
+    def drop(self, window: W) -> None:
+        """Removes a window with all its values."""
+        self._perhaps_empty.pop(window, None)
+        self.tables.drop(window)
+
     @property
     def perhaps_empty(self) -> int:
         """Number of windows that `drop_empty` looks at."""
