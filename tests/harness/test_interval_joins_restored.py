@@ -1,0 +1,217 @@
+"""Interval joins against a model in plain Python: rows out of order and late, watermarks, other parallelisms.
+
+A restart cuts all subtasks and begins anew from the snapshot, on either backend. The output must be that of a run
+without restarts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from yarrow.common.time import Time
+from yarrow.container.operators.join.interval_join import IntervalJoiningOperator
+from yarrow.datastream import DataStream, IntervalJoined, ProcessJoinFunction
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.graph.data_set_spec import JoinKind
+
+KEYS = [1, "two", None]
+BOUNDS = [(-700, 1500), (0, 0), (300, 2600), (-3000, -400)]
+
+
+class Pairs(ProcessJoinFunction[Any, Any, Any]):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+        yield left, right, ctx.get_left_timestamp(), ctx.get_right_timestamp(), ctx.get_timestamp()
+
+
+def in_form(joined: IntervalJoined[DataStream], kind: JoinKind) -> IntervalJoined[DataStream]:
+    """The join with the rows that it keeps."""
+    match kind:
+        case JoinKind.LEFT_OUTER:
+            return joined.left_outer()
+        case JoinKind.RIGHT_OUTER:
+            return joined.right_outer()
+        case JoinKind.FULL_OUTER:
+            return joined.full_outer()
+    return joined
+
+
+def interval_join(bounds: tuple[int, int], kind: JoinKind) -> Any:
+    def build(first: DataStream, second: DataStream) -> DataStream:
+        left, right = (rows.key_by(lambda row: row[0]) for rows in (first, second))
+        joined = left.interval_join(right).between(*map(Time.milliseconds, bounds))
+        return in_form(joined, kind).process(Pairs()).uid("join")
+
+    return build
+
+
+class Model:
+    """All rows that were not late, in two lists: those that come meet those that have come."""
+
+    def __init__(self, bounds: tuple[int, int]) -> None:
+        self.lower, self.upper = bounds
+        self.watermark = MIN_TIMESTAMP
+        self.rows: tuple[list[Any], list[Any]] = ([], [])
+        self.pairs: Counter[Any] = Counter()
+        self.met: set[Any] = set()
+        self.dropped = 0
+
+    def row(self, side: int, row: Any, time: int) -> None:
+        if time < self.watermark:
+            self.dropped += 1
+            return
+        self.rows[side].append((row, time))
+        for other, other_time in self.rows[1 - side]:
+            pair = (other, row, other_time, time) if side else (row, other, time, other_time)
+            if row[0] == other[0] and self.lower <= pair[3] - pair[2] <= self.upper:
+                self.pairs[(*pair, max(time, other_time)), max(time, other_time)] += 1
+                self.met |= {row, other}
+
+    def unmatched(self, kind: JoinKind) -> Counter[Any]:
+        """The results of rows that have met none."""
+        left = [((row, None, time, None, time), time) for row, time in self.rows[0] if row not in self.met]
+        right = [((None, row, None, time, time), time) for row, time in self.rows[1] if row not in self.met]
+        return Counter(left * kind.keeps_first + right * kind.keeps_second)
+
+
+rows_of = st.lists(
+    st.tuples(st.integers(0, 1), st.sampled_from(KEYS), st.integers(0, 90).map(lambda time: 100 * time)),
+    min_size=1,
+    max_size=8,
+)
+steps_of = st.lists(
+    st.one_of(
+        rows_of.map(lambda rows: ("rows", rows)),
+        rows_of.map(lambda rows: ("rows", rows)),
+        st.integers(0, 90).map(lambda time: ("watermark", 100 * time)),
+        st.tuples(
+            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
+        ).map(lambda how: ("restart", how)),
+    ),
+    min_size=2,
+    max_size=14,
+)
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+@pytest.mark.parametrize("bounds", BOUNDS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]))
+def test_interval_joins_are_those_of_the_model(
+    bounds: tuple[int, int], kind: JoinKind, steps: list[Any], backend: str
+) -> None:
+    model = Model(bounds)
+    job = RestartedJob(interval_join(bounds, kind), inputs=2)
+    job.start(1, backend)
+    pairs: Counter[Any] = Counter()
+    alone: Counter[Any] = Counter()
+    dropped = number = 0
+    try:
+        for step, what in [*steps, ("watermark", 100_000)]:
+            if step == "rows":
+                for side, key, time in what:
+                    number += 1
+                    model.row(side, (key, number), time)
+                    job.push([(key, number)], [time], side)
+            elif step == "watermark":
+                model.watermark = max(model.watermark, what)
+                job.watermark(what)
+            else:
+                dropped += sum(operator.late_dropped for operator in joining(job))
+                parallelism, other, options = what
+                # What one backend has written natively only the same one can read.
+                backend = backend if options is OWN else other
+                job.stop(options)
+                job.start(parallelism, backend)
+            for result in job.take():
+                (alone if None in result[0][:2] else pairs)[result] += 1
+            assert pairs == model.pairs
+            assert alone <= model.unmatched(kind)
+            check_times(alone, model)
+        assert alone == model.unmatched(kind)
+        assert dropped + sum(operator.late_dropped for operator in joining(job)) == model.dropped
+        state = job.stop(CANONICAL)
+        assert all(not subtask.keyed for subtask in state.subtasks.values())
+    finally:
+        for fragment in job.fragments:
+            fragment.close()
+
+
+def check_times(alone: Counter[Any], model: Model) -> None:
+    """Unmatched rows have left only if no partner can come."""
+    for (left, *_), time in alone:
+        last_partner = time + (model.upper if left is not None else -model.lower)
+        assert last_partner < model.watermark
+
+
+def joining(job: RestartedJob) -> Iterator[IntervalJoiningOperator]:
+    for operator in job.operators:
+        assert isinstance(operator, IntervalJoiningOperator)
+        yield operator
+
+
+def test_a_late_row_is_as_late_after_a_restore_as_before() -> None:
+    job = RestartedJob(interval_join((0, 10), JoinKind.INNER), inputs=2)
+    job.start(2, "hashmap")
+    job.watermark(2000)
+    job.stop(CANONICAL)
+    job.start(3, "hashmap")
+    job.push([(1, 1)], [1999])
+    job.push([(1, 2)], [2000])
+    assert [operator.late_dropped for operator in joining(job)].count(1) == 1
+    job.push([(1, 3)], [2000], 1)
+    assert [row[:2] for row, _ in job.take()] == [((1, 2), (1, 3))]
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_cut_among_unmatched_rows_loses_and_doubles_none(backend: str) -> None:
+    job = RestartedJob(interval_join((0, 10), JoinKind.LEFT_OUTER), inputs=2)
+    job.start(1, backend)
+    keys = list(range(500))
+    job.push([(key, key) for key in keys], [5] * 500)
+    (operator,) = joining(job)
+    operator.on_watermark(5000)
+    # A deadline that has passed: the rows of one key leave in each slice.
+    left = [row for _ in range(200) for row, _ in operator.fire_event_timers(0.0)]
+    assert len(left) == 200
+    assert operator.event_timers_due
+    job.stop(CANONICAL)
+    job.start(3, backend)
+    job.watermark(5000)
+    again = [row for row, _ in job.take()]
+    assert len(again) == 300
+    assert {row[0] for row in [*left, *again]} == {(key, key) for key in keys}
+    state = job.stop(CANONICAL)
+    assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_bounds_may_change_over_a_savepoint(backend: str, options: CheckpointOptions) -> None:
+    bounds = [(0, 9000)]
+    job = RestartedJob(lambda *rows: interval_join(bounds[0], JoinKind.FULL_OUTER)(*rows), inputs=2)
+    job.start(1, backend)
+    job.push([(1, "early"), (1, "middle")], [1000, 4000])
+    for parallelism, new in ((2, (0, 1500)), (1, (-500, 5000))):
+        job.stop(options)
+        bounds[0] = new
+        job.start(parallelism, backend)
+        job.push([(1, f"right of {new}")], [5200], 1)
+    pairs = {(row[0][1], row[1][1]) for row, _ in job.take()}
+    assert pairs == {
+        ("middle", "right of (0, 1500)"),
+        ("early", "right of (-500, 5000)"),
+        ("middle", "right of (-500, 5000)"),
+    }
+    job.watermark(100_000)
+    assert job.take() == []
+    state = job.stop(CANONICAL)
+    assert all(not subtask.keyed for subtask in state.subtasks.values())
