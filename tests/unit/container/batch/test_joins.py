@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.batch_runner import collect, shuffled
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
-from yarrow.datastream import DataStream, StreamExecutionEnvironment
+from yarrow.datastream import DataStream, ProcessJoinFunction, StreamExecutionEnvironment
 from yarrow.datastream.joined_streams import JoinedStreams
 from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.graph.data_set_spec import JoinKind
@@ -66,4 +67,29 @@ def test_joins_by_window(kind: JoinKind, parallelism: int) -> None:
         if kind.keeps_second:
             met = set(map(window, first))
             expected.update((None, b) for b in second if window(b) not in met)
+        assert Counter(found) == expected
+
+
+class Pairs(ProcessJoinFunction[Any, Any, Any]):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+        yield left, right
+
+
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_interval_joins(outer: bool, parallelism: int) -> None:
+    lower, upper = -7, 12
+    for seed in range(3):
+        first, second = rows(seed, "a"), rows(seed, "b")
+        env = environment(parallelism)
+        left, right = (timed(env, each).key_by(lambda row: row[0]) for each in (first, second))
+        joined = left.interval_join(right).between(Time.milliseconds(lower), Time.milliseconds(upper))
+        joined = joined.full_outer() if outer else joined
+        found = collect(env, joined.process(Pairs()), settings=SMALL, deal=shuffled(seed))
+        meeting = [(a, b) for a in first for b in second if a[0] == b[0] and lower <= b[1] - a[1] <= upper]
+        expected: Counter[Any] = Counter(meeting)
+        if outer:
+            met = {row for one in meeting for row in one}
+            expected.update((a, None) for a in first if a not in met)
+            expected.update((None, b) for b in second if b not in met)
         assert Counter(found) == expected
