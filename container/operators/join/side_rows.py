@@ -80,9 +80,9 @@ class SideRows:
         return met
 
     def _buckets_between(self, first: int, last: int) -> Iterator[TimeWindow]:
-        for bucket in self._others:
-            if bucket.start <= last and first < bucket.end:
-                yield bucket
+        for other in self._others:
+            if other.start <= last and first < other.end:
+                yield other
         get = self._buckets.get
         for start in bucket_starts(first, last, self._length):
             bucket = get(start)

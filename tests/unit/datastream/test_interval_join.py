@@ -150,7 +150,7 @@ def test_the_context_tells_the_times_of_the_pair(run: Any) -> None:
 def test_a_function_may_keep_state_of_the_key_and_emit_aside(run: Any) -> None:
     class Counting(ProcessJoinFunction[Any, Any, Any]):
         def open(self, runtime_context: RuntimeContext) -> None:
-            self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+            self.count: Any = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
         def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
             self.count.update((self.count.value() or 0) + 1)
