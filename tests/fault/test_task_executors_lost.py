@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -135,7 +135,7 @@ def stopped(pids: list[int]) -> Iterator[None]:
         yield
     finally:
         for pid in pids:
-            if psutil.pid_exists(pid):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -67,6 +68,12 @@ def files_by_first_word(folder: Path) -> FileSink:
     return FileSink.for_row_format(str(folder), encoder).with_bucket_assigner(FirstWord()).build()
 
 
+def wait_for_end(task: int) -> None:
+    """Returns when the process of a task has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.wait_procs([psutil.Process(task)], LIMIT)
+
+
 def test_a_late_task_of_a_failed_run_leaves_no_file(driver: DriverUnderTest, tmp_path: Path) -> None:
     folder, marker = tmp_path / "out", tmp_path / "marker"
     env = environment(2)
@@ -75,8 +82,7 @@ def test_a_late_task_of_a_failed_run_leaves_no_file(driver: DriverUnderTest, tmp
     outcome = driver.run(env.get_job_graph())
     assert outcome.failure is not None and "told at once" in outcome.failure.stacktrace
     task = int(marker.read_text())
-    if psutil.pid_exists(task):
-        psutil.wait_procs([psutil.Process(task)], LIMIT)
+    wait_for_end(task)
     assert [path for path in folder.rglob("*") if path.is_file()] == []
 
 
@@ -135,8 +141,7 @@ def test_rows_of_a_speculative_copy_appear_once_and_the_slower_one_leaves_no_fil
         attempts = {each.subtask: each.attempt for each in outcome.subtasks if each.vertex_id == slow}
         assert attempts == {0: 0, 1: 1}
         task = int(marker.read_text())
-        if psutil.pid_exists(task):
-            psutil.wait_procs([psutil.Process(task)], LIMIT)
+        wait_for_end(task)
         files = [path for path in folder.rglob("*") if path.is_file()]
         assert {path.parent.name for path in files} == {"early"}
         assert sorted(line for path in files for line in path.read_text().splitlines()) == expected

@@ -204,8 +204,10 @@ def test_a_program_that_nobody_waits_for_any_more_is_ended_with_its_children(tmp
         return started.exists() and bool(started.read_text())
 
     def is_gone() -> bool:
-        pid = int(started.read_text())
-        return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        try:
+            return bool(psutil.Process(int(started.read_text())).status() == psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return True
 
     async def run() -> None:
         running = asyncio.create_task(
