@@ -100,7 +100,11 @@ def _decision(graph: JobGraph, vertex: JobVertex) -> SqlAggregation | str:
     found = _aggregation_behind(graph, vertex, scan)
     if isinstance(found, str):
         return found
-    return why_inexact(_schema(scan.schema), found) or found
+    schema = _schema(scan.schema)
+    why = why_inexact(schema, found.aggregates)
+    if not why and found.condition is not None:
+        why = _why_other_rows(schema, found.condition)
+    return why or found
 
 
 def _aggregation_behind(graph: JobGraph, vertex: JobVertex, scan: ColumnScan) -> SqlAggregation | str:
@@ -152,14 +156,11 @@ def _schema(encoded: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(encoded))
 
 
-def why_inexact(schema: pa.Schema, sql: SqlAggregation) -> str:
-    """Why Spark SQL would not give the operators' own results over columns of `schema`; "" = it gives the same."""
-    aggregates = sql.aggregates
-    for name in sql.columns:
+def why_inexact(schema: pa.Schema, aggregates: KeyedAggregates) -> str:
+    """Why Spark SQL would not give the operator's own results over columns of `schema`; "" = it gives the same."""
+    for name in _aggregated(aggregates):
         if len(schema.get_all_field_indices(name)) != 1:
             return f"the files have no single column '{name}'"
-    if sql.condition is not None and (why := _why_no_condition(sql.condition, schema)):
-        return why
     for name in aggregates.key_names:
         kind = schema.field(name).type
         if not _is_exact_key(kind):
@@ -172,14 +173,16 @@ def why_inexact(schema: pa.Schema, sql: SqlAggregation) -> str:
     return ""
 
 
-def _why_no_condition(condition: Condition, schema: pa.Schema) -> str:
-    """Why Spark would not keep the same rows; "" = it does."""
+def _why_other_rows(schema: pa.Schema, condition: Condition) -> str:
+    """Why Spark SQL would not keep the same rows; "" = it does."""
+    # What is wrong with the condition itself is for the operator to name.
+    if why := why_not_compared(condition, schema):
+        return why
     for part in comparisons_of(condition):
         kind = schema.field(part.column).type
         if not (_is_exact(values_of(kind)) or _is_real(values_of(kind))):
             return f"filter by '{part.column}': a column of type {kind} is not the same in Spark"
-    # The operator names what is wrong with it.
-    return why_not_compared(condition, schema)
+    return ""
 
 
 def _is_real(kind: pa.DataType) -> bool:

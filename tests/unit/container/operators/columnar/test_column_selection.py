@@ -123,18 +123,13 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def as_stored(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows with the values that the columns hold: floats of 32 bits are rounded."""
-    return batch.to_pylist()
-
-
 @settings(max_examples=150, deadline=None)
 @given(ROWS, CONDITIONS)
 def test_a_condition_has_the_truth_of_the_model(rows: list[dict[str, Any]], modelled: Modelled) -> None:
     condition, model = modelled
     batch = batch_of(rows)
     assert why_not_compared(condition, batch.schema) == ""
-    assert truth_of(condition, batch).to_pylist() == [model(row) for row in as_stored(batch)]
+    assert truth_of(condition, batch).to_pylist() == [model(row) for row in batch.to_pylist()]
 
 
 def test_in_and_between_are_comparisons() -> None:
