@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from yarrow.am.rest.errors import ConflictError, NotFoundError
 from yarrow.am.rest.models.applications import (
@@ -19,12 +19,13 @@ from yarrow.am.rest.models.applications import (
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.cluster import ConfigurationEntry
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.routes.job_manager import configuration_entries
 from yarrow.am.rest.views import applications as views
 from yarrow.runtime.common.errors import JobNotFoundError
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
 
-router = APIRouter(tags=["Applications"])
+router = flink_router("Applications")
 
 ApplicationIdPath = Annotated[
     str,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import TriggerBody
@@ -28,12 +28,13 @@ from yarrow.am.rest.routes.cluster_access import (
     VertexIdPath,
     refusals,
 )
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.routes.operation_bodies import running_job, state
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord
 
-router = APIRouter(prefix="/jobs/{jobid}", tags=["Checkpoints"])
+router = flink_router("Checkpoints", prefix="/jobs/{jobid}")
 
 CheckpointIdPath = Annotated[int, Path(alias="checkpointid", ge=0, lt=2**63, description="A checkpoint.")]
 

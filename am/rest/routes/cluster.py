@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 import yarrow
 from yarrow.am.rest.errors import NotFoundError
@@ -19,9 +19,10 @@ from yarrow.am.rest.models.cluster import (
     DataSets,
 )
 from yarrow.am.rest.routes.cluster_access import Access, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.services import FLINK_VERSION, time_zone
 
-router = APIRouter(tags=["Cluster"])
+router = flink_router("Cluster")
 
 
 @router.get("/overview", responses=refusals())

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import Response, StreamingResponse
 
 from yarrow.am.rest.log_files import LogFolder
@@ -24,10 +24,11 @@ from yarrow.am.rest.models.cluster import (
     ThreadDumpBody,
 )
 from yarrow.am.rest.routes.cluster_access import PLAIN_TEXT, Access, JobIdPath, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.services import RestServices, interpreter
 from yarrow.runtime.common.thread_dump import thread_stacks
 
-router = APIRouter(tags=["Control plane"])
+router = flink_router("Control plane")
 
 LogName = Annotated[
     str, Path(alias="filename", min_length=1, max_length=256, description="A name that the list of logs has.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import Header, Path, Query, Response
 
 from yarrow.am.rest.errors import BadRequestError, ForbiddenError
 from yarrow.am.rest.models.base import EmptyBody, QueueStatus
@@ -27,12 +27,13 @@ from yarrow.am.rest.models.jobs import (
     SchedulerDecisions,
 )
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.views import jobs as views
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import CollectPosition
 
-router = APIRouter(tags=["Jobs"])
+router = flink_router("Jobs")
 
 #: The browser's header value for a request from a page of this server.
 _OWN_PAGE = "same-origin"

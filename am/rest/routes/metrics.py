@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.metrics import AggregatedMetric, MetricBody
@@ -24,6 +24,7 @@ from yarrow.am.rest.routes.cluster_access import (
     attempt_of,
     refusals,
 )
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.views.vertices import told_metrics
 from yarrow.runtime.common.ids import is_hex_id
 from yarrow.runtime.metrics.aggregation import aggregate
@@ -31,7 +32,7 @@ from yarrow.runtime.metrics.job_metrics import job_manager_metrics, job_metrics
 from yarrow.runtime.metrics.process_metrics import process_metrics
 from yarrow.runtime.metrics.scopes import metric_text
 
-router = APIRouter(tags=["Metrics"])
+router = flink_router("Metrics")
 
 Get = Annotated[str | None, Query(alias="get", description="Names of metrics, separated by commas.")]
 Agg = Annotated[

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Path, Query, Request, UploadFile
+from fastapi import Depends, File, Path, Query, Request, UploadFile
 
 from yarrow.am.rest.errors import BadRequestError, ForbiddenError
 from yarrow.am.rest.models.applications import ApplicationStart
@@ -27,6 +27,7 @@ from yarrow.am.rest.models.programs import (
 )
 from yarrow.am.rest.programs.store import StoredProgram
 from yarrow.am.rest.routes.cluster_access import Access, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.views.jobs import plan_of
 
 
@@ -35,7 +36,7 @@ async def _allowed(access: Access) -> None:
         raise ForbiddenError("Programs cannot be uploaded or run through REST: web.submit.enable is false.")
 
 
-router = APIRouter(prefix="/jars", tags=["Programs"], dependencies=[Depends(_allowed)])
+router = flink_router("Programs", prefix="/jars", dependencies=[Depends(_allowed)])
 
 ProgramId = Annotated[
     str, Path(alias="jarid", min_length=1, max_length=256, description="Id of an uploaded program.")

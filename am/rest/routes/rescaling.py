@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from yarrow.am.rest.errors import BadRequestError, NotFoundError
 from yarrow.am.rest.models.base import TriggerBody
@@ -24,13 +24,14 @@ from yarrow.am.rest.models.rescaling import (
     VertexRequirements,
 )
 from yarrow.am.rest.routes.cluster_access import Access, JobIdPath, TriggerIdPath, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.routes.operation_bodies import running_job, state
 from yarrow.am.rest.views.rescaling import rescale_counts, rescale_details_of, rescale_durations
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import resourcemanager
 from yarrow.runtime.rpc.messages import RESCALES_KEPT, ExecutionGraphDetails, RescaleRequest
 
-router = APIRouter(tags=["Rescaling"])
+router = flink_router("Rescaling")
 
 
 @router.patch("/jobs/{jobid}/rescaling", responses=refusals(400, 403, 404, 409))

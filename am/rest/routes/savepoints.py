@@ -6,7 +6,6 @@ Owner: the event loop of the REST server. The JobMaster or Dispatcher that uses 
 from __future__ import annotations
 
 import msgspec
-from fastapi import APIRouter
 
 from yarrow.am.checkpoint.targets import checked_path
 from yarrow.am.rest.errors import BadRequestError
@@ -19,13 +18,14 @@ from yarrow.am.rest.models.checkpoints import (
     StopWithSavepoint,
 )
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, TriggerIdPath, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.routes.operation_bodies import running_job, state
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.paths import with_default_scheme
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
 
-router = APIRouter(tags=["Savepoints"])
+router = flink_router("Savepoints")
 
 _DISPOSALS = "disposals of savepoints"
 

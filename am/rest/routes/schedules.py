@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 
 from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.schedules import (
@@ -19,13 +19,14 @@ from yarrow.am.rest.models.schedules import (
     ScheduleTimes,
 )
 from yarrow.am.rest.routes.cluster_access import Access, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.routes.submission import FORM, MOST_PARTS, graph_of, request_of
 from yarrow.common.values.schedule import InvalidScheduleError, Schedule
 from yarrow.runtime.common.ids import ScheduleID
 from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.rpc.messages import ScheduleOverview
 
-router = APIRouter(tags=["Schedules"])
+router = flink_router("Schedules")
 
 ScheduleIdPath = Annotated[
     str,

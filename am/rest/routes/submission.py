@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 
@@ -17,9 +17,10 @@ from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.cluster import StoredBlob
 from yarrow.am.rest.models.jobs import JobSubmission, JobSubmissionRequest
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, refusals
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph
 
-router = APIRouter(tags=["Submission"])
+router = flink_router("Submission")
 
 R = TypeVar("R", bound=JobSubmissionRequest)
 #: Most parts of one submission.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from yarrow.am.rest.errors import NotFoundError
@@ -21,12 +20,13 @@ from yarrow.am.rest.routes.cluster_access import (
     ResourceIdPath,
     refusals,
 )
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.routes.job_manager import LogName
 from yarrow.am.rest.views import task_managers as views
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.messages import FileInfo
 
-router = APIRouter(tags=["TaskExecutors"])
+router = flink_router("TaskExecutors")
 
 #: Bytes of a log that one request asks for: they have to fit a message.
 _CHUNK = 1 << 20

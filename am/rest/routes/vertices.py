@@ -5,8 +5,6 @@ Owner: the event loop of the REST server.
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from yarrow.am.rest.models import vertices as models
 from yarrow.am.rest.routes.cluster_access import (
     Access,
@@ -16,9 +14,10 @@ from yarrow.am.rest.routes.cluster_access import (
     VertexIdPath,
     refusals,
 )
+from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.views import vertices as views
 
-router = APIRouter(prefix="/jobs/{jobid}/vertices/{vertexid}", tags=["Vertices"])
+router = flink_router("Vertices", prefix="/jobs/{jobid}/vertices/{vertexid}")
 
 
 @router.get("", responses=refusals(400, 404))

@@ -17,7 +17,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 import yarrow
@@ -38,8 +37,9 @@ from yarrow.am.rest.routes import (
     vertices,
 )
 from yarrow.am.rest.routes.cluster_access import ClusterAccess
+from yarrow.am.rest.routes.flink_router import FlinkJSONResponse, operation_id
 from yarrow.am.rest.server.api_page import API_PAGE
-from yarrow.am.rest.server.middleware import JSON_TYPE, RequestGuard
+from yarrow.am.rest.server.middleware import RequestGuard
 from yarrow.am.rest.server.pages import Pages
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.errors import YarrowError
@@ -64,12 +64,6 @@ _ROUTERS = (
     task_managers,
     programs,
 )
-
-
-class FlinkJSONResponse(JSONResponse):
-    """JSON with Flink's content type."""
-
-    media_type = JSON_TYPE
 
 
 class RestApplication(FastAPI):
@@ -124,12 +118,12 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
         redoc_url=None,
         default_response_class=FlinkJSONResponse,
         lifespan=lifespan,
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=operation_id,
         redirect_slashes=False,
     )
     app.state.access = access
     for module in _ROUTERS:
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
     app.add_exception_handler(HTTPException, _refuse_http)
     app.add_exception_handler(YarrowError, _refuse_error)
@@ -147,10 +141,6 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
     # Last: a page never hides a path of the API.
     app.router.routes.append(pages)
     return app
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name
 
 
 def _error(status: int, errors: Sequence[str], headers: dict[str, str] | None = None) -> JSONResponse:

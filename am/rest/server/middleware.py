@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yarrow.am.rest.entrances import READING, entrance_of
 from yarrow.am.rest.errors import RequestRefusedError
+from yarrow.am.rest.routes.flink_router import JSON_TYPE
 from yarrow.am.rest.services import EntranceKind, RestSettings
 
 _log = logging.getLogger(__name__)
 
-JSON_TYPE = "application/json; charset=UTF-8"
 _PREFIX = "/v1"
 
 

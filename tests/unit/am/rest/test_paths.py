@@ -28,6 +28,7 @@ from tests.unit.am.rest.fakes import (
 )
 from tests.unit.am.rest.running import run
 from yarrow.am.rest.errors import status_of
+from yarrow.am.rest.routes import jobs
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.errors import AnswerTooLargeError, MessageTooLargeError
@@ -439,3 +440,15 @@ def test_page_of_the_api_needs_nothing_from_elsewhere(cluster: FakeCluster) -> N
     assert page.headers["content-type"].startswith("text/html")
     assert "http://" not in page.text
     assert "https://" not in page.text
+
+
+def test_applications_share_the_routes_that_modules_made(cluster: FakeCluster) -> None:
+    """What validates requests is costly, so that no application makes it anew."""
+    first, second = cluster.app().router.routes, cluster.app().router.routes
+    shared = [route for route in first if any(route is other for other in second)]
+    assert [route for route in jobs.router.routes if route not in shared] == []
+    assert {getattr(route, "path", None) for route in first if route not in shared} == {
+        "/docs",
+        "/openapi.json",
+        None,
+    }
