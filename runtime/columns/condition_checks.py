@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yarrow.runtime.columns.conditions import Comparison, Condition, LiteralKind, comparisons_of
+from yarrow.common.values.conditions import Comparison, Condition, LiteralKind, comparisons_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

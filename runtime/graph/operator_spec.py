@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from yarrow.common.pipelines.stage import Stage
-from yarrow.runtime.columns.conditions import AnyCondition
+from yarrow.common.values.conditions import AnyCondition
 
 #: `TypeInformation.to_spec()`; None = no declared type (rows are pickled, and any value that pickles works).
 TypeSpec = Any

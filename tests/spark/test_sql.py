@@ -23,12 +23,12 @@ from tests.support.spark_driver import DriverUnderTest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.batch import StageTable
 from yarrow.common import WatermarkStrategy
+from yarrow.common.values.conditions import AllOf
 from yarrow.container.batch.spark.sql_frames import scanned, sql_settings
 from yarrow.container.operators.columnar.column_selection import truth_of
 from yarrow.datastream import DataStream
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
-from yarrow.runtime.columns.conditions import AllOf
 from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.table.expressions import col

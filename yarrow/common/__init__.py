@@ -8,7 +8,7 @@ from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.config_options import ConfigOption, ConfigOptions
 from yarrow.common.configuration import Configuration
 from yarrow.common.execution_config import ExecutionConfig
-from yarrow.common.input_dependency_constraint import InputDependencyConstraint
+from yarrow.common.execution_modes import InputDependencyConstraint
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID

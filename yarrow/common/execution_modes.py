@@ -1,10 +1,15 @@
-"""Choices that hold for a whole job: checkpoints and their retention, time. Values, usable from any thread."""
+"""Choices that hold for a whole job: checkpoints and their retention, time, inputs. Values, usable from any thread."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["CheckpointingMode", "ExternalizedCheckpointRetention", "TimeCharacteristic"]
+__all__ = [
+    "CheckpointingMode",
+    "ExternalizedCheckpointRetention",
+    "InputDependencyConstraint",
+    "TimeCharacteristic",
+]
 
 
 class CheckpointingMode(Enum):
@@ -22,6 +27,13 @@ class ExternalizedCheckpointRetention(Enum):
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1
     NO_EXTERNALIZED_CHECKPOINTS = 2
+
+
+class InputDependencyConstraint(Enum):
+    """Whether one input of a task that reads blocking results must be ready, or every one."""
+
+    ANY = 0
+    ALL = 1
 
 
 class TimeCharacteristic(Enum):

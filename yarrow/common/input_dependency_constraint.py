@@ -1,14 +1,7 @@
-"""InputDependencyConstraint: when a task that reads blocking results may be scheduled. A value."""
+"""InputDependencyConstraint under PyFlink's name of its module; `yarrow.common.execution_modes` defines it."""
 
 from __future__ import annotations
 
-from enum import Enum
+from yarrow.common.execution_modes import InputDependencyConstraint
 
 __all__ = ["InputDependencyConstraint"]
-
-
-class InputDependencyConstraint(Enum):
-    """Whether one input of a task must be ready, or every one."""
-
-    ANY = 0
-    ALL = 1

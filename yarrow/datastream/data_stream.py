@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from yarrow.common.values.conditions import AnyCondition, Condition
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.data_stream_sink import DataStreamSink
@@ -28,7 +29,6 @@ from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
 from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.datastream.user_functions import declares_blocking, require_function
-from yarrow.runtime.columns.conditions import AnyCondition, Condition
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import (

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from yarrow.common.values.conditions import AnyCondition
 from yarrow.datastream.arrow_schemas import check_column, read_schema, schema_bytes, selected_schema
 from yarrow.datastream.batch_functions import container_of
 from yarrow.datastream.program_stream import ProgramStream
 from yarrow.datastream.user_functions import declares_blocking
-from yarrow.runtime.columns.condition_checks import why_not_compared
-from yarrow.runtime.columns.conditions import AnyCondition
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     BatchContainer,
@@ -91,6 +90,9 @@ class StreamColumns(ProgramStream):
         """The rows for which a condition over columns is true, as record batches."""
         read = self._builder.as_columns(self.transformation, "filter()")
         if read.output_schema is not None:
+            # Few programs have a condition.
+            from yarrow.runtime.columns.condition_checks import why_not_compared
+
             why = why_not_compared(condition, read_schema(read.output_schema))
             if why:
                 raise InvalidProgramError(f"filter: {why}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, Final
 
-from yarrow.runtime.columns.conditions import (
+from yarrow.common.values.conditions import (
     AnyCondition,
     AnyOf,
     Comparison,
@@ -115,7 +115,7 @@ def _literal(column: str, value: Any) -> Literal:
             f"col({column!r}) compared with None is never true: use is_null or is_not_null"
         )
     raise InvalidProgramError(
-        f"col({column!r}) cannot be compared with {value!r}: use a bool, an int of 64 bits, a float other than NaN, a "
+        f"col({column!r}) cannot be compared with {value!r}. Use a bool, an int of 64 bits, a float other than NaN, a "
         "str, a date or a datetime"
     )
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from yarrow.runtime.columns.condition_checks import values_of
-from yarrow.runtime.columns.conditions import (
+from yarrow.common.values.conditions import (
     AllOf,
     AnyOf,
     Comparison,
@@ -28,6 +27,7 @@ from yarrow.runtime.columns.conditions import (
     Negation,
     NullCheck,
 )
+from yarrow.runtime.columns.condition_checks import values_of
 
 _COMPARISONS: Final[Mapping[ComparisonKind, Callable[[Any, Any], Any]]] = {
     ComparisonKind.EQUAL: operator.eq,

@@ -13,11 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yarrow.container.operators.columnar.kept_rows import kept_rows
-from yarrow.container.operators.columnar_operator import ColumnarOperator
-from yarrow.container.operators.registry import runs
-from yarrow.runtime.columns.condition_checks import values_of, why_not_compared, why_not_there
-from yarrow.runtime.columns.conditions import (
+from yarrow.common.values.conditions import (
     AllOf,
     AnyOf,
     Comparison,
@@ -28,6 +24,10 @@ from yarrow.runtime.columns.conditions import (
     Negation,
     NullCheck,
 )
+from yarrow.container.operators.columnar.kept_rows import kept_rows
+from yarrow.container.operators.columnar_operator import ColumnarOperator
+from yarrow.container.operators.registry import runs
+from yarrow.runtime.columns.condition_checks import values_of, why_not_compared, why_not_there
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import ColumnFilterOperator, ColumnSelectionOperator

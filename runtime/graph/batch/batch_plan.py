@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from yarrow.runtime.columns.conditions import AnyCondition, comparisons_of
+from yarrow.common.values.conditions import AnyCondition, comparisons_of
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.batch.batch_iterations import BatchIteration
 from yarrow.runtime.graph.operator_spec import ColumnScan, KeyedAggregates

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from yarrow.common.values.conditions import AllOf, AnyCondition, Condition, comparisons_of
 from yarrow.runtime.columns.condition_checks import values_of, why_not_compared
-from yarrow.runtime.columns.conditions import AllOf, AnyCondition, Condition, comparisons_of
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings

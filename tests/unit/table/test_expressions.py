@@ -29,7 +29,7 @@ def test_values_that_no_column_is_compared_with() -> None:
 
 
 def test_conditions_are_combined_by_operators_alone() -> None:
-    with pytest.raises(TypeError, match="combine conditions by &"):
+    with pytest.raises(TypeError, match="Combine conditions by &"):
         _ = (col("x") > 1) and (col("x") < 3)
     with pytest.raises(TypeError, match="with another condition only"):
         _ = (col("x") > 1) & True  # type: ignore[operator]

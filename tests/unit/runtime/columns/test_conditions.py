@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.graph.programs import environment
-from yarrow.runtime.columns.condition_checks import why_not_compared
-from yarrow.runtime.columns.conditions import (
+from yarrow.common.values.conditions import (
     AllOf,
     AnyCondition,
     AnyOf,
@@ -22,6 +21,7 @@ from yarrow.runtime.columns.conditions import (
     Negation,
     NullCheck,
 )
+from yarrow.runtime.columns.condition_checks import why_not_compared
 from yarrow.runtime.graph.job_graph import decode_job_graph, encode_job_graph
 from yarrow.table.expressions import col
 

@@ -17,10 +17,10 @@ from tests.support.batch_runner import collect
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types
 from yarrow.common.types import Row
+from yarrow.common.values.conditions import Condition
 from yarrow.container.operators.columnar.column_selection import truth_of
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.runtime.columns.condition_checks import why_not_compared
-from yarrow.runtime.columns.conditions import Condition
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table.expressions import col
 

@@ -63,7 +63,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
-            "a condition over columns has no truth before there are rows: combine conditions by &, | and ~ in place of "
+            "a condition over columns has no truth before there are rows. Combine conditions by &, | and ~ in place of "
             "and, or and not, with parentheses around each"
         )
 
