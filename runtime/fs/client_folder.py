@@ -36,21 +36,25 @@ WORKING_DIRECTORY_PREFIX: Final = "yarrow-te-"
 def parent_folder(config: ReadableConfig) -> str | None:
     """The parent of a process's folder: process.working-dir, else the first of io.tmp.dirs, else None.
 
-    Raises InvalidOptionValue where process.working-dir cannot be made or written in.
+    Makes the folder where it is missing, as Flink does. Raises InvalidOptionValue where nobody can make or write it.
     """
     working = config.get(cluster.WORKING_DIR)
-    if working is None:
-        directories = config.get(taskmanager.TMP_DIRS) or ()
-        return directories[0] if directories else None
-    path = os.path.abspath(working)
+    if working is not None:
+        return _made(cluster.WORKING_DIR.key, working)
+    directories = config.get(taskmanager.TMP_DIRS) or ()
+    return _made(taskmanager.TMP_DIRS.key, directories[0]) if directories else None
+
+
+def _made(key: str, folder: str) -> str:
+    path = os.path.abspath(folder)
     try:
         os.makedirs(path, exist_ok=True)
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError("this process may not write there")
     except OSError as error:
         raise InvalidOptionValue(
-            cluster.WORKING_DIR.key,
-            repr(working),
+            key,
+            repr(folder),
             str(error),
             "a folder that this process can create and write",
             "/data/yarrow",

@@ -155,7 +155,6 @@ class Standalone:
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     folder = tmp_path_factory.mktemp("standalone")
     (folder / "conf").mkdir()
-    (folder / "tmp").mkdir()
     (folder / "conf" / "workers").write_text("localhost\nlocalhost\n")
     for name, text in (
         ("stream.py", _STREAM),

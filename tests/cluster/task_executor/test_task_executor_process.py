@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import io
 import os
 import signal
 import socket
@@ -48,7 +47,12 @@ from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_E
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.messages import Deployment, ResourceProfile, SlotID, SlotRequest
-from yarrow.runtime.rpc.output_stream import ForwardedOutput, read_output
+from yarrow.runtime.rpc.output_stream import (
+    ForwardedOutput,
+    encode_confirmation,
+    encode_output,
+    read_output,
+)
 from yarrow.runtime.rpc.service import RpcService
 from yarrow.runtime.security.certificates import CertificateAuthority
 
@@ -62,6 +66,8 @@ class Running:
     """A TaskExecutor process and those it talks to."""
 
     process: subprocess.Popen[bytes]
+    #: The client's end of its standard output if that is forwarded.
+    output: socket.socket | None
     resource_manager: FakeResourceManager
     job_master: FakeJobMaster
     job_master_address: str
@@ -135,16 +141,22 @@ async def running(
         **changes,
     )
     job_master_address = service.serve(JOB_MASTER, job_master)
+    reading, writing = socket.socketpair() if bootstrap.forward_output else (None, None)
+    if writing is not None:
+        # Little fits into it.
+        writing.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     with (folder / "logs" / "parent.err").open("wb") as errors:
         process = subprocess.Popen(  # noqa: ASYNC220
             command,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if writing is None else writing.fileno(),
             stderr=errors,
             start_new_session=True,
         )
+    if writing is not None:
+        writing.close()
     assert process.stdin is not None
     try:
         process.stdin.write(encode_bootstrap(bootstrap))
@@ -155,6 +167,7 @@ async def running(
         address = resource_manager.registrations[0].address if not rejection else "grpc://127.0.0.1:1/none"
         yield Running(
             process,
+            reading,
             resource_manager,
             job_master,
             job_master_address,
@@ -169,6 +182,8 @@ async def running(
                 await asyncio.to_thread(process.wait, DEADLINE)
             finally:
                 process.kill()
+        if reading is not None:
+            reading.close()
         await resource_manager.stop()
         await job_master.stop()
         await service.stop()
@@ -348,39 +363,48 @@ def test_without_a_bootstrap_it_says_who_starts_it(tmp_path: Path) -> None:
     assert "Traceback" not in finished.stderr
 
 
-def bytes_in(pipe: int) -> int:
-    """How much waits in a pipe."""
-    (waiting,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+def bytes_in(connection: socket.socket) -> int:
+    """How much waits in a socket."""
+    (waiting,) = struct.unpack("i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))
     return int(waiting)
 
 
 def test_the_end_of_a_task_is_told_after_its_output(tmp_path: Path) -> None:
-    """The client reads nothing at first: the pipe fills, the worker waits, and the task has not ended."""
+    """The client reads nothing at first, and confirms nothing then: the task has not ended."""
 
     async def body() -> None:
         async with running(tmp_path, forward_output=True) as r:
-            stdout = r.process.stdout
-            assert isinstance(stdout, io.BufferedReader)
-            fcntl.fcntl(stdout, fcntl.F_SETPIPE_SZ, 4096)
+            output = r.output
+            assert output is not None
+
+            async def has_not_ended() -> None:
+                for _ in range(5):
+                    # The worker answers after it has told the end; a report would be quicker than five rounds.
+                    assert await r.gateway.request_thread_dump()
+                assert r.job_master.state_of(attempt()) is not ExecutionState.FINISHED
+
             await r.submit("print")
-            await eventually(lambda: bytes_in(stdout.fileno()) > 3000, "the pipe is full")
+            await eventually(lambda: bytes_in(output) > 0, "output waits in the socket")
             log = r.logs / f"taskexecutor-{RESOURCE}.out"
             await eventually(
                 lambda: log.read_text().count("\n") == PRINTED_LINES, "the supervisor has got everything"
             )
-            for _ in range(5):
-                # The worker answers after it has told the end; a report would be quicker than five rounds.
-                assert await r.gateway.request_thread_dump()
-            assert r.job_master.state_of(attempt()) is not ExecutionState.FINISHED
+            await has_not_ended()
             lines: list[str] = []
+            stream = output.makefile("rb")
 
-            def read() -> None:
+            def read() -> int:
+                taken = 0
                 while len(lines) < PRINTED_LINES:
-                    output = read_output(stdout)
-                    assert isinstance(output, ForwardedOutput)
-                    lines.extend(output.text.splitlines())
+                    frame = read_output(stream)
+                    assert isinstance(frame, ForwardedOutput)
+                    lines.extend(frame.text.splitlines())
+                    taken += len(encode_output(frame))
+                return taken
 
-            await within(asyncio.to_thread(read))
+            taken = await within(asyncio.to_thread(read))
+            await has_not_ended()
+            output.sendall(encode_confirmation(taken))
             await eventually(
                 lambda: r.job_master.state_of(attempt()) is ExecutionState.FINISHED, "the end was told"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,14 @@ def test_folders_lie_in_the_working_directory(tmp_path: Path) -> None:
         assert Path(folder.path).parent == working
     finally:
         folder.remove()
-    assert parent_folder(Settings({"io.tmp.dirs": str(tmp_path)})) == str(tmp_path)
+    missing = tmp_path / "not" / "there"
+    assert parent_folder(Settings({"io.tmp.dirs": f"{missing},/nowhere"})) == str(missing)
+    assert missing.is_dir()
     assert parent_folder(Settings()) is None
 
 
-def test_a_working_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["process.working-dir", "io.tmp.dirs"])
+def test_a_folder_that_cannot_be_is_named_with_its_option(tmp_path: Path, key: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidOptionValue, match=r"process\.working-dir"):
-        parent_folder(Settings({"process.working-dir": str(tmp_path / "file" / "below")}))
+    with pytest.raises(InvalidOptionValue, match=re.escape(key)):
+        parent_folder(Settings({key: str(tmp_path / "file" / "below")}))
