@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.fault.conftest import count_plan
@@ -17,6 +16,7 @@ from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
 from tests.support.faulty_network import FaultyNetwork
+from tests.unit.container.supervisor.conftest import process_runs
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.fault
@@ -72,7 +72,7 @@ def test_output_is_that_without_faults_when_processes_are_killed(
     before = set(killed_cluster.processes)
     FaultRun(shape, backend, plan).execute(killed_cluster, tmp_path)
     gone = before - set(killed_cluster.processes)
-    assert not [pid for pid in gone if psutil.pid_exists(pid)], f"{plan}: a killed TaskExecutor lives on"
+    assert not [pid for pid in gone if process_runs(pid)], f"{plan}: a killed TaskExecutor lives on"
     count_plan(killed=True)
 
 

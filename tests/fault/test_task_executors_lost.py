@@ -24,7 +24,13 @@ from tests.cluster.failover.programs import (
     until_attempts,
     until_running,
 )
-from tests.fault.test_named_faults import GatedTotals, slot_workers
+from tests.fault.test_named_faults import (
+    GatedTotals,
+    kill_if_there,
+    slot_workers,
+    until_each_restart_is_an_attempt,
+)
+from tests.unit.container.supervisor.conftest import process_runs
 from yarrow.common.job_status import JobStatus
 from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
@@ -96,14 +102,14 @@ def test_twenty_task_executors_killed_are_counted_and_replaced_one_for_one(tmp_p
             # One that has not registered has failed to start, which is another matter.
             for pid in set(cluster.processes) - killed if registered(cluster) else ():
                 killed.add(pid)
-                os.kill(pid, signal.SIGKILL)
+                seen.add(pid)
+                kill_if_there(pid)
             return len(killed) >= kills
 
         for kills in range(1, 21):
             wait_until(lambda kills=kills: kill_another(kills))  # type: ignore[misc]
         job.until_completed()
-        details = job.client.get_job_details().result()
-        assert 1 <= details.restarts <= max(map(max, attempts(details).values())) < len(killed)
+        assert until_each_restart_is_an_attempt(job) < len(killed)
         seen.update(cluster.processes)
         assert len(seen) == len(killed) + 1, "one more for each that died"
         job.ends_right()
@@ -156,7 +162,7 @@ def test_a_silent_task_executor_is_replaced_and_writes_nothing_when_it_is_back(t
             assert "heartbeat.timeout" in entry.cause.message or "silent" in entry.cause.message
             job.until_completed()
         # It finds that nobody counts on it: none of what it had runs on beside its successors.
-        wait_until(lambda: not psutil.pid_exists(worker))
+        wait_until(lambda: not process_runs(worker))
         job.until_completed()
         assert job.client.get_job_details().result().restarts == 1
         job.ends_right()
