@@ -47,7 +47,7 @@ class SlowCount(KeyedProcessFunction[int, Any, Any]):
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         if not os.path.exists(self._fast):
-            time.sleep(0.0005)
+            time.sleep(0.002)
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield value[0], count, value[1]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import Trace, Traced, environment
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
+from tests.cluster.failover.programs import Trace, Traced, environment, run_fast
 from yarrow.common import Duration, Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.datastream import DataStream
@@ -145,7 +145,8 @@ def test_two_windows_in_a_row_have_the_same_bounds(cluster: MiniCluster) -> None
     ]
 
 
-ROWS, KEYS, SIZE = 1500, 5, 100
+#: So many that no subtask is done before the kill lets the rows pass.
+ROWS, KEYS, SIZE = 30_000, 5, 100
 
 
 class Itself(TimestampAssigner):
@@ -161,8 +162,9 @@ def test_a_killed_worker_loses_and_doubles_no_window(tmp_path: Path) -> None:
 
     def kill() -> None:
         wait_until(lambda: trace.pid("rows", 0) > 0)
-        seen.wait(30)
+        assert seen.wait(DEADLINE)
         trace.kill("rows", 0)
+        run_fast(tmp_path)
 
     killer = threading.Thread(target=kill)
     with mini_cluster(task_executors=2, slots=1) as cluster:

@@ -21,7 +21,7 @@ from yarrow.embedded.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
 #: So many that no subtask is done before the kill lets the rows pass.
-ROWS, KEYS = 20_000, 5
+ROWS, KEYS = 40_000, 5
 EXAMPLE = Path(__file__).parents[3] / "examples" / "lookups.py"
 
 

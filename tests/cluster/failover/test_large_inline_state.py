@@ -20,7 +20,7 @@ from yarrow.embedded.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
 #: So many rows that no subtask is done before a checkpoint is complete.
-SUBTASKS, ROWS, SIZE = 4, 20_000, 700_000
+SUBTASKS, ROWS, SIZE = 4, 80_000, 700_000
 
 
 class Heavy(MapFunction[int, Any], CheckpointedFunction, CheckpointListener):
