@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ ROWS, KEYS = 200_000, 8
 
 
 class Slow(MapFunction[int, int]):
-    """Lets some ten thousand rows a second pass, and all at once where there is a file `fast`."""
+    """Lets at most two thousand rows a second pass, and all at once where there is a file `fast`."""
 
     def __init__(self, folder: Path) -> None:
         self._fast = str(folder / "fast")
@@ -46,7 +48,7 @@ class Slow(MapFunction[int, int]):
 
     def map(self, value: int) -> int:
         if value % 10 == 0 and not os.path.exists(self._fast):
-            self._pause.wait(0.001)
+            self._pause.wait(0.005)
         return value
 
 
@@ -292,6 +294,15 @@ def test_a_storage_that_cannot_be_written_is_found_at_submission(
         submitted(cluster, tmp_path, 1, execution__checkpointing__dir=f"{blocked}/chk", **CHECKPOINTED)
 
 
+def put_in_the_way_of(folder: Path, gone: Path) -> None:
+    """Puts a file in the place of a folder, which a checkpoint may make again as soon as it is gone."""
+    for number in itertools.count():
+        folder.rename(gone.with_name(f"{gone.name}-{number}"))
+        with suppress(IsADirectoryError):
+            folder.write_text("in the way")
+            return
+
+
 def test_a_folder_that_goes_bad_fails_checkpoints_and_not_the_job(
     cluster: MiniCluster, tmp_path: Path
 ) -> None:
@@ -306,8 +317,7 @@ def test_a_folder_that_goes_bad_fails_checkpoints_and_not_the_job(
     )
     until_completed(cluster, client)
     job_folder = chk / str(client.get_job_id())
-    job_folder.rename(tmp_path / "gone")
-    job_folder.write_text("in the way")
+    put_in_the_way_of(job_folder, tmp_path / "gone")
     path = f"/jobs/{client.get_job_id()}/checkpoints"
     wait_until(lambda: rest(cluster, path)["counts"]["failed"] >= 2)
     assert str(chk) in rest(cluster, path)["latest"]["failed"]["failure_message"]
