@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.embedded.waiting import DEADLINE
+
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "examples" / "flights"
 
@@ -21,7 +23,7 @@ def test_the_job_agrees_with_a_plain_loop() -> None:
         [sys.executable, str(FLIGHTS / "delays.py")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE,
         env=environment,
         check=False,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.embedded.programs import run
+from tests.cluster.embedded.programs import DEADLINE, run
 from tests.packed_interpreters import zipped_environment, zipped_script
 
 pytestmark = pytest.mark.cluster
@@ -97,7 +97,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE,
         check=False,
     )
     assert list(temporary.iterdir()) == []

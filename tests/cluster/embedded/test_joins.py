@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.embedded.waiting import DEADLINE
+
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +29,7 @@ def test_the_page_shows_what_its_programs_print(number: int, tmp_path: Path) -> 
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,

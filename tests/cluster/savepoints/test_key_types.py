@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.cluster.savepoints.all_kinds import (
     ROWS,
     SPLITS,
@@ -239,7 +239,7 @@ def test_check_savepoint_says_it_before(tmp_path: Path) -> None:
             [sys.executable, "-m", "yarrow.cli.main", "check-savepoint", str(program), path, kind],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=DEADLINE,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             check=False,
         )

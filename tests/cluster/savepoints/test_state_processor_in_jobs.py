@@ -112,7 +112,7 @@ def yarrow(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "yarrow.cli.main", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE,
         env={**os.environ, "PYTHONPATH": root},
         check=False,
     )
