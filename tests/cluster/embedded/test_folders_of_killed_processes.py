@@ -71,8 +71,12 @@ class Processes:
         return process
 
     def _leads(self, pid: int) -> bool:
-        announced = self.folder.glob("pids/*/leader.*.json")
-        return any(f'"pid":{pid}' in path.read_text() for path in announced)
+        for path in self.folder.glob("pids/*/leader.*.json"):
+            # The next master removes the announcement of a former one.
+            with suppress(FileNotFoundError):
+                if f'"pid":{pid}' in path.read_text():
+                    return True
+        return False
 
     def _has_new(self, prefix: str, before: set[str]) -> bool:
         return any(name.startswith(prefix) for name in self.folders() - before)
