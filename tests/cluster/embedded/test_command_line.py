@@ -259,7 +259,8 @@ def standalone(yarrow: CommandLine) -> Iterator[CommandLine]:
     finally:
         stopped = yarrow("stop-cluster")
     assert stopped.status == 0, stopped.err
-    assert not [process for process in psutil.process_iter() if _has(process, yarrow.conf)]
+    # Workers end with their TaskExecutor, and are adopted for a moment.
+    wait_until(lambda: not [process for process in psutil.process_iter() if _has(process, yarrow.conf)])
 
 
 def _has(process: psutil.Process, conf: Path) -> bool:
