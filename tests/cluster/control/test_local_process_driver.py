@@ -41,7 +41,7 @@ class Ended:
 
 @asynccontextmanager
 async def driving(
-    directory: Path, *arguments: str, command: str = sys.executable, grace: float = 5.0
+    directory: Path, *arguments: str, command: str = sys.executable, grace: float = 60.0
 ) -> AsyncIterator[tuple[LocalProcessDriver, Ended]]:
     (directory / "tmp").mkdir()
     settings = LocalProcessSettings(
