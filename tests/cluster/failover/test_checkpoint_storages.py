@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.embedded.test_savepoints import rest, until_completed
-from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, Count
 from tests.support.sqlite_storage import SCHEME
@@ -178,7 +178,8 @@ def test_killed_over_a_database(cluster: MiniCluster, tmp_path: Path, backend: d
 
 def rows(file: Path) -> tuple[int, int]:
     """Checkpoints and pieces in the database."""
-    with closing(sqlite3.connect(file)) as connection:
+    # A transaction of a busy machine holds the database for a while.
+    with closing(sqlite3.connect(file, timeout=DEADLINE)) as connection:
         (checkpoints,) = connection.execute("SELECT count(*) FROM checkpoints").fetchone()
         (pieces,) = connection.execute("SELECT count(*) FROM pieces").fetchone()
     return checkpoints, pieces
