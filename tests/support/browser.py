@@ -20,7 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from tests.support.hadoop.system_packages import CHROMIUM_DRIVER_PACKAGE, CHROMIUM_PACKAGE, program
 
 #: Seconds that one page may take on a busy machine.
-PATIENCE = 60.0
+PATIENCE = 180.0
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -146,6 +146,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     service = Service(program("chromedriver", CHROMIUM_DRIVER_PACKAGE))
     driver = webdriver.Chrome(options=options, service=service)
+    driver.set_script_timeout(PATIENCE)
     try:
         yield Browser(driver)
     finally:
