@@ -111,31 +111,25 @@ def spark_pages(driver: DriverUnderTest, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def newest_job(driver: DriverUnderTest) -> int:
-    """The highest id of a Spark job so far, -1 = none. Spark forgets old jobs, so their number tells nothing."""
-    return max((int(job["jobId"]) for job in spark_pages(driver, "jobs")), default=-1)
-
-
-def jobs_behind(driver: DriverUnderTest, before: int, least: int) -> list[dict[str, Any]]:
-    """The Spark jobs with higher ids, in order. Spark tells of them some time after they have ended."""
+def jobs_of_run(driver: DriverUnderTest, group: str, least: int) -> list[dict[str, Any]]:
+    """The Spark jobs of a run, which are a group, in order. Spark tells of jobs some time after they have ended."""
     limit = time.monotonic() + LIMIT
     while True:
-        jobs = [job for job in spark_pages(driver, "jobs") if int(job["jobId"]) > before]
+        jobs = [job for job in spark_pages(driver, "jobs") if job.get("jobGroup") == group]
         if len(jobs) >= least and all(job["status"] == "SUCCEEDED" for job in jobs):
             return sorted(jobs, key=lambda job: int(job["jobId"]))
         assert time.monotonic() < limit, jobs
         time.sleep(0.1)
 
 
-def sizes_of_jobs(driver: DriverUnderTest, before: int, least: int) -> list[tuple[int, int]]:
-    """Of each Spark job behind `before`: its stages, skipped ones too, and the data sets of their lineage."""
-    jobs = jobs_behind(driver, before, least)
+def sizes_of_jobs(driver: DriverUnderTest, group: str, least: int) -> list[tuple[int, int]]:
+    """Of each Spark job of a run: its stages, skipped ones too, and the data sets of their lineage."""
+    jobs = jobs_of_run(driver, group, least)
     lineage = {stage["stageId"]: len(stage["rddIds"]) for stage in spark_pages(driver, "stages")}
     return [(len(job["stageIds"]), sum(lineage[stage] for stage in job["stageIds"])) for job in jobs]
 
 
 def test_data_sets_go_round_by_key_and_what_is_outside_stays(driver: DriverUnderTest) -> None:
-    before = newest_job(driver)
     program = Program(2)
     factors = program.rows([("a", 2), ("b", 3)])
     loop = program.begin(program.rows([("a", 1), ("b", 1), ("a", 5)]), most=12)
@@ -143,12 +137,14 @@ def test_data_sets_go_round_by_key_and_what_is_outside_stays(driver: DriverUnder
         loop.inputs[0], 0, factors.transformation, 0, lambda row, by: (row[0], row[1] * by[1])
     )
     (result,) = loop.close([joined.transformation])
-    outcome = driver.run(collecting_graph(program.env, program.stream(result)))
+    graph = collecting_graph(program.env, program.stream(result))
+    run, ended = driver.submit(graph)
+    outcome = ended.result(LIMIT)
     assert outcome.failure is None, outcome.failure
     assert sorted(outcome.collected()) == [("a", 2**12), ("a", 5 * 2**12), ("b", 3**12)]
     # The lineage of rows is cut: what Spark plans for a superstep does not grow with its number. The first one also
     # computes what is outside.
-    sizes = sizes_of_jobs(driver, before, 12)
+    sizes = sizes_of_jobs(driver, f"{graph.job_id}-{run}", 12)
     assert len(set(sizes[1:12])) == 1, sizes
 
 
