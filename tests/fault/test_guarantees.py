@@ -164,6 +164,8 @@ TWO_SOURCES = JobShape(
         GatedSource("l", "", splits=2, rows=2 * ROWS), GatedSource("r", "", splits=1, rows=ROWS // 2)
     ),
 )
+#: So many rows later that another checkpoint is complete, should rows have stood at their gate in the first one.
+BEHIND_A_LATER_CHECKPOINT = FaultPlan(0, RECORD_POINT, FaultAction.RAISE, 600)
 UNALIGNED_ARRIVAL = {
     "parallelism.default": "1",
     PLAN_KEY: f"{__name__}:slow_barriers",
@@ -173,14 +175,14 @@ UNALIGNED_ARRIVAL = {
 
 
 def test_channels_stand_still_behind_their_barrier(cluster: MiniCluster, tmp_path: Path) -> None:
-    holds(TWO_SOURCES, cluster, tmp_path, **UNALIGNED_ARRIVAL)
+    holds(TWO_SOURCES, cluster, tmp_path, plan=BEHIND_A_LATER_CHECKPOINT, **UNALIGNED_ARRIVAL)
 
 
 def test_without_alignment_rows_are_counted_twice(
     cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(barrier_handler._Alignment, "blocks", False)
-    fails(TWO_SOURCES, cluster, tmp_path, **UNALIGNED_ARRIVAL)
+    fails(TWO_SOURCES, cluster, tmp_path, plan=BEHIND_A_LATER_CHECKPOINT, **UNALIGNED_ARRIVAL)
 
 
 # ---------------------------------------------------------------------- commits
