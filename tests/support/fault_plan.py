@@ -7,6 +7,7 @@ in workers alike. A folder that all of them reach makes sure that a plan fires o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import enum
 import json
@@ -159,7 +160,9 @@ class FileFaultPlanner:
         match self.plan.action:
             case FaultAction.KILL | FaultAction.KILL_TASK_EXECUTOR if self._victims is not None:
                 for pid in self._victims():
-                    os.kill(pid, signal.SIGKILL)
+                    # One that has ended is a victim already.
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             case FaultAction.KILL:
                 os.kill(os.getpid(), signal.SIGKILL)
             case FaultAction.KILL_TASK_EXECUTOR:
