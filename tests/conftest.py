@@ -50,7 +50,7 @@ LONG_FILES = {
 USUAL = 1.5
 
 #: Seconds a test's processes and threads have to end after it.
-GRACE = 60.0
+GRACE = 180.0
 
 
 @pytest.hookimpl(trylast=True)

@@ -16,7 +16,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import SchedulerEvent
 from yarrow.am.jobmaster.scheduling.scheduler_log import SchedulerLog
 
 #: Seconds that workers of an ended job and killed TaskExecutors have to be gone.
-GRACE = 60.0
+GRACE = 180.0
 _counted = {"plans": 0, "killed": 0, "bounded": 0, "replayed": 0}
 
 
