@@ -628,7 +628,7 @@ def test_refused_by_the_resource_manager_it_wants_to_end(tmp_path: Path) -> None
 
 def test_without_a_resource_manager_it_gives_up(tmp_path: Path) -> None:
     async def body() -> None:
-        async with cluster("in-process", tmp_path, registration_timeout=0.1) as c:
+        async with cluster("in-process", tmp_path, registration_timeout=1.0) as c:
             c.leader.announce(None)
             _, cause = await within(c.executor.finished)
             assert "taskmanager.registration.timeout" in cause
