@@ -116,7 +116,7 @@ def test_zookeeper_keeps_and_watches_nodes(hadoop: HadoopCluster) -> None:
         client.create(f"{root}/leader", b"one", makepath=True, ephemeral=True)
         client.get(f"{root}/leader", watch=lambda _: changed.set())
         client.set(f"{root}/leader", b"two")
-        assert changed.wait(60)
+        assert changed.wait(GRACE)
         assert znodes_below(hadoop.zookeeper_quorum, root) == [f"{root}/leader"]
         client.delete(root, recursive=True)
     finally:

@@ -50,7 +50,7 @@ class Member(PrivateZooKeeper):
     def mode(self) -> str:
         """`leader`, `follower`, `read-only`; "" while it serves nobody."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), 10.0) as connection:
                 connection.sendall(b"srvr")
                 answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
         except OSError:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from yarrow.runtime.common.clock import SystemClock
 
 #: Seconds after which what is waited for counts as never coming: it ends a test that hangs, also on a busy machine.
-GRACE = 120.0
+GRACE = 300.0
 #: Seconds between two looks.
 LOOK = 0.05
 _clock = SystemClock()
