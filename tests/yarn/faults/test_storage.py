@@ -62,7 +62,7 @@ def test_13_read_only(hadoop: HadoopCluster, session: FaultSession, local_job: S
     set_safe_mode(hadoop, True)
     try:
         course.until_failing()
-        assert session.said("the NameNode is in safe mode") > 0, "the log says why"
+        until(lambda: session.said("the NameNode is in safe mode") > 0, GRACE, "the log says why")
     finally:
         set_safe_mode(hadoop, False)
     course.check_after()
