@@ -65,10 +65,10 @@ def test_sessions_take_jobs_by_properties_file_name_and_id_and_are_told_apart(
     # Detached, by name; then a second one that finds no slot says so and gives up.
     endless = yarrow.ok("run", "-d", "-yid", name, "endless.py").job
     assert f"{endless} : endless (" in yarrow.ok("list", "-yid", application).out
-    full = yarrow("run", "-yid", application, "-D", "slot.request.timeout=10 s", str(FLIGHTS / "delays.py"))
+    full = yarrow("run", "-yid", application, "-D", "slot.request.timeout=20 s", str(FLIGHTS / "delays.py"))
     assert full.status == 1
     assert "waits: it needs 2 slots" in full.err
-    assert "no slots within 10 s (slot.request.timeout)" in full.err
+    assert "no slots within 20 s (slot.request.timeout)" in full.err
 
     save(yarrow, hdfs_folder, "-yid", application, endless)
     target = ("-t", "yarn-session", f"-Dyarn.application.id={application}")

@@ -252,14 +252,14 @@ def test_containers_that_never_start_are_bounded_and_their_cause_is_told(
     """A variable that no Python starts with: the process ends before anything of ours has run."""
     broken = ("-yD", "containerized.taskmanager.env.PYTHONMALLOC=no-such-allocator")
     limits = (
-        *("-yD", "slot.request.timeout=10 s", "-yD", "resourcemanager.start-worker.max-failure-rate=2"),
-        *("-yD", "resourcemanager.start-worker.retry-interval=4 s", "-yD", "yarn.environment=none"),
+        *("-yD", "slot.request.timeout=40 s", "-yD", "resourcemanager.start-worker.max-failure-rate=2"),
+        *("-yD", "resourcemanager.start-worker.retry-interval=15 s", "-yD", "yarn.environment=none"),
     )
     flags = ("-ynm", commands.name("never-starts"), *broken, *limits)
     outcome = commands("run", "-m", "yarn-cluster", *flags, "doubles.py")
     assert outcome.status == 1
     for said in (
-        "no slots within 10 s",
+        "no slots within 40 s",
         "did not start",
         "its output ends: Fatal Python error",
         "PYTHONMALLOC",

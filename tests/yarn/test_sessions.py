@@ -247,11 +247,11 @@ def test_a_session_that_is_not_granted_says_why_and_is_given_up(
     wanted = {
         "yarn.application.queue": "small",
         "jobmanager.memory.process.size": "3g",
-        "yarn.deployment-timeout": "15 s",
+        "yarn.deployment-timeout": "25 s",
     }
     with YarnClusterDescriptor(settings.overlay(wanted), said.append) as descriptor:
         with pytest.raises(
-            YarnError, match=r"not ready after 15 s \(yarn\.deployment-timeout\) and is killed"
+            YarnError, match=r"not ready after 25 s \(yarn\.deployment-timeout\) and is killed"
         ):
             descriptor.deploy_session()
         assert_nothing_left(hadoop, descriptor)
