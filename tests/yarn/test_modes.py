@@ -35,12 +35,17 @@ with env.from_collection([4, 5, 6]).map(lambda x: x * 2).execute_and_collect("se
 raise RuntimeError(f"after two jobs: {total}")
 """
 ONCE = """
-import sys, time
+import os, sys, time
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.testing.transactional_files import TransactionalFiles
 
+killed = sys.argv[2]
+
 def slowly(number):
     time.sleep(0.002)
+    # The last rows come when the test has killed a TaskExecutor.
+    while number > 3000 and not os.path.exists(killed):
+        time.sleep(0.05)
     return (number % 7, number)
 
 env = StreamExecutionEnvironment.get_execution_environment()
@@ -116,11 +121,13 @@ def test_a_killed_task_executor_is_replaced_and_an_idle_one_given_back(
 ) -> None:
     session = Session(yarrow, "replaced")
     output = yarrow.folder / "output"
-    job = session.submit("once.py", str(output))
+    killed = yarrow.folder / "killed"
+    job = session.submit("once.py", str(output), str(killed))
     committed = CommittedFiles(output)
     yarrow.eventually(lambda: output.exists() and len(committed.rows()) > 0, "a checkpoint is complete")
     (first,) = session.task_executors()
     os.kill(first, signal.SIGKILL)
+    killed.touch()
     yarrow.eventually(lambda: session.status(job) == "FINISHED", "the job goes on to its end")
     assert sorted(committed.rows(), key=lambda row: row[1]) == [(n % 7, n) for n in range(1, 4001)]
     assert committed.committed_twice() == []
@@ -138,7 +145,7 @@ def test_what_is_waited_for_is_said(
 ) -> None:
     # The queue has 10 % of the cluster: room for the master and no more.
     session = Session(yarrow, "waits", "-qu", "small", "-tm", "1000m")
-    once = ("-Dslot.request.timeout=10s", "-Drestart-strategy.type=none")
+    once = ("-Dslot.request.timeout=30s", "-Drestart-strategy.type=none")
     job = session.submit(*once, "endless.py")
     yarrow.eventually(lambda: "has not granted" in waiting_for(session, job), "a reason is given")
     assert "queue small" in waiting_for(session, job)
