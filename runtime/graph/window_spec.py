@@ -50,8 +50,11 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     call: WindowCallKind
     #: The pickled window function; None if `call` is NONE.
     window_function: bytes | None
-    #: Type of what a window keeps for REDUCED and AGGREGATED, that of a row for ROWS; None = not declared.
+    #: Type of what a window keeps for REDUCED and AGGREGATED, that of a row for ROWS and for windows with an evictor;
+    #: None = not declared.
     kept_type: TypeSpec = None
+    #: The pickled Evictor. With it a window keeps all rows and their times, whatever the kind.
+    evictor: bytes | None = None
     #: Windows of event time stay so long behind the watermark, in ms.
     allowed_lateness_ms: int = 0
     #: Side output of late rows; None = they are dropped and counted.

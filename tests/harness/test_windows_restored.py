@@ -144,8 +144,13 @@ steps_of = st.lists(
 def test_windows_are_those_of_the_model(
     assigner: str, lateness: int, reduced: bool, steps: list[Any], backend: str
 ) -> None:
-    model = Model(assigner, lateness)
-    job = RestartedJob(windowed(assigner, lateness, reduced=reduced))
+    compare_with_the_model(
+        Model(assigner, lateness), RestartedJob(windowed(assigner, lateness, reduced=reduced)), steps, backend
+    )
+
+
+def compare_with_the_model(model: Model, job: RestartedJob, steps: list[Any], backend: str) -> None:
+    """Runs the steps in both: each firing is that of the model, and in the end no state is left."""
     job.start(1, backend)
     found: Counter[Any] = Counter()
     dropped = number = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from inspect import isgeneratorfunction
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -29,7 +29,7 @@ from yarrow.datastream.functions.two_data_sets_functions import (
     JoinFunction,
 )
 from yarrow.datastream.user_functions import require_function
-from yarrow.datastream.window import Trigger, WindowAssigner
+from yarrow.datastream.window import Evictor, Trigger, WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.data.key_types import keys_may_meet
 from yarrow.runtime.graph.data_set_spec import JoinKind
@@ -179,9 +179,13 @@ class _WindowsOfTwoStreams(Generic[S]):
         self._windowed.trigger(trigger)
         return self
 
-    def evictor(self, evictor: object) -> NoReturn:
-        """Refused: this version has no evictors."""
-        raise UnsupportedFeatureError("evictor is refused: this version has no evictors.")
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """Set what removes rows of a window that fires, before or behind the function.
+
+        The evictor gets the rows of both streams in one list, tagged as for a trigger.
+        """
+        self._windowed.evictor(evictor)
+        return self
 
     def allowed_lateness(self, time_ms: int) -> Self:
         """Let windows take late records for so long behind their end, in milliseconds of event time.

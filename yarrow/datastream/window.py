@@ -1,11 +1,20 @@
-"""Windows, the assigners that put records into them, and the triggers that say when they fire.
+"""Windows, the assigners that put records into them, the triggers that say when they fire, and evictors.
 
-The one module that programs import; the parts live in `window_types`, `window_trigger` and
-`window_assigner`. Definitions alone: the window operator of the runtime executes them.
+The one module that programs import; the parts live in `window_types`, `window_trigger`, `window_assigner` and
+`functions`. Definitions alone: the window operator of the runtime executes them.
 """
 
 from __future__ import annotations
 
+from yarrow.datastream.functions.delta_function import DeltaFunction
+from yarrow.datastream.functions.evictors import (
+    CountEvictor,
+    DeltaEvictor,
+    Evictor,
+    TimeEvictor,
+    TimestampedValue,
+)
+from yarrow.datastream.functions.trigger import Trigger, TriggerResult
 from yarrow.datastream.window_assigner import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -26,12 +35,12 @@ from yarrow.datastream.window_trigger import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
+    DeltaTrigger,
+    EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
-    TriggerResult,
 )
 from yarrow.datastream.window_types import (
     CountWindow,
@@ -46,15 +55,21 @@ from yarrow.datastream.window_types import (
 __all__ = [
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
+    "CountEvictor",
     "CountSlidingWindowAssigner",
     "CountTrigger",
     "CountTumblingWindowAssigner",
     "CountWindow",
     "CountWindowSerializer",
+    "DeltaEvictor",
+    "DeltaFunction",
+    "DeltaTrigger",
     "DynamicEventTimeSessionWindows",
     "DynamicProcessingTimeSessionWindows",
+    "EndOfStreamTrigger",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
+    "Evictor",
     "GlobalWindow",
     "GlobalWindowSerializer",
     "GlobalWindows",
@@ -66,8 +81,10 @@ __all__ = [
     "SessionWindowTimeGapExtractor",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
+    "TimeEvictor",
     "TimeWindow",
     "TimeWindowSerializer",
+    "TimestampedValue",
     "Trigger",
     "TriggerResult",
     "TumblingEventTimeWindows",

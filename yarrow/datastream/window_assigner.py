@@ -18,6 +18,7 @@ from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window_trigger import (
     CountTrigger,
+    EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
@@ -303,12 +304,21 @@ class ProcessingTimeSessionWindows(DynamicProcessingTimeSessionWindows):
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """An assigner of one window for everything; it fires only with a trigger of the user's."""
+    """An assigner of one window for everything."""
+
+    def __init__(self, default_trigger: Trigger[Any, Any] | None = None) -> None:
+        """Without a default trigger only a trigger of the user's fires the window."""
+        self._default_trigger = default_trigger
 
     @staticmethod
     def create() -> GlobalWindows:
-        """Return the assigner."""
+        """Return the assigner whose window fires only with a trigger of the user's."""
         return GlobalWindows()
+
+    @staticmethod
+    def create_with_end_of_stream_trigger() -> GlobalWindows:
+        """Return the assigner whose window fires once, when the stream has ended."""
+        return GlobalWindows(EndOfStreamTrigger())
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
@@ -316,7 +326,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         return [GlobalWindow.get()]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        return NeverTrigger()
+        return self._default_trigger or NeverTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
         return GlobalWindowSerializer()

@@ -1,25 +1,28 @@
-"""Triggers: when a window is evaluated.
+"""Triggers: when a window is evaluated. `functions.trigger` has their interface.
 
-Called by the window operator, in the thread that owns the task. A trigger keeps its memory as state of the key
-and window, which its context reaches. One instance serves all keys and windows and keeps nothing itself.
+Called by the window operator, in the thread that owns the task. Their memory is state of the key and window.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from enum import Enum
-from typing import Any, Generic, TypeVar
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from yarrow.common.metrics import MetricGroup
 from yarrow.common.time import Duration, Time, milliseconds_of
-from yarrow.common.typeinfo import Types
-from yarrow.datastream.state import ReducingState, ReducingStateDescriptor, StateDescriptor
-from yarrow.datastream.window_types import TimeWindow, Window
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP
+from yarrow.datastream.functions.delta_function import DeltaFunction, checked_threshold, delta_of
+from yarrow.datastream.functions.trigger import Trigger, TriggerResult
+from yarrow.datastream.state import ReducingState, ReducingStateDescriptor, ValueStateDescriptor
+from yarrow.datastream.window_types import GlobalWindow, TimeWindow, Window
 
 __all__ = [
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountTrigger",
+    "DeltaTrigger",
+    "EndOfStreamTrigger",
     "EventTimeTrigger",
     "NeverTrigger",
     "ProcessingTimeTrigger",
@@ -30,98 +33,6 @@ __all__ = [
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)
-
-
-class TriggerResult(Enum):
-    """The decision about a window: whether it is evaluated, and whether its records are then removed."""
-
-    CONTINUE = (False, False)
-    FIRE_AND_PURGE = (True, True)
-    FIRE = (True, False)
-    PURGE = (False, True)
-
-    def is_fire(self) -> bool:
-        """Whether the window is evaluated."""
-        return self.value[0]
-
-    def is_purge(self) -> bool:
-        """Whether the records of the window are removed."""
-        return self.value[1]
-
-
-class Trigger(ABC, Generic[T, W]):
-    """Decides when a window is evaluated."""
-
-    class TriggerContext(ABC):
-        """The clocks, timers and state of a key and window."""
-
-        @abstractmethod
-        def get_current_processing_time(self) -> int:
-            """Return the machine's time."""
-
-        @abstractmethod
-        def get_current_watermark(self) -> int:
-            """Return the event time reached."""
-
-        @abstractmethod
-        def get_metric_group(self) -> MetricGroup:
-            """Return the metric group of the operator."""
-
-        @abstractmethod
-        def register_processing_time_timer(self, time: int) -> None:
-            """Call `on_processing_time` when the machine's time is `time` or later."""
-
-        @abstractmethod
-        def register_event_time_timer(self, time: int) -> None:
-            """Call `on_event_time` when the watermark is `time` or later."""
-
-        @abstractmethod
-        def delete_processing_time_timer(self, time: int) -> None:
-            """Delete a timer; an unset timer is no error."""
-
-        @abstractmethod
-        def delete_event_time_timer(self, time: int) -> None:
-            """Delete a timer; an unset timer is no error."""
-
-        @abstractmethod
-        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-            """Return the handle of a state of the key and window."""
-
-    class OnMergeContext(TriggerContext):
-        """The context while windows merge."""
-
-        @abstractmethod
-        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Merge the state of the windows that were merged into that of the result."""
-
-    @abstractmethod
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """Decide after a record was added."""
-
-    @abstractmethod
-    def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """Decide when a timer of the machine's clock fires."""
-
-    @abstractmethod
-    def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """Decide when an event-time timer fires."""
-
-    def can_merge(self) -> bool:
-        """Whether the trigger works where windows merge, as session windows do."""
-        return False
-
-    def on_merge(self, window: W, ctx: OnMergeContext) -> None:
-        """Bring timers and state of merged windows to `window`.
-
-        Raises TypeError for triggers that cannot merge.
-        """
-        raise TypeError(
-            f"{type(self).__name__} cannot be used with windows that merge: choose another trigger"
-        )
-
-    @abstractmethod
-    def clear(self, window: W, ctx: TriggerContext) -> None:
-        """Remove the timers and state of a window that is purged."""
 
 
 class _WaitingTrigger(Trigger[T, W]):
@@ -341,6 +252,46 @@ class CountTrigger(_WaitingTrigger[Any, Window]):
         ctx.get_partitioned_state(self._count).clear()
 
 
+class DeltaTrigger(_WaitingTrigger[T, W]):
+    """Fires when a record is farther than a threshold from the record that fired last.
+
+    The first record of a window is kept and does not fire. Time alone never fires the window.
+    """
+
+    def __init__(
+        self,
+        threshold: float,
+        delta_function: Callable[[T, T], float] | DeltaFunction[T],
+        element_type: TypeInformation | None = None,
+    ) -> None:
+        self.threshold = checked_threshold(threshold, "DeltaTrigger")
+        self._delta = delta_of(delta_function, "DeltaTrigger")
+        self._last = ValueStateDescriptor[T]("last-element", element_type or Types.PICKLED_BYTE_ARRAY())
+
+    @staticmethod
+    def of(
+        threshold: float,
+        delta_function: Callable[[T, T], float] | DeltaFunction[T],
+        element_type: TypeInformation | None = None,
+    ) -> DeltaTrigger[T, Any]:
+        """Return the trigger of a threshold and a distance; the kept record is pickled if no type is given."""
+        return DeltaTrigger(threshold, delta_function, element_type)
+
+    def on_element(self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        state = ctx.get_partitioned_state(self._last)
+        last = state.value()
+        if last is None:
+            state.update(element)
+            return TriggerResult.CONTINUE
+        if self._delta(last, element) > self.threshold:
+            state.update(element)
+            return TriggerResult.FIRE
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
+        ctx.get_partitioned_state(self._last).clear()
+
+
 class PurgingTrigger(Trigger[T, W]):
     """A trigger that acts like another trigger, and removes the records whenever the other fires."""
 
@@ -384,6 +335,23 @@ class NeverTrigger(_WaitingTrigger[Any, Window]):
 
     def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
         pass
+
+
+class EndOfStreamTrigger(_WaitingTrigger[Any, GlobalWindow]):
+    """Fires once, when the stream has ended, and removes the records: the watermark is at its maximum then."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: GlobalWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        ctx.register_event_time_timer(MAX_TIMESTAMP)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: GlobalWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        # A stream that goes on from a savepoint of its end must not give these records again.
+        return TriggerResult.FIRE_AND_PURGE if time == MAX_TIMESTAMP else TriggerResult.CONTINUE
+
+    def clear(self, window: GlobalWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(MAX_TIMESTAMP)
 
 
 def _earlier(time1: int, time2: int) -> int:

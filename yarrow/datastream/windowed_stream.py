@@ -30,6 +30,7 @@ from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.datastream.window import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
+    Evictor,
     MergingWindowAssigner,
     Trigger,
     WindowAssigner,
@@ -80,6 +81,7 @@ class _StreamOfWindows:
         self._assigner = window_assigner
         self._lateness_ms = 0
         self._late_tag: OutputTag | None = None
+        self._evictor: Evictor[Any, Any] | None = None
         self._set_trigger(window_assigner.get_default_trigger(self.get_execution_environment()))
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -108,6 +110,17 @@ class _StreamOfWindows:
                 " merge"
             )
         self._trigger = trigger
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """Set what removes records of a window that fires, before or behind its function.
+
+        A window keeps all records then. A function of reduce or aggregate runs when the window fires, over the records
+        that are left.
+        """
+        if not isinstance(evictor, Evictor):
+            raise TypeError(f"evictor takes an Evictor, such as CountEvictor.of(3), not {evictor!r}")
+        self._evictor = evictor
+        return self
 
     def allowed_lateness(self, time_ms: int) -> Self:
         """Let windows take late records for so long behind their end, in milliseconds of event time.
@@ -191,7 +204,8 @@ class _StreamOfWindows:
         if function is not None or firing.kind is WindowKind.ROWS:
             call = self._call_of(firing.method, function, expected)
         functions = [each for each in (firing.combining, function) if each is not None]
-        kept_type = firing.kept_type
+        evictor = self._evictor
+        kept_type = firing.kept_type if evictor is None else self.get_input_type()
         spec = self._spec(
             key_selector=self._keyed_stream.key_selector,
             assigner=builder.pickle(self._assigner, name, "window assigner"),
@@ -203,6 +217,7 @@ class _StreamOfWindows:
             kept_type=None if kept_type is None else kept_type.to_spec(),
             allowed_lateness_ms=self._lateness_ms,
             late_tag=None if self._late_tag is None else self._late_tag.tag_id,
+            evictor=None if evictor is None else builder.pickle(evictor, name, "evictor"),
         )
         made = builder.one_input(
             self._keyed_stream.transformation,
@@ -211,9 +226,18 @@ class _StreamOfWindows:
             output_type=declared(output_type),
             blocking=any(map(declares_blocking, functions)),
             state_key_type=self._keyed_stream.key_type,
-            description=f"Window({name}, {type(self._trigger).__name__}, {firing.method})",
+            description=self._description(firing),
         )
         return DataStream(self.get_execution_environment(), made)
+
+    def _description(self, firing: _Firing) -> str:
+        """The plan's text: the parts of the windows, and what an evictor makes slow."""
+        parts = [type(self._assigner).__name__, type(self._trigger).__name__]
+        if self._evictor is None:
+            return f"Window({', '.join([*parts, firing.method])})"
+        parts += [type(self._evictor).__name__, firing.method]
+        slow = "" if firing.kind is WindowKind.ROWS else ", keeps all records because of its evictor"
+        return f"Window({', '.join(parts)}){slow}"
 
     def _require_time(self) -> None:
         """Raises InvalidProgramError for windows of event time behind sources that give no time."""

@@ -1,12 +1,13 @@
 """What a window keeps of its rows, by key: all of them, their reduction, or an accumulator.
 
-Owner: the task thread. Rows are copied where they could change. Must not know triggers, timers or merging sets.
+Owner: the task thread. Rows are copied where they could change. Must not know triggers, evictors, timers or merging
+sets.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -26,6 +27,8 @@ W = TypeVar("W")
 CONTENTS = "_window_contents"
 
 Copier = Callable[[Any], Any]
+#: Calls the window function with the elements of a window; None = it has no results.
+Call = Callable[[list[Any]], Iterable[Any] | None]
 
 
 def open_contents(
@@ -36,13 +39,17 @@ def open_contents(
     stored = contents_type(kept, rows=spec.kind is WindowKind.ROWS)
     values = WindowValues[Any](context.state.window_tables(CONTENTS, stored, form))
     # The type of an accumulator says nothing about the rows.
-    row_type = None if spec.kind is WindowKind.AGGREGATED else kept
-    fix = None if context.environment.object_reuse else copier_for(row_type)
+    fix = copier_of(context, None if spec.kind is WindowKind.AGGREGATED else kept)
     if spec.kind is WindowKind.ROWS:
         return RowsOfWindows(values, fix, name)
     if spec.kind is WindowKind.REDUCED:
         return ReducedWindows(values, fix, name, method_of(combining, "reduce", name))
     return AggregatedWindows(values, fix, name, combining)
+
+
+def copier_of(context: OperatorContext, row_type: TypeInformation | None) -> Copier | None:
+    """Copies rows of a type that could change; None = no row can."""
+    return None if context.environment.object_reuse else copier_for(row_type)
 
 
 def contents_type(kept: TypeInformation | None, *, rows: bool) -> TypeInformation:
@@ -61,19 +68,20 @@ class WindowContents(ABC, Generic[W]):
         self._fix = fix
         self._operator = operator
 
-    def add(self, window: W, key: Any, row: Any) -> None:
-        """Adds a row. Raises NoneInStateError for None."""
+    def add(self, window: W, key: Any, row: Any, stamp: int) -> None:
+        """Adds a row with its time, MIN_TIMESTAMP = it has none. Raises NoneInStateError for None."""
         if row is None:
             raise refuse_none(self._operator, CONTENTS)
         if self._fix is not None:
             row = self._fix(row)
         key, entries, content = self.values.find(window, key)
-        self._write(window, key, entries, self._added(content, row))
+        self._write(window, key, entries, self._added(content, row, stamp))
 
-    def elements(self, window: W, key: Any) -> list[Any] | None:
-        """What a window function gets; None if the window has no content."""
-        content = self.values.get(window, key)
-        return None if content is MISSING else self._shown(content)
+    def fire(self, window: Any, state_window: W, key: Any, call: Call) -> Iterator[Any]:
+        """The results of a window that fires, whose content is that of `state_window`; none without content."""
+        content = self.values.get(state_window, key)
+        if content is not MISSING:
+            yield from call(self._shown(content)) or ()
 
     def clear(self, window: W, key: Any) -> None:
         """Removes the content of a window."""
@@ -96,7 +104,7 @@ class WindowContents(ABC, Generic[W]):
             entries[key] = content
 
     @abstractmethod
-    def _added(self, content: Any, row: Any) -> Any:
+    def _added(self, content: Any, row: Any, stamp: int) -> Any:
         """The content with a row; `content` may be MISSING."""
 
     @abstractmethod
@@ -110,7 +118,7 @@ class WindowContents(ABC, Generic[W]):
 class RowsOfWindows(WindowContents[W], Generic[W]):
     """All rows, in the order in which they came."""
 
-    def _added(self, content: Any, row: Any) -> Any:
+    def _added(self, content: Any, row: Any, stamp: int) -> Any:
         if content is MISSING:
             return [row]
         content.append(row)
@@ -136,7 +144,7 @@ class ReducedWindows(WindowContents[W], Generic[W]):
         super().__init__(values, fix, operator)
         self._reduce = reduce
 
-    def _added(self, content: Any, row: Any) -> Any:
+    def _added(self, content: Any, row: Any, stamp: int) -> Any:
         return row if content is MISSING else self._reduce(content, row)
 
     def _merged(self, content: Any, other: Any) -> Any:
@@ -156,7 +164,7 @@ class AggregatedWindows(WindowContents[W], Generic[W]):
         super().__init__(values, fix, operator)
         self._function = function
 
-    def _added(self, content: Any, row: Any) -> Any:
+    def _added(self, content: Any, row: Any, stamp: int) -> Any:
         function = self._function
         return function.add(row, function.create_accumulator() if content is MISSING else content)
 

@@ -1,4 +1,4 @@
-"""What assigners, triggers and window functions can ask for: clocks, timers and state of a key and window.
+"""What assigners, triggers, evictors and window functions can ask for: clocks, timers and state of a key and window.
 
 Owner: the task thread. One object serves all calls of a subtask: the operator sets its window before each. Must not
 decide anything.
@@ -20,7 +20,7 @@ from yarrow.datastream.functions import (
     RuntimeContext,
 )
 from yarrow.datastream.state import StateDescriptor
-from yarrow.datastream.window import Trigger, WindowAssigner
+from yarrow.datastream.window import Evictor, Trigger, WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.window_forms import WindowForm
 
@@ -92,6 +92,23 @@ class WindowTriggerContext(Trigger.OnMergeContext):
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
         handle = self.states.of_descriptor(state_descriptor)
         handle.cell.merge_from(self.merged, state_descriptor.get_name())
+
+
+class WindowEvictorContext(Evictor.EvictorContext):
+    """The context of an evictor."""
+
+    def __init__(self, timers: WindowTimers, metric_group: MetricGroup) -> None:
+        self._timers = timers
+        self._metric_group = metric_group
+
+    def get_current_processing_time(self) -> int:
+        return self._timers.current_processing_time()
+
+    def get_current_watermark(self) -> int:
+        return self._timers.watermark
+
+    def get_metric_group(self) -> MetricGroup:
+        return self._metric_group
 
 
 class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):

@@ -7,6 +7,7 @@ a time. Results bear the last timestamp of their window. See docs/design/0030-wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from math import inf
 from typing import Any, cast
 
@@ -19,11 +20,17 @@ from yarrow.container.operators.process.process_function import EVENT_TIMERS, PR
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.container.operators.window.evicting_windows import (
+    Evicting,
+    open_evicting_windows,
+    require_same_evicting,
+)
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet
 from yarrow.container.operators.window.window_calls import WindowCall, window_call
-from yarrow.container.operators.window.window_contents import open_contents
+from yarrow.container.operators.window.window_contents import WindowContents, open_contents
 from yarrow.container.operators.window.window_contexts import (
     AssignerContext,
+    WindowEvictorContext,
     WindowFunctionContext,
     WindowTriggerContext,
 )
@@ -100,7 +107,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         self._event_time = self._assigner.is_event_time()
         self._form, self._window_type = _form_of(self._assigner)
         self._timers = WindowTimers(context.environment.clock, self.name, lambda: state.current_key)
-        self._contents = open_contents(spec, context, self._form, self._combining)
+        self._contents = self._open_contents(context)
         if merging:
             stored = self._form.stored_type
             self._merging_state = state.value_state(
@@ -113,6 +120,15 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         #: A restored operator fires what its watermark had made due before it takes a row.
         self._owes_timers = self.event_timers_due
         context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+
+    def _open_contents(self, context: OperatorContext) -> WindowContents[Any]:
+        spec, form = self._spec, self._form
+        require_same_evicting(spec, context)
+        if spec.evictor is None:
+            return open_contents(spec, context, form, self._combining)
+        evictor_context = WindowEvictorContext(self._timers, context.metric_group)
+        evicting = Evicting(load_function(spec.evictor, self.name), evictor_context)
+        return open_evicting_windows(spec, context, form, self._combining, evicting)
 
     def open(self) -> None:
         super().open()
@@ -229,7 +245,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         self._contents.merge(merge.state_window, merge.merged_state_windows, key)
 
     def _add(self, window: Any, state_window: Any, row: Any, stamp: int) -> _Results:
-        self._contents.add(state_window, self.context.state.current_key, row)
+        self._contents.add(state_window, self.context.state.current_key, row, stamp)
         context, trigger = self._trigger_context, self._trigger
         context.window = window
         result = checked_result(trigger.on_element(row, stamp, window, context), trigger)
@@ -257,11 +273,9 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         """Does what a trigger has decided for the current key."""
         key = self.context.state.current_key
         if result.is_fire():
-            elements = self._contents.elements(state_window, key)
-            if elements is not None:
-                stamp = window.max_timestamp()
-                for value in self._call.fire(key, window, elements) or ():
-                    yield value, stamp
+            stamp, call = window.max_timestamp(), partial(self._call.fire, key, window)
+            for value in self._contents.fire(window, state_window, key, call):
+                yield value, stamp
         if result.is_purge():
             self._contents.clear(state_window, key)
 

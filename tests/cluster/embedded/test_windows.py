@@ -17,11 +17,15 @@ from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import ProcessWindowFunction, WindowFunction
 from yarrow.datastream.window import (
+    CountEvictor,
+    CountTrigger,
     CountWindow,
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
+    TimeEvictor,
     TimeWindow,
     TumblingEventTimeWindows,
 )
@@ -130,6 +134,20 @@ def test_tumbling_count_windows(cluster: MiniCluster) -> None:
     found = collected(visits(cluster).count_window(2).apply(SumOfWindow(), PAIR))
     # The last visit of Ben never makes a full window.
     assert found == [("anna", 3), ("anna", 10), ("anna", 20), ("anna", 46)]
+
+
+def test_a_sliding_count_by_trigger_and_evictor(cluster: MiniCluster) -> None:
+    windows = visits(cluster).window(GlobalWindows.create()).trigger(CountTrigger.of(2))
+    found = collected(windows.evictor(CountEvictor.of(3)).apply(SumOfWindow(), PAIR))
+    # Every second visit the sum of the last three; the visit of Ben is alone.
+    assert found == [("anna", 3), ("anna", 12), ("anna", 27), ("anna", 58)]
+
+
+def test_global_windows_fire_at_the_end_of_a_bounded_stream(cluster: MiniCluster) -> None:
+    windows = visits(cluster).window(GlobalWindows.create_with_end_of_stream_trigger())
+    latest = windows.evictor(TimeEvictor.of(Time.milliseconds(15)))
+    found = collected(latest.reduce(lambda a, b: (a[0], a[1] + b[1]), output_type=PAIR))
+    assert sorted(found) == [("anna", 46), ("ben", 17)]
 
 
 def test_two_windows_in_a_row_have_the_same_bounds(cluster: MiniCluster) -> None:

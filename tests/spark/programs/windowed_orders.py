@@ -1,4 +1,4 @@
-"""Orders out of order in windows: tumbling windows, sessions with a gap of each order, and windows of all orders."""
+"""Orders out of order in windows: tumbling, sessions with a gap of each order, of all orders, and with evictors."""
 
 # mypy: ignore-errors
 import random
@@ -10,8 +10,10 @@ from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
 from yarrow.datastream.window import (
     DynamicEventTimeSessionWindows,
+    GlobalWindows,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
+    TimeEvictor,
     TumblingEventTimeWindows,
 )
 
@@ -44,6 +46,11 @@ class Named(WindowFunction):
 
     def apply(self, key, window, inputs):
         return [(self.name, key, window.start, window.end, *inputs)]
+
+
+class Last(WindowFunction):
+    def apply(self, key, window, inputs):
+        return [("last", key, sorted(inputs))]
 
 
 class Sizes(ProcessWindowFunction):
@@ -87,4 +94,8 @@ if __name__ == "__main__":
     sessions.aggregate(Mean(), Named("session")).print().name("sessions")
     whole = timed.window_all(TumblingEventTimeWindows.of(Time.milliseconds(1000)))
     whole.aggregate(Mean()).print().name("whole")
+    recent = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(500))).evictor(TimeEvictor.of(100))
+    recent.aggregate(Mean(), Named("recent")).print().name("recent")
+    last = keyed.window(GlobalWindows.create_with_end_of_stream_trigger()).evictor(TimeEvictor.of(300))
+    last.apply(Last()).print().name("last")
     env.execute("windowed orders")

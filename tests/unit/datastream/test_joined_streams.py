@@ -23,7 +23,9 @@ from yarrow.datastream.functions.two_data_sets_functions import (
 from yarrow.datastream.joined_streams import JoinedStreams, JoinedWindows
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window import (
+    CountEvictor,
     CountTrigger,
+    DeltaEvictor,
     EventTimeSessionWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -210,6 +212,31 @@ def test_rows_of_declared_types_and_of_none_meet() -> None:
     assert found == [((("a", 1), ["a", 2, {"x": 1}]), 9)]
 
 
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [(DataStream.join, []), (DataStream.full_outer_join, []), (DataStream.co_group, [(([], []), 9)])],
+)
+def test_a_window_that_an_evictor_has_emptied_has_no_row_without_a_partner(begin: Any, expected: Any) -> None:
+    function: Any = pairs if begin is not DataStream.co_group else lambda a, b: [(list(a), list(b))]
+
+    def build(a: DataStream, b: DataStream) -> Any:
+        return (
+            begin(a, b).where(first).equal_to(first).window(TEN).evictor(CountEvictor.of(0)).apply(function)
+        )
+
+    assert run(build, [("a", 1)], [("a", 2)]) == expected
+
+
+def test_an_evictor_of_a_join_gets_the_rows_of_both_streams_tagged() -> None:
+    def build(a: DataStream, b: DataStream) -> DataStream:
+        seconds: DeltaEvictor[Any] = DeltaEvictor.of(
+            1, lambda old, new: 0 if old[0] == 1 or old[1] == ("a", 3) else 1
+        )
+        return a.left_outer_join(b).where(first).equal_to(first).window(TEN).evictor(seconds).apply(pairs)
+
+    assert run(build, [("a", 1), ("a", 3), ("b", 5)], [("a", 4)]) == [((("a", 3), ("a", 4)), 9)]
+
+
 def test_a_stream_is_joined_with_itself() -> None:
     with OperatorHarness(
         lambda a: a.join(a).where(first).equal_to(first).window(TEN).apply(pairs)
@@ -288,9 +315,6 @@ def test_a_window_of_an_outer_join_fires_once() -> None:
 
 
 def test_what_does_not_exist_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="evictor is refused"):
-        joined().evictor(object())
-
     class Keeping(JoinFunction[Any, Any, Any], CheckpointedFunction):
         def join(self, first: Any, second: Any) -> Any:
             return first
@@ -303,6 +327,16 @@ def test_what_does_not_exist_is_refused_by_name() -> None:
 
     with pytest.raises(UnsupportedFeatureError, match="Keeping is a CheckpointedFunction"):
         joined().apply(Keeping())
+
+
+def test_an_evictor_reaches_the_windows_of_a_join() -> None:
+    made = joined().evictor(CountEvictor.of(3)).apply(pairs)
+    assert (
+        operator_of(made).description
+        == "Window(TumblingEventTimeWindows, EventTimeTrigger, CountEvictor, apply)"
+    )
+    with pytest.raises(TypeError, match=r"evictor takes an Evictor, such as CountEvictor\.of\(3\), not 3"):
+        joined().evictor(3)  # type: ignore[arg-type]
 
 
 def test_arguments_of_a_wrong_kind_are_refused() -> None:

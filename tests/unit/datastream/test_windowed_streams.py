@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,9 +14,16 @@ from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from yarrow.datastream import DataStream, OutputTag, StreamExecutionEnvironment
 from yarrow.datastream.data_stream import AllWindowedStream, WindowedStream, operator_of
-from yarrow.datastream.functions import AllWindowFunction, ProcessWindowFunction, WindowFunction
+from yarrow.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from yarrow.datastream.window import (
+    CountEvictor,
     CountTrigger,
+    DeltaTrigger,
     EventTimeSessionWindows,
     NeverTrigger,
     SlidingEventTimeWindows,
@@ -83,6 +91,41 @@ def test_a_windowed_stream_becomes_an_operator_behind_its_key() -> None:
     assert (operator.spec.allowed_lateness_ms, operator.spec.late_tag) == (5, "late")
     assert (operator.parallelism, operator.output_type) == (3, ROW)
     assert operator.state_key_type == Types.STRING()
+
+
+def test_the_plan_names_the_evictor_and_what_it_makes_slow() -> None:
+    evicting = windowed().evictor(CountEvictor.of(2))
+    assert operator_of(evicting.apply(Apply())).description == (
+        "Window(TumblingEventTimeWindows, EventTimeTrigger, CountEvictor, apply)"
+    )
+    made = evicting.trigger(CountTrigger.of(2)).reduce(add)
+    made.print()
+    plan = json.loads(made.get_execution_environment().get_execution_plan())
+    assert (
+        "Window(TumblingEventTimeWindows, CountTrigger, CountEvictor, reduce), keeps all records because of its evictor"
+    ) in [node["contents"] for node in plan["nodes"]]
+
+
+def test_windows_with_an_evictor_keep_rows_of_the_type_of_the_stream() -> None:
+    accumulators = Types.LIST(Types.LONG())
+    for evictor, kept in ((None, accumulators), (CountEvictor.of(2), ROW)):
+        windows = windowed() if evictor is None else windowed().evictor(evictor)
+        spec: Any = operator_of(windows.aggregate(Counts(), accumulator_type=accumulators)).spec
+        assert spec.kept_type == kept.to_spec()
+
+
+class Counts(AggregateFunction[Any, Any, Any]):
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: Any, accumulator: list[int]) -> list[int]:
+        return [*accumulator, 1]
+
+    def get_result(self, accumulator: list[int]) -> int:
+        return len(accumulator)
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        return acc_a + acc_b
 
 
 def test_windows_of_a_whole_stream_have_one_subtask() -> None:
@@ -158,6 +201,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: rows().key_by(str).window(EventTimeSessionWindows.with_gap(SECOND)).trigger(NeverTrigger()),
         InvalidProgramError,
         r"trigger\(NeverTrigger\): the windows of EventTimeSessionWindows merge",
+    ),
+    "trigger by distance where windows merge": (
+        lambda: rows().key_by(str).window(EventTimeSessionWindows.with_gap(SECOND)).trigger(DeltaTrigger.of(1, add)),
+        InvalidProgramError,
+        r"trigger\(DeltaTrigger\): the windows of EventTimeSessionWindows merge",
+    ),
+    "evictor that is none": (
+        lambda: windowed().evictor(add), TypeError, r"evictor takes an Evictor, such as CountEvictor",  # type: ignore[arg-type]
+    ),
+    "class of evictors": (
+        lambda: whole().evictor(CountEvictor), TypeError, r"evictor takes an Evictor, such as CountEvictor",  # type: ignore[arg-type]
     ),
     "a class": (lambda: windowed().apply(Apply), TypeError, r"not a class: pass Apply\(...\)"),
     "apply with a process function": (lambda: windowed().apply(Process()), TypeError, "apply takes a WindowFunction"),

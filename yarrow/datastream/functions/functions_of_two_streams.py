@@ -107,6 +107,9 @@ class JoinOfWindow(FunctionOfTwoStreams):
 
     def apply(self, key: Any, window: Any, inputs: Iterable[TaggedRow]) -> Iterator[Any]:
         first, second = rows_of_each(inputs)
+        if not (first or second):
+            # An evictor has removed them all: no row is without a partner.
+            return
         firsts = _MISSING if not first and self._keeps_second else first
         seconds = _MISSING if not second and self._keeps_first else second
         join = self._call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -45,22 +45,6 @@ from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 LATE = OutputTag("late", Types.PICKLED_BYTE_ARRAY())
 MAX = (1 << 63) - 1
-
-
-@pytest.fixture(params=["hashmap", "rocksdb"])
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., OperatorHarness]]:
-    """Opens a harness on a backend: run(what stands behind the stream)."""
-    opened: list[OperatorHarness] = []
-
-    def start(fragment: Any, **settings: Any) -> OperatorHarness:
-        opened.append(
-            OperatorHarness(fragment, configuration={"state.backend.type": request.param}, **settings)
-        )
-        return opened[-1]
-
-    yield start
-    for harness in opened:
-        harness.close()
 
 
 def millis(number: int) -> Time:

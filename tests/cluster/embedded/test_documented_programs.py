@@ -1,4 +1,4 @@
-"""The programs of docs/joins.md, run as a reader runs them."""
+"""The programs of docs/joins.md and docs/windows.md, run as a reader runs them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[3]
 #: A program, and behind it what it prints.
 SHOWN = re.compile(r"^```python\n(.*?)^```$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PROGRAMS = SHOWN.findall((ROOT / "docs" / "joins.md").read_text(encoding="utf-8"))
+PROGRAMS = {
+    f"{page} {number}": found
+    for page in ("joins", "windows")
+    for number, found in enumerate(SHOWN.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")))
+}
 
 
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_the_page_shows_what_its_programs_print(number: int, tmp_path: Path) -> None:
-    program, shown = PROGRAMS[number]
+@pytest.mark.parametrize("which", PROGRAMS)
+def test_the_page_shows_what_its_programs_print(which: str, tmp_path: Path) -> None:
+    program, shown = PROGRAMS[which]
     script = tmp_path / "job.py"
     script.write_text(program, encoding="utf-8")
     ran = subprocess.run(

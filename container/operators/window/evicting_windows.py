@@ -1,0 +1,171 @@
+"""Windows with an evictor: they keep all rows with their times, and an evictor removes some when a window fires.
+
+Owner: the task thread. A function of reduce or aggregate runs when a window fires, over the rows that are left. Must
+not know triggers, timers or merging sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+from typing import Any, Generic, TypeVar
+
+from yarrow.common.typeinfo import Types
+from yarrow.container.codegen.user_functions import method_of
+from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.window.window_contents import (
+    CONTENTS,
+    Call,
+    Copier,
+    WindowContents,
+    contents_type,
+    copier_of,
+)
+from yarrow.container.operators.window.window_values import WindowValues
+from yarrow.container.state.value_table import MISSING
+from yarrow.datastream.window import Evictor, TimestampedValue
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.data.window_forms import WindowForm
+from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
+from yarrow.runtime.snapshot.errors import StateMigrationError
+
+W = TypeVar("W")
+
+#: Name of the state in snapshots: rows with their times.
+CONTENTS_WITH_TIMES = "_window_contents_with_times"
+
+#: What a window function gets of the rows that are left.
+Fold = Callable[[list[Any]], list[Any]]
+
+
+def open_evicting_windows(
+    spec: WindowOperator,
+    context: OperatorContext,
+    form: WindowForm[Any],
+    combining: Any,
+    evicting: Evicting,
+) -> EvictingWindows[Any]:
+    """The contents of an operator's windows; `combining` is the function of reduce or aggregate."""
+    name, row_type = context.descriptor.name, declared_type(spec.kept_type)
+    pair = None if row_type is None else Types.TUPLE([row_type, Types.LONG()])
+    tables = context.state.window_tables(CONTENTS_WITH_TIMES, contents_type(pair, rows=True), form)
+    fix = copier_of(context, row_type)
+    return EvictingWindows(
+        WindowValues(tables), fix, name, evicting, fold_of(spec.kind, combining, fix, name)
+    )
+
+
+def require_same_evicting(spec: WindowOperator, context: OperatorContext) -> None:
+    """Raises StateMigrationError for a restored state of windows with an evictor in a program without, or vice versa.
+
+    Rows without a declared type would be read in either form, so the state has another name instead of another type.
+    """
+    name = context.descriptor.name
+    restored = context.environment.restored.of(context.descriptor.id).keyed
+    found = {state.name for handle in restored for state in handle.states}
+    forms = {CONTENTS: "windows without an evictor", CONTENTS_WITH_TIMES: "windows with an evictor"}
+    own, other = (CONTENTS, CONTENTS_WITH_TIMES) if spec.evictor is None else (CONTENTS_WITH_TIMES, CONTENTS)
+    if other in found:
+        raise StateMigrationError(
+            name, other, "", forms[other], forms[own],
+            "Declare the windows as they were, or give them another uid, which begins them without state.",
+        )  # fmt: skip
+
+
+def fold_of(kind: WindowKind, combining: Any, fix: Copier | None, operator: str) -> Fold:
+    """What a window function gets: the rows, or one element that reduce or aggregate has made of them.
+
+    Without rows reduce gives no element, and aggregate the result of an empty accumulator.
+    """
+    if kind is WindowKind.ROWS:
+        return list
+    if kind is WindowKind.REDUCED:
+        return partial(_reduced, method_of(combining, "reduce", operator), fix)
+    return lambda rows: [combining.get_result(_accumulated(combining, rows))]
+
+
+def _reduced(combine: Callable[[Any, Any], Any], fix: Copier | None, rows: list[Any]) -> list[Any]:
+    # The function may change the row that it was given first, and the window keeps that row.
+    reduced = reduce(combine, map(fix, rows) if fix else rows) if rows else None
+    return [] if reduced is None else [reduced]
+
+
+def _accumulated(function: Any, rows: list[Any]) -> Any:
+    accumulator = function.create_accumulator()
+    for row in rows:
+        accumulator = function.add(row, accumulator)
+    return accumulator
+
+
+class Evicting:
+    """An evictor with its context."""
+
+    def __init__(self, evictor: Evictor[Any, Any], context: Evictor.EvictorContext) -> None:
+        self._evictor = evictor
+        self._context = context
+
+    def before(self, elements: list[TimestampedValue[Any]], window: Any) -> None:
+        """Removes elements in front of the window function."""
+        self._evictor.evict_before(elements, len(elements), window, self._context)
+
+    def after(self, elements: list[TimestampedValue[Any]], window: Any) -> None:
+        """Removes elements behind the window function."""
+        self._evictor.evict_after(elements, len(elements), window, self._context)
+
+    def require_removed_only(
+        self, given: list[TimestampedValue[Any]], left: list[TimestampedValue[Any]]
+    ) -> None:
+        """Raises InvalidProgramError if the evictor has done anything else than remove elements."""
+        rest = iter(given)
+        if not all(any(each is other for other in rest) for each in left):
+            raise InvalidProgramError(
+                f"the evictor {type(self._evictor).__name__} has added, replaced or moved elements of a window: an"
+                " evictor only removes elements from the list that it gets"
+            )
+
+
+class EvictingWindows(WindowContents[W], Generic[W]):
+    """All rows with their times, in the order in which they came."""
+
+    def __init__(
+        self,
+        values: WindowValues[W],
+        fix: Copier | None,
+        operator: str,
+        evicting: Evicting,
+        fold: Fold,
+    ) -> None:
+        super().__init__(values, fix, operator)
+        self._evicting = evicting
+        self._fold = fold
+
+    def fire(self, window: Any, state_window: W, key: Any, call: Call) -> Iterator[Any]:
+        content = self.values.get(state_window, key)
+        if content is MISSING:
+            return
+        given = [TimestampedValue(row, None if stamp == MIN_TIMESTAMP else stamp) for row, stamp in content]
+        left = given.copy()
+        self._evicting.before(left, window)
+        yield from call(self._fold([each.value for each in left])) or ()
+        self._evicting.after(left, window)
+        if left != given:
+            self._evicting.require_removed_only(given, left)
+            self._keep(state_window, key, left)
+
+    def _keep(self, window: W, key: Any, left: list[TimestampedValue[Any]]) -> None:
+        """Stores what is left of a window in place of its content."""
+        if not left:
+            self.values.remove(window, key)
+            return
+        kept = [(each.value, MIN_TIMESTAMP if each.timestamp is None else each.timestamp) for each in left]
+        self.values.put(window, key, kept)
+
+    def _added(self, content: Any, row: Any, stamp: int) -> Any:
+        if content is MISSING:
+            return [(row, stamp)]
+        content.append((row, stamp))
+        return content
+
+    def _merged(self, content: Any, other: Any) -> Any:
+        return [*content, *other]
