@@ -84,7 +84,7 @@ class _Database:
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A transaction of its own; raises SnapshotStorageError naming the file."""
         try:
-            with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
+            with closing(sqlite3.connect(self._path, timeout=180)) as connection, connection:
                 yield connection
         except sqlite3.Error as error:
             raise SnapshotStorageError(f"{self._path}: SQLite says {error}") from error

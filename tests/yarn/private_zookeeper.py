@@ -18,7 +18,7 @@ from tests.yarn.waiting import until as until
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: Seconds in which it serves, on a busy machine.
-START = 60.0
+START = 180.0
 
 
 def remove_at_once(client: KazooClient, path: str) -> None:
