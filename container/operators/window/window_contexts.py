@@ -43,27 +43,12 @@ class AssignerContext(WindowAssigner.WindowAssignerContext):
         return self._runtime_context
 
 
-class WindowTriggerContext(Trigger.OnMergeContext):
-    """The context of a trigger; `merged` holds the windows that have merged into `window` while it hears of it."""
+class _ClocksAndMetrics:
+    """What triggers and evictors can both ask for."""
 
-    def __init__(
-        self,
-        backend: KeyedStateBackend,
-        timers: WindowTimers,
-        form: WindowForm[Any],
-        metric_group: MetricGroup,
-    ) -> None:
-        self.window: Any = None
-        self.merged: Sequence[Any] = ()
+    def __init__(self, timers: WindowTimers, metric_group: MetricGroup) -> None:
         self._timers = timers
-        self._form = form
         self._metric_group = metric_group
-        self.states = WindowStates(backend, form, TRIGGER_STATE, self)
-
-    @property
-    def namespace(self) -> Any:
-        """The namespace of the window's timers."""
-        return self._form.stored(self.window)
 
     def get_current_processing_time(self) -> int:
         return self._timers.current_processing_time()
@@ -73,6 +58,28 @@ class WindowTriggerContext(Trigger.OnMergeContext):
 
     def get_metric_group(self) -> MetricGroup:
         return self._metric_group
+
+
+class WindowTriggerContext(_ClocksAndMetrics, Trigger.OnMergeContext):
+    """The context of a trigger; `merged` holds the windows that have merged into `window` while it hears of it."""
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        timers: WindowTimers,
+        form: WindowForm[Any],
+        metric_group: MetricGroup,
+    ) -> None:
+        super().__init__(timers, metric_group)
+        self.window: Any = None
+        self.merged: Sequence[Any] = ()
+        self._form = form
+        self.states = WindowStates(backend, form, TRIGGER_STATE, self)
+
+    @property
+    def namespace(self) -> Any:
+        """The namespace of the window's timers."""
+        return self._form.stored(self.window)
 
     def register_processing_time_timer(self, time: int) -> None:
         self._timers.set_processing_timer(time, self.namespace)
@@ -94,21 +101,8 @@ class WindowTriggerContext(Trigger.OnMergeContext):
         handle.cell.merge_from(self.merged, state_descriptor.get_name())
 
 
-class WindowEvictorContext(Evictor.EvictorContext):
+class WindowEvictorContext(_ClocksAndMetrics, Evictor.EvictorContext):
     """The context of an evictor."""
-
-    def __init__(self, timers: WindowTimers, metric_group: MetricGroup) -> None:
-        self._timers = timers
-        self._metric_group = metric_group
-
-    def get_current_processing_time(self) -> int:
-        return self._timers.current_processing_time()
-
-    def get_current_watermark(self) -> int:
-        return self._timers.watermark
-
-    def get_metric_group(self) -> MetricGroup:
-        return self._metric_group
 
 
 class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):

@@ -21,6 +21,8 @@ NAMES = [
     "yarrow.datastream.state _CallableReduceFunction",
     "yarrow.datastream.time_domain TimeDomain",
     "yarrow.datastream.window_assigner _FixedGap",
+    "yarrow.datastream.window_trigger Trigger",
+    "yarrow.datastream.window_trigger TriggerResult",
     "yarrow.datastream.window_trigger _add",
     "yarrow.datastream.window_trigger _earlier",
 ]
