@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "examples" / "flights"
 #: Seconds that a program may take on a busy machine: Java and Spark start first.
-LIMIT = 240.0
+LIMIT = 600.0
 
 _HEAD = """
 from yarrow.datastream import StreamExecutionEnvironment, RuntimeExecutionMode

@@ -17,7 +17,7 @@ FLIGHTS = Path(__file__).resolve().parents[2] / "examples" / "flights"
 PROGRAM = FLIGHTS / "year.py"
 DECEMBER = 1_385_856_000_000
 #: Seconds that a program may take on a busy machine.
-LIMIT = 300.0
+LIMIT = 600.0
 #: A row among what `yarrow run` says, or in a log.
 _ROW = re.compile(r"^(?:\d+> )?(\d{13} .*; .*)$", re.MULTILINE)
 

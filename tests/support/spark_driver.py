@@ -58,7 +58,7 @@ from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
 
 T = TypeVar("T")
 #: Seconds for the start of Spark, and for a run: it ends only a test that hangs.
-LIMIT = 300.0
+LIMIT = 600.0
 _MASTER = JobMasterID("master-1")
 _JOB = JobID("f" * 32)
 #: Of the application.

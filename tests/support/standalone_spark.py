@@ -22,7 +22,7 @@ import pyspark
 from yarrow.container.batch.spark.requirements import find_java
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
-_LIMIT = 120.0
+_LIMIT = 300.0
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")

@@ -15,7 +15,7 @@ from tests.cluster.embedded.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 #: Seconds that a program with several jobs may take on a busy machine.
-LIMIT = 300.0
+LIMIT = 600.0
 _HEAD = """
 from yarrow.batch.dataset import Aggregations, ExecutionEnvironment, WriteMode
 from yarrow.common import Types
