@@ -97,7 +97,7 @@ class TcpRelay:
         """Ends the connections that there are, with what waits in them; a cut holds for those that come."""
         done = threading.Event()
         self._resets.append(done)
-        done.wait(5.0)
+        done.wait(60.0)
 
     def connected_pids(self) -> set[int]:
         """Processes that have a connection."""
