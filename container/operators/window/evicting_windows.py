@@ -80,22 +80,25 @@ def fold_of(kind: WindowKind, combining: Any, fix: Copier | None, operator: str)
     """
     if kind is WindowKind.ROWS:
         return list
-    if kind is WindowKind.REDUCED:
-        return partial(_reduced, method_of(combining, "reduce", operator), fix)
-    return lambda rows: [combining.get_result(_accumulated(combining, rows))]
+    fold: Fold = (
+        partial(_reduced, method_of(combining, "reduce", operator))
+        if kind is WindowKind.REDUCED
+        else partial(_aggregated, combining)
+    )
+    # The function may change the rows that it gets, and the window keeps them.
+    return fold if fix is None else lambda rows: fold(list(map(fix, rows)))
 
 
-def _reduced(combine: Callable[[Any, Any], Any], fix: Copier | None, rows: list[Any]) -> list[Any]:
-    # The function may change the row that it was given first, and the window keeps that row.
-    reduced = reduce(combine, map(fix, rows) if fix else rows) if rows else None
+def _reduced(combine: Callable[[Any, Any], Any], rows: list[Any]) -> list[Any]:
+    reduced = reduce(combine, rows) if rows else None
     return [] if reduced is None else [reduced]
 
 
-def _accumulated(function: Any, rows: list[Any]) -> Any:
+def _aggregated(function: Any, rows: list[Any]) -> list[Any]:
     accumulator = function.create_accumulator()
     for row in rows:
         accumulator = function.add(row, accumulator)
-    return accumulator
+    return [function.get_result(accumulator)]
 
 
 class Evicting:

@@ -310,23 +310,39 @@ def test_an_error_of_an_evictor_names_operator_window_and_key(run: Any) -> None:
         harness.watermark(9)
 
 
-def test_reduce_that_changes_its_first_row_does_not_change_the_window(run: Any) -> None:
-    def grow(first: Any, second: Any) -> Any:
-        first.append(second[1])
-        return first
+def grow(first: Any, second: Any) -> Any:
+    first.append(second[1])
+    return first
 
-    harness = run(
-        lambda s: (
-            s.map(lambda row: [row[0], row[1]])
-            .key_by(lambda row: row[0])
-            .window(TumblingEventTimeWindows.of(millis(10)))
-            .trigger(CountTrigger.of(1))
-            .evictor(CountEvictor.of(2))
-            .reduce(grow)
-        )
-    )
+
+class Grow(AggregateFunction[Any, Any, Any]):
+    """The first row is the accumulator."""
+
+    def create_accumulator(self) -> Any:
+        return None
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return value if accumulator is None else grow(accumulator, value)
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        raise AssertionError("nothing merges")
+
+
+@pytest.mark.parametrize(
+    "fold", [lambda w: w.reduce(grow), lambda w: w.aggregate(Grow())], ids=["reduce", "aggregate"]
+)
+def test_a_function_that_changes_its_rows_does_not_change_the_window(run: Any, fold: Any) -> None:
+    def fragment(stream: DataStream) -> Any:
+        lists = stream.map(lambda row: [row[0], row[1]])
+        windows = tumbling(lists).trigger(CountTrigger.of(1)).evictor(CountEvictor.of(3))
+        return fold(windows)
+
+    harness = run(fragment)
     harness.push(("a", 1), ("a", 2), ("a", 3), timestamps=[1, 2, 3])
-    assert harness.output == [["a", 1], ["a", 1, 2], ["a", 2, 3]]
+    assert harness.output == [["a", 1], ["a", 1, 2], ["a", 1, 2, 3]]
 
 
 def test_rows_of_a_declared_type_are_kept_with_their_times(run: Any) -> None:
