@@ -21,9 +21,9 @@ PATIENCE = 120.0
 
 
 def high_availability(
-    quorum: str, root: str, storage: str, session_timeout: str = "4 s", cluster_id: str = ""
+    quorum: str, root: str, storage: str, session_timeout: str = "10 s", cluster_id: str = ""
 ) -> dict[str, str]:
-    """Settings with which who leads no more is replaced within seconds."""
+    """Settings with which who leads no more is replaced soon, and a pause of a busy machine ends no session."""
     own = {"high-availability.cluster-id": cluster_id} if cluster_id else {}
     return {
         "high-availability.type": "zookeeper",

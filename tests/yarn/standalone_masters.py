@@ -111,8 +111,9 @@ class StandaloneMasters:
         storage: str,
         quorum: str,
         environment: Mapping[str, str],
-        session_timeout: str = "4 s",
+        session_timeout: str = "8 s",
     ) -> None:
+        """`session_timeout`: what a new leader waits for at most; a pause of a busy machine ends no session."""
         self._folder = folder
         self._environment = environment
         self.quorum, self.root = quorum, f"{ROOT}/{folder.name}"

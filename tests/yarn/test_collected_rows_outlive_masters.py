@@ -55,10 +55,11 @@ def test_each_row_comes_once_whichever_master_leads(
         got = list(islice(rows, 50))
         # Nobody fetches meanwhile: the master takes rows, and checkpoints cover them, until the gate of the source.
         masters.until_checkpoints(job_id, masters.completed_checkpoints(job_id) + 3)
+        before = masters.epoch()
         masters.leader().kill()
         (tmp_path / "gates" / "fired").touch()
         got += rows
-    assert masters.epoch() == 2, "another master led at the end"
+    assert masters.epoch() > before, "another master led at the end"
     assert sorted(got) == sorted(row[2] for row in source.all_rows())
     for split in range(SPLITS):
         numbers = [int(name.partition(":")[2]) for name in got if name.startswith(f"s{split}:")]
@@ -78,8 +79,9 @@ def test_rows_of_a_branch_that_was_done_long_before_come_too(
         job_id = str(rows.get_job_client().get_job_id())
         # Those of the branch are in front of the first; behind its end come more.
         masters.until_checkpoints(job_id, 6)
+        before = masters.epoch()
         masters.leader().kill()
         (tmp_path / "gates" / "fired").touch()
         got = list(rows)
-    assert masters.epoch() == 2, "another master led at the end"
+    assert masters.epoch() > before, "another master led at the end"
     assert sorted(got) == list(range(1, 101))

@@ -79,7 +79,7 @@ def test_leaders_that_were_stopped_find_themselves_fenced(start: Start) -> None:
     job.until_checkpoints(1)
     restarts = job.count("restored")
     former.signal(signal.SIGCONT)
-    until(lambda: former.said("this master leads no more") == 1, GRACE, "the former leader knows")
+    until(lambda: former.said("this master leads no more") > 0, GRACE, "the former leader knows")
     job.until_checkpoints()
     assert job.count("restored") == restarts
     assert former.runs and cluster.leader() is not former
@@ -97,7 +97,8 @@ def test_leaders_that_were_stopped_find_themselves_fenced(start: Start) -> None:
 
 
 def test_a_short_absence_of_zookeeper_restarts_nothing(zookeeper: PrivateZooKeeper, start: Start) -> None:
-    cluster, job = start(zookeeper.quorum, session_timeout="20 s")
+    # Time for a server to start on a busy machine.
+    cluster, job = start(zookeeper.quorum, session_timeout="60 s")
     epoch = cluster.epoch()
     zookeeper.stop()
     zookeeper.start()
@@ -113,7 +114,7 @@ def test_a_long_absence_of_zookeeper_ends_no_job(zookeeper: PrivateZooKeeper, st
     cluster, job = start(zookeeper.quorum)
     former, epoch = cluster.leader(), cluster.epoch()
     zookeeper.stop()
-    until(lambda: former.said("this master leads no more") == 1, GRACE, "the leader has given up")
+    until(lambda: former.said("this master leads no more") > 0, GRACE, "the leader has given up")
     zookeeper.start()
     until(lambda: cluster.epoch() > epoch, GRACE, "another epoch has begun")
     job.until_running()

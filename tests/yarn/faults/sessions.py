@@ -21,6 +21,7 @@ from tests import support
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.containers import ContainerProcess
 from tests.support.kept_state import kept_splits, kept_state
+from tests.support.process_names import name_of
 from tests.support.restored_state import found_splits, found_state
 from tests.support.steady_rows import APART, NUMBERED, SteadyOutput, reader_names
 from tests.yarn.commands import Commands
@@ -33,8 +34,10 @@ from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER
 from yarrow.runtime.yarn.layout import RESOURCE_ID
 
-#: Of ZooKeeper, in seconds: what a new leader waits for at most.
-SESSION_TIMEOUT = 6.0
+#: Of ZooKeeper, in seconds: what a new leader waits for at most. A pause of a busy machine ends no session.
+SESSION_TIMEOUT = 10.0
+#: Settings in place of those with room for pauses: whoever falls silent is replaced at once.
+IMPATIENT = {"high-availability.zookeeper.client.session-timeout": "6 s", "heartbeat.timeout": "8 s"}
 MASTER = "-m yarrow.am.yarn.application_master"
 SKEIN_MASTER = "com.anaconda.skein.ApplicationMaster"
 TASK_EXECUTOR = "-m yarrow.container.process.yarn_task_executor"
@@ -95,7 +98,7 @@ class FaultSession:
                 "taskmanager.memory.process.size": "1024m",
                 "parallelism.default": "2",
                 "heartbeat.interval": "1 s",
-                "heartbeat.timeout": "8 s",
+                "heartbeat.timeout": "15 s",
                 **steady(f"{storage}/checkpoints"),
                 # Shorter than the timeout of checkpoints, so that they say what was in the way.
                 "fs.webhdfs.retry-timeout": "2 s",
@@ -149,7 +152,7 @@ class FaultSession:
 
     # What clients see.
 
-    def ask(self, method: str, path: str, seconds: float = 10.0) -> Any:
+    def ask(self, method: str, path: str, seconds: float = 30.0) -> Any:
         """The leader's answer; OSError where there is none."""
         return ask(self.nodes.leader_address(REST_SERVER), self._token, path, method, seconds)
 
@@ -268,7 +271,7 @@ def victim_and_survivor(session: FaultSession, job: SteadyJob) -> tuple[Containe
 def slot_workers(executor: ContainerProcess) -> list[int]:
     """Processes of a TaskExecutor's slots."""
     found = psutil.Process(executor.pid).children(recursive=True)
-    return sorted(one.pid for one in found if one.name().startswith("yarrow-slot"))
+    return sorted(one.pid for one in found if name_of(one).startswith("yarrow-slot"))
 
 
 def resource_id(executor: ContainerProcess) -> str:

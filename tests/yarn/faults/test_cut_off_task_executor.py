@@ -29,6 +29,8 @@ class RelayedCluster:
         self._folder, self._environment = folder, hadoop.environment()
         port = free_port()
         self.masters.config |= {
+            # The others are heard within that time, also on a busy machine.
+            "heartbeat.timeout": "15 s",
             "jobmanager.rpc.address": MASTER_HOST,
             "high-availability.jobmanager.port": str(port),
         }

@@ -14,7 +14,7 @@ from tests.support.nemesis import Nemesis, Target, make_schedule, needed_kinds
 from tests.support.tcp_relay import TcpRelay
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.nemesis_targets import StandaloneTarget, YarnTarget
-from tests.yarn.faults.sessions import SteadyJob
+from tests.yarn.faults.sessions import IMPATIENT, SteadyJob
 from tests.yarn.standalone_masters import StandaloneMasters
 from tests.yarn.waiting import GRACE
 
@@ -33,7 +33,7 @@ def unleash(target: Target, seed: int) -> None:
 def test_nemesis_on_yarn(
     start_session: StartSession, relay: TcpRelay, submitted: list[SteadyJob], seed: int
 ) -> None:
-    session = start_session(f"nemesis-{seed}", relay.address)
+    session = start_session(f"nemesis-{seed}", relay.address, **IMPATIENT)
     job = session.submit()
     submitted.append(job)
     job.until_running()
@@ -48,7 +48,7 @@ def test_nemesis_on_standalone_masters(
 ) -> None:
     folder = tmp_path / f"nemesis-{seed}-{os.getpid()}"
     folder.mkdir()
-    masters = StandaloneMasters(folder, storage, hadoop.zookeeper_quorum, hadoop.environment())
+    masters = StandaloneMasters(folder, storage, hadoop.zookeeper_quorum, hadoop.environment(), "4 s")
     # A successor may begin while ZooKeeper is away, and nobody starts another in its place.
     masters.config["high-availability.zookeeper.client.connection-timeout"] = f"{GRACE:g} s"
     masters.start()
