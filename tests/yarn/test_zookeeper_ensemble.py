@@ -29,7 +29,7 @@ SERVERS = (1, 2, 3)
 #: Seconds of a session that is to outlast an election among the servers, on a busy machine.
 LONG_SESSION = 20.0
 #: Of one that is to outlast a server's silence, and an election should it be the one that leads.
-STILL_SESSION = 18.0
+STILL_SESSION = 45.0
 #: And of one that ends before the server that is cut off has noticed it.
 SHORT_SESSION = 2.0
 _clock = SystemClock()
