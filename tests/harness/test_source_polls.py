@@ -281,7 +281,7 @@ def test_record_batches_are_cut_where_a_slice_is_too_short_for_them(
     row_seconds: float, sizes: set[int]
 ) -> None:
     """The cost is known after a few parts, and now and then a larger part is tried."""
-    World.end, World.poll_rows = 12 * 65_536 if row_seconds < 1e-3 else 1000, 65_536
+    World.end, World.poll_rows = 8 * 65_536 if row_seconds < 1e-3 else 1000, 65_536
     World.row, parts = row_seconds, list[int]()
     with column_harness(ColumnPolled(heeds=False), parts) as running:
         running.run()

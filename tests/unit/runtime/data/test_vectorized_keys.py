@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.stored_keys import key_groups
@@ -99,6 +99,7 @@ COLUMNS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
+@settings(max_examples=40)
 @given(st.data())
 def test_each_type_agrees_with_the_row_form(name: str, data: st.DataObject) -> None:
     kind, strategy = COLUMNS[name]
