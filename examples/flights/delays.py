@@ -29,7 +29,7 @@ from yarrow.datastream.connectors import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.progress import progress
+from yarrow.datastream.program.progress import progress
 
 
 def flights_file() -> Path:

@@ -23,7 +23,7 @@ from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.pipelines.stage import PipelineFunction
 from yarrow.common.pipelines.stage_data import AnyData, ParameterValue, StageData
 from yarrow.datastream.environment_settings import LOCAL_TARGET, EnvironmentSettings
-from yarrow.datastream.job_waiting import wait_for_job
+from yarrow.datastream.program.job_waiting import wait_for_job
 from yarrow.runtime.common.errors import FileSystemError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.common.paths import scheme_of, with_default_scheme

@@ -18,8 +18,8 @@ from yarrow.client.errors import CommandError
 from yarrow.client.targets import LOCAL, YARN_APPLICATION, YARN_PER_JOB
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
-from yarrow.datastream.job_waiting import cancel_and_wait
-from yarrow.datastream.program_files import ProgramFiles
+from yarrow.datastream.program.job_waiting import cancel_and_wait
+from yarrow.datastream.program.program_files import ProgramFiles
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import (

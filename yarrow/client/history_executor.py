@@ -15,7 +15,7 @@ import msgspec
 
 from yarrow.client.history_checks import check_history
 from yarrow.common.job_client import JobClient
-from yarrow.datastream.job_waiting import wait_for_job
+from yarrow.datastream.program.job_waiting import wait_for_job
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.common.paths import join, scheme_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
-from yarrow.datastream import job_waiting
+from yarrow.datastream.program import job_waiting
 
 
 def show_no_trace_of_ctrl_c() -> None:

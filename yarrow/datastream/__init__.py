@@ -304,7 +304,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{module}"), name)
     except (AttributeError, ImportError) as error:
         # `from ... import` would make a bare "cannot import name" of an AttributeError.
-        from yarrow.datastream.shadowed_modules import import_failure
+        from yarrow.datastream.program.shadowed_modules import import_failure
 
         raise import_failure(f"{__name__}.{name}", error) from error
     globals()[name] = value

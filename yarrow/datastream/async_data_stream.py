@@ -18,8 +18,8 @@ from yarrow.datastream.functions import (
     CheckpointedFunction,
 )
 from yarrow.datastream.functions.async_retries import NO_RETRY_STRATEGY
-from yarrow.datastream.graph_builder import declared
-from yarrow.datastream.user_functions import require_function
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import require_function
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.operator_spec import AsyncWaitOperator
 

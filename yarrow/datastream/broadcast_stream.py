@@ -12,10 +12,10 @@ from typing import Any
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.keyed_stream import KeyedStream
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.state import MapStateDescriptor
-from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import BroadcastProcessOperator
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from yarrow.common.job_client import JobClient
-from yarrow.datastream.job_waiting import cancel_and_wait, wait_for_job
+from yarrow.datastream.program.job_waiting import cancel_and_wait, wait_for_job
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.graph.executor import CollectingJobClient
 

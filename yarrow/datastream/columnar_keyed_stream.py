@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from yarrow.common.typeinfo import TupleTypeInfo, TypeInformation, Types
-from yarrow.datastream.arrow_schemas import check_column, column_type
 from yarrow.datastream.data_stream import DataStream
-from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.program.arrow_schemas import check_column, column_type
+from yarrow.datastream.program.graph_builder import declared
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,

@@ -16,10 +16,10 @@ from yarrow.datastream.functions import (
     CoProcessFunction,
     KeyedCoProcessFunction,
 )
-from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.keyed_stream import KeyedStream
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.stream_distribution import KeyFunction
-from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.data.key_types import keys_may_meet
 from yarrow.runtime.graph.operator_spec import CoFunctionOperator, CoProcessOperator, CoShape
 

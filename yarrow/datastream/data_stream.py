@@ -23,12 +23,12 @@ from yarrow.datastream.functions import (
     MapFunction,
     ProcessFunction,
 )
-from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
 from yarrow.datastream.stream_ends import StreamEnds
-from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import (

@@ -21,7 +21,7 @@ from yarrow.datastream.checkpointing_mode import CheckpointingMode
 from yarrow.datastream.execution_mode import RuntimeExecutionMode
 from yarrow.datastream.fault_tolerance import set_backend
 from yarrow.datastream.operator_settings import group_name
-from yarrow.datastream.program_files import ProgramFiles
+from yarrow.datastream.program.program_files import ProgramFiles
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.state_backend import StateBackend
 from yarrow.datastream.time_characteristic import TimeCharacteristic

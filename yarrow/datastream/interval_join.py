@@ -13,10 +13,10 @@ from yarrow.common.time import Duration, Time, milliseconds_of
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import MAX_TIMESTAMP
 from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
-from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.joined_streams import require_keys_that_meet, require_times
 from yarrow.datastream.output_tag import OutputTag
-from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.transformations import Transformation

@@ -28,7 +28,7 @@ from yarrow.datastream.functions.two_data_sets_functions import (
     FlatJoinFunction,
     JoinFunction,
 )
-from yarrow.datastream.user_functions import require_function
+from yarrow.datastream.program.user_functions import require_function
 from yarrow.datastream.window import Evictor, Trigger, WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.data.key_types import keys_may_meet

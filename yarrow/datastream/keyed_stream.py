@@ -18,9 +18,9 @@ from yarrow.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, is_rich, require_function
 from yarrow.datastream.stream_distribution import KeyFunction
-from yarrow.datastream.user_functions import declares_blocking, is_rich, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from yarrow.common.values.conditions import AnyCondition
-from yarrow.datastream.arrow_schemas import check_column, read_schema, schema_bytes, selected_schema
 from yarrow.datastream.batch_functions import container_of
+from yarrow.datastream.program.arrow_schemas import check_column, read_schema, schema_bytes, selected_schema
+from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.datastream.program_stream import ProgramStream
-from yarrow.datastream.user_functions import declares_blocking
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     BatchContainer,

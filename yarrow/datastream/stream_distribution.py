@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
 from yarrow.datastream.functions import KeySelector, Partitioner
+from yarrow.datastream.program.user_functions import require_function
 from yarrow.datastream.program_stream import ProgramStream
 from yarrow.datastream.state import MapStateDescriptor
-from yarrow.datastream.user_functions import require_function
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
 
 if TYPE_CHECKING:

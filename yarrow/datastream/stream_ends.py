@@ -11,8 +11,8 @@ from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import SinkFunction
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.program_stream import ProgramStream
-from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.graph.operator_spec import (
     CollectOperator,
     PrintOperator,

@@ -32,9 +32,9 @@ from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
 from yarrow.datastream.environment_settings import LOCAL_TARGET, EnvironmentSettings
 from yarrow.datastream.fault_tolerance import refuse_lost_records
 from yarrow.datastream.functions import CheckpointedFunction, ParallelSourceFunction, SourceFunction
-from yarrow.datastream.graph_builder import GraphBuilder, declared
-from yarrow.datastream.job_waiting import wait_for_job
-from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.datastream.program.graph_builder import GraphBuilder, declared
+from yarrow.datastream.program.job_waiting import wait_for_job
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
@@ -219,7 +219,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         schema = source.produced_schema()
         scan = None
         if schema is not None:
-            from yarrow.datastream.arrow_schemas import schema_bytes
+            from yarrow.datastream.program.arrow_schemas import schema_bytes
 
             encoded = schema_bytes(schema)
             settings |= {"output_kind": StreamKind.COLUMNAR, "output_schema": encoded}

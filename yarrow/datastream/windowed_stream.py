@@ -23,10 +23,10 @@ from yarrow.datastream.functions import (
     WindowFunction,
 )
 from yarrow.datastream.functions.key_functions import NullByteKeySelector
-from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.output_tag import OutputTag
-from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.window import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,

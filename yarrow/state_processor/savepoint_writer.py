@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID, OperatorID, RandomIdFactory

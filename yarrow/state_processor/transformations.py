@@ -22,10 +22,10 @@ from yarrow.container.operators.process.process_function import PROCESSING_TIMER
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.container.state.timers import TimerQueue
-from yarrow.datastream.arrow_schemas import type_of_values
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import KeySelector
-from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.program.arrow_schemas import type_of_values
+from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.state import BroadcastState, ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.snapshot.handles import OperatorStateHandle, OperatorSubtaskState, StateKind

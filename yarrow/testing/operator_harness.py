@@ -21,9 +21,9 @@ from yarrow.container.operators.base import RestoredState
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
-from yarrow.datastream.arrow_schemas import schema_bytes
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import SinkFunction
+from yarrow.datastream.program.arrow_schemas import schema_bytes
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobVertexID

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.datastream.arrow_schemas import read_schema, schema_bytes, type_of_values
 from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
 from yarrow.datastream.data_stream import DataStream
+from yarrow.datastream.program.arrow_schemas import read_schema, schema_bytes, type_of_values
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import KeyColumns, OperatorSpec, StreamKind
 

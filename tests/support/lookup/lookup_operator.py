@@ -14,7 +14,7 @@ import pyarrow as pa
 from yarrow.common.types import Row
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
-from yarrow.datastream.arrow_schemas import read_schema
+from yarrow.datastream.program.arrow_schemas import read_schema
 from yarrow.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.elements import ArrowBatch

@@ -21,6 +21,7 @@ from yarrow.datastream.functions import (
     SourceFunction,
 )
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.program.user_functions import is_rich
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.state import (
     ListStateDescriptor,
@@ -30,7 +31,6 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.datastream.state_backend import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from yarrow.datastream.user_functions import is_rich
 
 
 @pytest.mark.parametrize("function", [MapFunction, SourceFunction, KeyedProcessFunction])

@@ -18,7 +18,7 @@ from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
 from yarrow.datastream import StreamExecutionEnvironment
-from yarrow.datastream.job_waiting import wait_for_job
+from yarrow.datastream.program.job_waiting import wait_for_job
 from yarrow.runtime.common.errors import (
     InvalidProgramError,
     JobCancelledError,

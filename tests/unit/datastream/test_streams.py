@@ -14,10 +14,10 @@ import pytest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream import DataStream, KeyedStream, MapFunction, OutputTag, ProcessFunction
-from yarrow.datastream.arrow_schemas import read_schema, schema_of_type
 from yarrow.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext
 from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.functions import CoMapFunction, KeySelector, Partitioner, RuntimeContext
+from yarrow.datastream.program.arrow_schemas import read_schema, schema_of_type
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,

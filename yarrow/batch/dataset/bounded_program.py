@@ -14,7 +14,7 @@ from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient
 from yarrow.datastream.environment_settings import LOCAL_TARGET
 from yarrow.datastream.execution_mode import RuntimeExecutionMode
-from yarrow.datastream.graph_builder import GraphBuilder
+from yarrow.datastream.program.graph_builder import GraphBuilder
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import IdFactory

@@ -43,8 +43,8 @@ from yarrow.datastream.functions.two_data_sets_functions import (
     FlatJoinFunction,
     JoinFunction,
 )
-from yarrow.datastream.graph_builder import declared
-from yarrow.datastream.user_functions import require_function
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.data_set_spec import JoinKind, ProjectedField, SortField
 from yarrow.runtime.graph.transformations import Transformation

@@ -16,9 +16,9 @@ from yarrow.common.serialization import BulkWriterFactory, Encoder
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.base import Sink
-from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.operator_settings import OperatorSettings
-from yarrow.datastream.user_functions import declares_blocking
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.data_set_spec import MapPartitionOperator

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from yarrow.datastream.functions import KeySelector
-from yarrow.datastream.user_functions import require_function
+from yarrow.datastream.program.user_functions import require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 
 #: A field of a record.

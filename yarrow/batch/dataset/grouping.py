@@ -22,8 +22,8 @@ from yarrow.datastream.functions.data_set_functions import (
     GroupReduceFunction,
     RichFunction,
 )
-from yarrow.datastream.graph_builder import declared
-from yarrow.datastream.user_functions import declares_blocking, is_rich, require_function
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, is_rich, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.data_set_spec import GroupCombineOperator, GroupReduceOperator, SortField
 from yarrow.runtime.graph.operator_spec import (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from yarrow.datastream.functions.iteration_functions import Aggregator, ConvergenceCriterion
-from yarrow.datastream.graph_builder import GraphBuilder
+from yarrow.datastream.program.graph_builder import GraphBuilder
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.iteration_spec import (
     IterationCriterionOperator,

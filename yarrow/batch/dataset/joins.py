@@ -18,8 +18,8 @@ from yarrow.batch.dataset.row_operations import FunctionOperation, function_of
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream.functions import Partitioner
 from yarrow.datastream.functions.two_data_sets_functions import CoGroupFunction
-from yarrow.datastream.graph_builder import declared
-from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.data_set_spec import (
     CoGroupOperator,

@@ -26,8 +26,8 @@ from yarrow.batch.dataset.row_operations import RowOperations
 from yarrow.container.operators.data_set.sorted_rows import order_of
 from yarrow.datastream.functions import KeySelector, Partitioner, RuntimeContext
 from yarrow.datastream.functions.data_set_functions import RichMapFunction
-from yarrow.datastream.graph_builder import GraphBuilder
-from yarrow.datastream.user_functions import require_function
+from yarrow.datastream.program.graph_builder import GraphBuilder
+from yarrow.datastream.program.user_functions import require_function
 from yarrow.runtime.graph.data_set_spec import FirstRowsOperator, SortField, SortPartitionOperator
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
 from yarrow.runtime.graph.transformations import Transformation, operator_behind

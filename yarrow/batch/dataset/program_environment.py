@@ -18,7 +18,7 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.restart_strategy import RestartStrategyConfiguration
 from yarrow.datastream.environment_settings import LOCAL_TARGET
-from yarrow.datastream.job_waiting import wait_for_job
+from yarrow.datastream.program.job_waiting import wait_for_job
 from yarrow.datastream.stream_execution_environment import REMOTE_TARGET
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory

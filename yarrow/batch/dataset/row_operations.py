@@ -20,8 +20,8 @@ from yarrow.common.configuration import Configuration
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream.functions import FilterFunction, FlatMapFunction, MapFunction
 from yarrow.datastream.functions.data_set_functions import MapPartitionFunction
-from yarrow.datastream.graph_builder import declared
-from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.data_set_spec import BroadcastRowFunctionOperator, MapPartitionOperator
 from yarrow.runtime.graph.operator_spec import (

@@ -33,7 +33,7 @@ from yarrow.cli.verification.report import ModesReport, SinkReport, text_of
 from yarrow.client.errors import CommandError
 from yarrow.client.targets import LOCAL
 from yarrow.common.job_execution_result import JobExecutionResult
-from yarrow.datastream.job_waiting import wait_for_job
+from yarrow.datastream.program.job_waiting import wait_for_job
 from yarrow.embedded.embedded_executor import EmbeddedExecutor
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import JobID, RandomIdFactory

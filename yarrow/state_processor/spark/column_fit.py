@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from yarrow.common.typeinfo import BasicTypeInfo, TypeInformation
-from yarrow.datastream.arrow_schemas import type_of_values
+from yarrow.datastream.program.arrow_schemas import type_of_values
 from yarrow.runtime.data.key_types import keys_may_meet
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.state_processor.errors import StateProcessorError

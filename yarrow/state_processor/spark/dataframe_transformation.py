@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.batch.spark.requirements import check_packages
-from yarrow.datastream.arrow_schemas import type_of_values
-from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.program.arrow_schemas import type_of_values
+from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
 from yarrow.state_processor.errors import StateProcessorError

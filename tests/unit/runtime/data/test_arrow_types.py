@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from yarrow.datastream.arrow_schemas import schema_of_type
 from yarrow.datastream.formats.columns import arrow_schema
+from yarrow.datastream.program.arrow_schemas import schema_of_type
 from yarrow.runtime.common.errors import InvalidProgramError
 
 COLUMNS = {

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.datastream.arrow_schemas import type_of_values
+from yarrow.datastream.program.arrow_schemas import type_of_values
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
 from yarrow.runtime.snapshot.opening import open_snapshot

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from yarrow.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
-from yarrow.datastream.arrow_schemas import schema_bytes, schema_of_type
+from yarrow.datastream.program.arrow_schemas import schema_bytes, schema_of_type
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.engine_specs import is_of_engine
 from yarrow.runtime.graph.operator_spec import (

@@ -36,7 +36,7 @@ def test_without_such_a_file_nothing_is_said_of_one(tmp_path: Path) -> None:
     (tmp_path / "words.py").write_text("")
     text = (
         "import words\n"
-        "from yarrow.datastream.shadowed_modules import import_failure\n"
+        "from yarrow.datastream.program.shadowed_modules import import_failure\n"
         "print(import_failure('a', AttributeError('b')))\n"
     )
     done = subprocess.run(

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from yarrow.common.job_id import JobID
-from yarrow.datastream import progress as module
-from yarrow.datastream.progress import JobCounters, line_of, progress
+from yarrow.datastream.program import progress as module
+from yarrow.datastream.program.progress import JobCounters, line_of, progress
 from yarrow.runtime.graph.executor import DetachedJobClient
 
 JOB = {
