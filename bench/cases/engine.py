@@ -34,13 +34,15 @@ ORDERS = rows("orders", (200_000, 1_200_000))
 OVER_TCP = rows("integers", (2_000_000, 12_000_000), "--tcp")
 CHAIN = rows("chain", (4_000_000, 24_000_000))
 REBALANCE = rows("rebalance", (2_000_000, 12_000_000))
-ASYNC_CALLS = engine(
-    "async_calls.py",
-    name="Yarrow, asynchronous calls",
-    sizes=(50_000, 250_000),
-    quick=20_000,
-    module=True,
-)
+
+
+def async_calls(*options: str) -> Program:
+    name = " ".join(["Yarrow, asynchronous calls", *(option.removeprefix("--") for option in options)])
+    sizes = (100_000, 700_000)
+    return engine("async_calls.py", *options, name=name, sizes=sizes, quick=20_000, module=True)
+
+
+ASYNC_CALLS, ASYNC_CALLS_ORDERED = async_calls(), async_calls("--ordered")
 COLUMNAR = columnar(1000, 65_536, (10_000_000, 100_000_000))
 COLUMNAR_16K = columnar(1000, 16_384, (10_000_000, 60_000_000))
 COLUMNAR_MANY = columnar(1_000_000, 65_536, (10_000_000, 60_000_000))
@@ -85,7 +87,18 @@ CASES = [
         (programs.BARE_COLUMNAR_MANY_64K,),
         at_least=((programs.BARE_COLUMNAR_MANY_64K.name, 0.5),),
     ),
-    Case("async-calls", ASYNC_CALLS, (programs.BARE_ASYNC,)),
+    Case(
+        "async-calls",
+        ASYNC_CALLS,
+        (programs.BARE_ASYNC,),
+        at_least=((programs.BARE_ASYNC.name, 1.1),),
+    ),
+    Case(
+        "async-calls-ordered",
+        ASYNC_CALLS_ORDERED,
+        (programs.BARE_ASYNC,),
+        at_least=((programs.BARE_ASYNC.name, 1.0),),
+    ),
     Case("chain", CHAIN),
     Case("rebalance", REBALANCE),
     LATENCY,

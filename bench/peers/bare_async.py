@@ -1,6 +1,7 @@
-"""The limit for asynchronous calls in this language: an event loop and 100 coroutines that share an iterator.
+"""Asynchronous calls as programs of asyncio make them: two processes, each with a task of its own for each call.
 
-Each waits one turn of the loop for each integer. There are no timeouts, no order, no second thread and no state.
+Each call waits a millisecond. Up to 1000 calls of a process are under way, which a semaphore counts. There are no
+timeouts, no order, no second thread and no state.
 """
 
 from __future__ import annotations
@@ -8,29 +9,39 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 
-COROUTINES = 100
+PROCESSES = 2
+CAPACITY = 1000
 
 
 async def call(value: int) -> list[int]:
-    """Gives the record back after a turn of the loop."""
-    await asyncio.sleep(0)
+    """Gives the record back after a millisecond."""
+    await asyncio.sleep(0.001)
     return [value]
 
 
-async def work(values: Iterator[int], kept: list[int]) -> None:
-    """Calls for one value after another; counts the results."""
-    for value in values:
-        found = await call(value)
-        kept[0] += len(found)
+async def calls(begin: int, end: int) -> int:
+    """The number of results for the integers from `begin` to `end`."""
+    free, kept = asyncio.Semaphore(CAPACITY), 0
+
+    async def one(value: int) -> None:
+        nonlocal kept
+        try:
+            kept += len(await call(value))
+        finally:
+            free.release()
+
+    async with asyncio.TaskGroup() as group:
+        for value in range(begin, end):
+            await free.acquire()
+            group.create_task(one(value))
+    return kept
 
 
-async def run(records: int) -> int:
-    """The number of results."""
-    values, kept = iter(range(records)), [0]
-    await asyncio.gather(*(work(values, kept) for _ in range(COROUTINES)))
-    return kept[0]
+def run(begin: int, end: int) -> int:
+    """The same, in a process of its own."""
+    return asyncio.run(calls(begin, end))
 
 
 def main() -> None:
@@ -38,7 +49,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("records", type=int)
     records = parser.parse_args().records
-    print(json.dumps({"records": records, "kept": asyncio.run(run(records))}))
+    begins = [records * part // PROCESSES for part in range(PROCESSES)]
+    ends = [*begins[1:], records]
+    with ProcessPoolExecutor(PROCESSES) as processes:
+        kept = sum(processes.map(run, begins, ends))
+    print(json.dumps({"records": records, "kept": kept}))
 
 
 if __name__ == "__main__":

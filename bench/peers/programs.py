@@ -24,8 +24,8 @@ BARE_STRINGS = bare_loop("strings", (2_000_000, 10_000_000))
 BARE_ORDERS = bare_loop("orders", (500_000, 2_500_000))
 
 
-#: Coroutines of one event loop.
-BARE_ASYNC = peer("bare_async.py", name="bare event loop", sizes=(100_000, 500_000), python=PYTHON)
+#: Two processes with a task of asyncio for each call.
+BARE_ASYNC = peer("bare_async.py", name="bare asyncio", sizes=(100_000, 500_000), python=PYTHON)
 
 
 #: Records that fill the state before a rate counts: few enough for nine pairs of runs in six minutes.

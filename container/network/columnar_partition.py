@@ -165,7 +165,7 @@ class ColumnarResultPartition(Partition):
         start = 0
         for index, end in enumerate(ends):
             if end > start:
-                part = _sliced(ordered, start, end)
+                part = ordered.sliced(start, end)
                 is_lone = self._coalesce_rows <= end - start < len(ordered) // _LEAST_PART
                 self._put(index, _owned(part) if is_lone else part)
             start = end
@@ -180,7 +180,7 @@ class ColumnarResultPartition(Partition):
         count, rows = len(self.channels), len(batch)
         parts = max(1, min(count, rows // MIN_SLICE_ROWS))
         for part in range(parts):
-            self._put(self._turn, _sliced(batch, rows * part // parts, rows * (part + 1) // parts))
+            self._put(self._turn, batch.sliced(rows * part // parts, rows * (part + 1) // parts))
             self._turn = (self._turn + 1) % count
 
     def _bound_pinned(self, parent: ArrowBatch) -> None:
@@ -231,18 +231,6 @@ def taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
 
 def _owned(batch: ArrowBatch) -> ArrowBatch:
     return taken(batch, np.arange(len(batch)))
-
-
-def _sliced(batch: ArrowBatch, start: int, end: int) -> ArrowBatch:
-    """Rows `start` to `end`, which share the memory of the batch."""
-    if start == 0 and end == len(batch):
-        return batch
-    stamps, kinds = batch.timestamps, batch.kinds
-    return ArrowBatch(
-        batch.batch.slice(start, end - start),
-        None if stamps is None else stamps.slice(start, end - start),
-        None if kinds is None else kinds[start:end],
-    )
 
 
 def concatenated(batches: Sequence[ArrowBatch]) -> ArrowBatch:

@@ -70,6 +70,8 @@ class TaskInputs:
         self.records_in = 0
         #: The rest of the present batch: (input index, rows, timestamps, position, origin).
         self._batch: tuple[int, list[Any], list[int | None] | None, int, ChannelOrigin | None] | None = None
+        #: The rest of the present record batch, for which the head has had no room: (input index, batch, origin).
+        self._columns: tuple[int, ArrowBatch, ChannelOrigin | None] | None = None
         #: End of the present slice (perf_counter).
         self._deadline = 0.0
         #: The restored records in flight, which come before all others.
@@ -101,7 +103,7 @@ class TaskInputs:
     @property
     def has_data(self) -> bool:
         """Whether there is input to process."""
-        at_hand = self._batch is not None or self._chain.flowing
+        at_hand = self._batch is not None or self._columns is not None or self._chain.flowing
         return at_hand or bool(self.recovered) or self._gate.has_data
 
     def take(self, deadline: float) -> bool:
@@ -113,6 +115,9 @@ class TaskInputs:
                 self._chain.flow_on(self._is_over)
             elif self._batch is not None:
                 if not self._run_chunk():
+                    return worked
+            elif self._columns is not None:
+                if not self._run_columns():
                     return worked
             elif self.recovered:
                 self._take_recovered()
@@ -135,6 +140,10 @@ class TaskInputs:
                 rest = ChannelRecording(origin, checkpoint_id)
                 rest.add(RowBatch(rows[position:], None if timestamps is None else timestamps[position:]))
                 found.append(rest)
+        if self._columns is not None and self._columns[2] is not None:
+            rest = ChannelRecording(self._columns[2], checkpoint_id)
+            rest.add(self._columns[1])
+            found.append(rest)
         found += self.recovered.remaining(checkpoint_id)
         return found
 
@@ -168,8 +177,24 @@ class TaskInputs:
             self._batch, self._read_to = (input_index, batch.rows, batch.timestamps, 0, origin), 0
             self._run_chunk()
         else:
-            self.records_in += len(batch)
-            self._chain.run_batch(input_index, batch, self._is_over)
+            self._columns = (input_index, batch, origin)
+            self._run_columns()
+
+    def _run_columns(self) -> bool:
+        """Runs the next rows of the present record batch; False if the head has no room for any."""
+        assert self._columns is not None
+        input_index, batch, origin = self._columns
+        rows, room = len(batch), self._chain.head.room
+        if room is not None and room < rows:
+            if room == 0:
+                return False
+            self._columns = (input_index, batch.sliced(room, rows), origin)
+            batch = batch.sliced(0, room)
+        else:
+            self._columns = None
+        self.records_in += len(batch)
+        self._chain.run_batch(input_index, batch, self._is_over)
+        return True
 
     def _is_over(self) -> bool:
         return self._slices.over(self._deadline)

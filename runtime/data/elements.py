@@ -60,6 +60,17 @@ class ArrowBatch:
     def __repr__(self) -> str:
         return f"ArrowBatch({self.batch.num_rows} rows)"
 
+    def sliced(self, start: int, end: int) -> ArrowBatch:
+        """Rows `start` to `end`, which share the memory of the batch."""
+        if start == 0 and end == len(self):
+            return self
+        stamps, kinds = self.timestamps, self.kinds
+        return ArrowBatch(
+            self.batch.slice(start, end - start),
+            None if stamps is None else stamps.slice(start, end - start),
+            None if kinds is None else kinds[start:end],
+        )
+
 
 def stamps_column(timestamps: Sequence[int | None] | None) -> pa.Array | None:
     """Timestamps as an ArrowBatch has them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,6 +113,53 @@ def test_the_timeout_covers_the_delay_between_attempts(gates: Gates) -> None:
         harness.advance(2)
         run_until(harness, lambda: harness.output == ["late a", "B"])
         assert gates.begun == ["a", "b"], "no attempt follows a timeout"
+
+
+class EmptyWhenCancelled(Gated):
+    """Gives an empty result although it was cancelled, and another one for its timeout."""
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        try:
+            return await super().async_invoke(value)
+        except asyncio.CancelledError:
+            return []
+
+    def timeout(self, value: Any) -> list[Any]:
+        return [f"late {value}"]
+
+
+def test_an_outcome_behind_the_timeout_is_not_attempted_again(gates: Gates) -> None:
+    """As FLINK-30477 wants it: no attempt follows the timeout of a record, and its result leaves once."""
+    strategy = fixed(9, on_result=empty_result_predicate)
+    with OperatorHarness(retrying(strategy, EmptyWhenCancelled(), ordered=False)) as harness:
+        harness.push("a")
+        gates.until(lambda: gates.open_calls == 1)
+        harness.advance(61)
+        run_until(harness, lambda: harness.output == ["late a"])
+        gates.until(lambda: gates.cancelled == ["a"])
+        harness.push("b")
+        gates.release("b", ["B"])
+        run_until(harness, lambda: harness.output == ["late a", "B"])
+        assert gates.begun == ["a", "b"]
+        assert harness.metrics()[RETRIES] == 0
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_a_result_before_the_timeout_stands(gates: Gates, attempts: int) -> None:
+    """As FLINK-40456 wants it: of a result, or that of a further attempt, and the timeout one wins, exactly once."""
+    with OperatorHarness(retrying(fixed(9), Forgiving())) as harness:
+        harness.push("a")
+        for _ in range(attempts):
+            gates.release("a", OSError("the line is down"))
+        gates.release("a", ["A"])
+        gates.until(lambda: gates.open_calls == 0 and len(gates.begun) == attempts + 1)
+        harness.advance(61)
+        run_until(harness, lambda: harness.output == ["A"])
+        harness.push("b")
+        harness.advance(1)
+        gates.release("b", ["B"])
+        run_until(harness, lambda: harness.output == ["A", "B"])
+        assert harness.metrics()["async_wait_operator.asyncTimeouts"] == 0
 
 
 class NoPredicates(NoRetryStrategy):

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from yarrow.container.operators.asynchronous.async_waiting import AsyncWaitingOperator
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
+from yarrow.container.operators.asynchronous.waiting_calls import WaitingCallsOperator
 from yarrow.datastream.functions import AsyncFunction, RuntimeContext
 from yarrow.testing.operator_harness import OperatorHarness
 
@@ -118,10 +118,10 @@ class Deferred(AsyncFunction[int, Any]):
         return [value, 2 * value]
 
 
-def asynchronous_operator(harness: OperatorHarness) -> AsyncWaitingOperator:
+def asynchronous_operator(harness: OperatorHarness) -> WaitingCallsOperator:
     """The only one of the harness."""
     operators = [operator for task in harness.tasks for operator in task.chain.operators]
-    return next(operator for operator in operators if isinstance(operator, AsyncWaitingOperator))
+    return next(operator for operator in operators if isinstance(operator, WaitingCallsOperator))
 
 
 def run_until(harness: OperatorHarness, condition: Callable[[], bool]) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.functions import (
         AggregateFunction,
         AllWindowFunction,
+        AsyncBatchFunction,
         AsyncFunction,
         AsyncFunctionDescriptor,
         AsyncRetryPredicate,
@@ -112,6 +113,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatingStateDescriptor",
     "AllWindowFunction",
+    "AsyncBatchFunction",
     "AsyncDataStream",
     "AsyncFunction",
     "AsyncFunctionDescriptor",
@@ -207,6 +209,7 @@ _MODULE_OF = {
     "AggregatingStateDescriptor": "state",
     "AllWindowFunction": "functions",
     "AsyncDataStream": "async_data_stream",
+    "AsyncBatchFunction": "functions",
     "AsyncFunction": "functions",
     "AsyncFunctionDescriptor": "functions",
     "AsyncRetryPredicate": "functions",

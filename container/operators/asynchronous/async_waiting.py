@@ -1,236 +1,120 @@
-"""AsyncWaitingOperator: begins a call for each record, and emits results as the queue lets them leave.
+"""AsyncWaitingOperator: begins calls for rows, and emits their results as the queue lets them leave.
 
-Owner: the task thread. Finished calls come from the event loop's thread through an inbox, with one mail for all of a
-turn. Records whose results have not left are operator state; after a restore their calls begin first. A full queue
-takes no rows, and barriers pass it. Must not know how calls are run, nor which result may leave.
+Owner: the task thread. WaitingCallsOperator has all that columns do in the same way. Behind key_by an error tells the
+key. Must not know how calls are run, nor which result may leave.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from math import inf
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
-from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.container.codegen.user_functions import close_function, load_function, open_function
-from yarrow.container.operators.asynchronous.call_runner import CallLimits, CallRunner, FinishedCall
-from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
-from yarrow.container.operators.asynchronous.result_queue import PendingResult, ResultQueue
-from yarrow.container.operators.asynchronous.retrying import Retrying
+from yarrow.common.typeinfo import Types
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.operators.asynchronous.called_function import (
+    ResultsOf,
+    results_of_record,
+    results_of_rows,
+)
+from yarrow.container.operators.asynchronous.result_queue import PendingResult
+from yarrow.container.operators.asynchronous.waiting_calls import IN_FLIGHT, WaitingCallsOperator
 from yarrow.container.operators.base import OperatorContext, declared_type, input_type_of
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.protocol.failure import OperatorFailure, short_record
-from yarrow.datastream.state import ListStateDescriptor
-from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.data.elements import Watermark, WatermarkStatus
+from yarrow.datastream.state import ListState, ListStateDescriptor
+from yarrow.runtime.data.key_groups import key_group_of, key_group_range_for_operator_index
+from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import AsyncWaitOperator
+from yarrow.runtime.graph.operator_spec import AsyncByKeyOperator, AsyncWaitOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
-
-#: Name of the operator's list state; part of the format of savepoints.
-IN_FLIGHT = "async-in-flight"
-
-#: Seconds after which a blocked event loop is told of.
-_BLOCKED_SECONDS = 1.0
-#: Seconds for which a task that ends waits for cancelled calls.
-_CLOSE_SECONDS = 0.5
-
-_logger = logging.getLogger(__name__)
 
 
 @runs(AsyncWaitOperator)
-class AsyncWaitingOperator(BulkRowOperator):
-    """Runs an AsyncFunction."""
+class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
+    """Runs an AsyncFunction, or an AsyncBatchFunction on rows."""
 
-    has_upkeep = True
-    holds_time = True
-    mixes_keys = True
-    engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {IN_FLIGHT: OperatorStateMode.SPLIT}
-
-    @classmethod
-    def of(cls, descriptor: OperatorDescriptor) -> Self:
-        return cls(
-            descriptor.name,
-            cast(AsyncWaitOperator, descriptor.spec),
-            declared_type(input_type_of(descriptor)),
-        )
-
-    def __init__(self, name: str, spec: AsyncWaitOperator, input_type: TypeInformation | None) -> None:
-        super().__init__(name)
-        self._spec = spec
-        row_type = Types.PICKLED_BYTE_ARRAY() if input_type is None else input_type
+    def __init__(self, name: str, spec: AsyncWaitOperator, descriptor: OperatorDescriptor) -> None:
+        super().__init__(name, spec, descriptor)
+        declared = declared_type(input_type_of(descriptor))
+        row_type = Types.PICKLED_BYTE_ARRAY() if declared is None else declared
         #: True if the record has a timestamp, the timestamp or 0, the record.
-        self._stored_type = Types.TUPLE([Types.BOOLEAN(), Types.LONG(), row_type])
-        self._queue = ResultQueue.of(ordered=spec.ordered)
-        self._runner: CallRunner | None = None
-        self._opened = False
-        #: Finished calls on their way from the event loop.
-        self._inbox: deque[Sequence[FinishedCall]] = deque()
-        #: Set while finished calls are on their way.
-        self.arrived = threading.Event()
-        #: Time (perf_counter) of the next look at the event loop; the loop was told of as blocked.
-        self._look_at = 0.0
-        self._told = False
-
-    # ------------------------------------------------------------------ life cycle
+        self.stored_type = Types.TUPLE([Types.BOOLEAN(), Types.LONG(), row_type])
+        #: The key of a row; None = the stream is not keyed.
+        self._key_of: Callable[[Any], Any] | None = None
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        self._function = load_function(self._spec.function, self.name)
-        self._strategy = load_function(self._spec.strategy, self.name)
-
-    def open(self) -> None:
-        context = self.context
-        self._in_flight = context.operator_state.list_state(ListStateDescriptor(IN_FLIGHT, self._stored_type))
-        self._opened = True
-        open_function(self._function, OperatorRuntimeContext(context, keyed=False))
-        retrying = Retrying(self._strategy)
-        self._thread = EventLoopThread.acquire()
-        limits = CallLimits(self._spec.timeout_ms / 1000, self._spec.capacity)
-        self._runner = CallRunner(
-            self._thread, self._function, retrying, limits, context.environment.clock, self._deliver
-        )
-        self._register_metrics(self._runner)
-        restored = list(self._in_flight.get())
-        self._in_flight.clear()
-        self._begin([(row, stamp if timed else None) for timed, stamp, row in restored])
-
-    def _register_metrics(self, runner: CallRunner) -> None:
-        metrics = self.context.metric_group
-        metrics.register("asyncCallsInFlight", lambda: len(self._queue))
-        metrics.register("asyncOldestCallMs", runner.oldest_ms)
-        metrics.register("asyncRetries", lambda: runner.retries)
-        metrics.register("asyncTimeouts", lambda: runner.timeouts)
-
-    def close(self) -> None:
-        runner, self._runner = self._runner, None
-        try:
-            if runner is not None and not runner.close(_CLOSE_SECONDS):
-                _logger.warning(
-                    "operator '%s': calls of %s go on although they were cancelled",
-                    self.name,
-                    type(self._function).__name__,
-                )
-        finally:
-            if runner is not None:
-                EventLoopThread.release()
-            if self._opened:
-                self._opened = False
-                close_function(self._function)
-
-    def snapshot_state(self, checkpoint_id: int) -> None:
-        self._in_flight.update(
-            [
-                (pending.timestamp is not None, pending.timestamp or 0, pending.row)
-                for pending in self._queue.pending()
-            ]
-        )
-
-    # ------------------------------------------------------------------ records
-
-    @property
-    def room(self) -> int:
-        return max(0, self._spec.capacity - len(self._queue))
+        blob = self._spec.key_selector
+        if blob is not None:
+            self._key_of = method_of(load_function(blob, self.name), "get_key", self.name)
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
-        self._begin(list(zip(rows, timestamps or [None] * len(rows), strict=True)))
+        self.begin(map(self.pending, rows, timestamps or [None] * len(rows)))
 
-    def _begin(self, rows: Sequence[tuple[Any, int | None]]) -> None:
-        """Begins the calls of records with their timestamps."""
-        if not rows:
-            return
-        assert self._runner is not None, "the operator is open"
-        if not len(self._queue):
-            self._look_at = perf_counter() + _BLOCKED_SECONDS
-        self._runner.submit([self._queue.add(row, timestamp) for row, timestamp in rows])
+    def pending(self, row: Any, timestamp: int | None) -> PendingResult:
+        """A record for the queue."""
+        return PendingResult(row, timestamp)
 
-    # ------------------------------------------------------------------ results
+    # ------------------------------------------------------------------ calls and results
 
-    def _deliver(self, finished: Sequence[FinishedCall]) -> None:
-        """Takes finished calls; runs on the thread of the event loop."""
-        self._inbox.append(finished)
-        self.arrived.set()
-        self.context.environment.post(self._take_inbox)
-
-    def _take_inbox(self) -> None:
-        """Completes the records of finished calls. Raises OperatorFailure with the record if one has failed."""
-        self.arrived.clear()
-        while self._inbox:
-            for call in self._inbox.popleft():
-                if call.error is not None:
-                    raise OperatorFailure(self.name, short_record(call.pending.row), call.error)
-                self._queue.complete(call.pending, call.results)
+    def argument_of(self, records: Sequence[PendingResult]) -> list[Any]:
+        return [record.row for record in records]
 
     @property
-    def awaits_results(self) -> bool:
-        return len(self._queue) > 0 or self._queue.may_leave
+    def results_of(self) -> ResultsOf:
+        return results_of_record if self._spec.batch is None else results_of_rows
 
-    def await_results(self, seconds: float) -> None:
-        if not self._queue.may_leave:
-            self.arrived.wait(seconds)
-            self._take_inbox()
+    def shares_of(self, records: Sequence[PendingResult], results: list[Any]) -> Iterable[list[Any]]:
+        return results
 
-    def _leaving(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
-        """What may leave: results of whole records, and marks of time in their places."""
-        while (left := self._queue.pop()) is not None:
-            if isinstance(left, PendingResult):
-                assert left.results is not None, "only complete records leave"
-                for result in left.results:
-                    yield result, left.timestamp
-            elif isinstance(left, Watermark):
-                self.time_behind.forward(left.timestamp)
-            else:
-                self.time_behind.set_idle(left.idle)
-            if perf_counter() > deadline:
-                return
+    def emitted(self, complete: PendingResult) -> Iterator[tuple[Any, int | None]]:
+        assert complete.results is not None, "only complete records leave"
+        for result in complete.results:
+            yield result, complete.timestamp
 
-    def next_timer(self) -> int | None:
-        return 0 if self._queue.may_leave else None
+    def described(self, records: Sequence[PendingResult]) -> str:
+        first = records[0]
+        text = short_record(first.row)
+        if self._key_of is not None:
+            try:
+                text += f" (of the key {short_record(self._key_of(first.row))})"
+            except Exception:
+                text += " (its key is unknown)"
+        return text if len(records) == 1 else f"{text} and {len(records) - 1} more of its batch"
 
-    def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
-        return self._leaving(deadline)
+    # ------------------------------------------------------------------ state
 
-    # ------------------------------------------------------------------ time
+    def stored(self, pending: PendingResult) -> tuple[bool, int, Any]:
+        return pending.timestamp is not None, pending.timestamp or 0, pending.row
 
-    def on_watermark(self, timestamp: int) -> Iterator[tuple[Any, int | None]]:
-        self._queue.add_mark(Watermark(timestamp))
-        return self._leaving(inf)
+    def restored(self, elements: Sequence[tuple[bool, int, Any]]) -> Iterable[PendingResult]:
+        return [self.pending(row, stamp if timed else None) for timed, stamp, row in elements]
 
-    def on_idle(self, idle: bool) -> Iterator[tuple[Any, int | None]]:
-        self._queue.add_mark(WatermarkStatus(idle))
-        return self._leaving(inf)
 
-    def forwarded_watermark(self, timestamp: int) -> None:
-        return None
+@runs(AsyncByKeyOperator)
+class AsyncByKeyWaitingOperator(AsyncWaitingOperator):
+    """Runs an asynchronous function whose results leave in the order of each key.
 
-    def end_keys(self) -> tuple[()]:
-        """Nothing ends with a key: results wait for the end of the input at most."""
-        return ()
+    A record in flight must be restored by the subtask of its key. So each subtask gets the records of all, and takes
+    those of its key groups.
+    """
 
-    # ------------------------------------------------------------------ a blocked event loop
+    engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {IN_FLIGHT: OperatorStateMode.UNION}
 
-    def seconds_until_upkeep(self) -> float | None:
-        return self._look_at - perf_counter() if len(self._queue) else None
+    def in_flight_state(self) -> ListState[Any]:
+        descriptor: ListStateDescriptor[Any] = ListStateDescriptor(IN_FLIGHT, self.stored_type)
+        return self.context.operator_state.union_list_state(descriptor)
 
-    def upkeep(self) -> None:
-        """Tells, once for each time, of a function that blocks the event loop."""
-        self._look_at = perf_counter() + _BLOCKED_SECONDS
-        blocked = self._thread.blocked_seconds()
-        if blocked < _BLOCKED_SECONDS:
-            self._told = False
-            return
-        line = self._thread.present_line()
-        if line and not self._told:
-            self._told = True
-            _logger.warning(
-                "operator '%s': a function has blocked the event loop of the asynchronous functions for %.1f s, at %s."
-                " Await the answer there, or call the outside system in a map that sets `blocking = True`.",
-                self.name,
-                blocked,
-                line,
-            )
+    def pending(self, row: Any, timestamp: int | None) -> PendingResult:
+        assert self._key_of is not None, "the stream is keyed"
+        try:
+            return PendingResult(row, timestamp, canonicalize(self._key_of(row)))
+        except Exception as error:
+            raise OperatorFailure(self.name, short_record(row), error) from error
+
+    def restored(self, elements: Sequence[tuple[bool, int, Any]]) -> Iterable[PendingResult]:
+        environment = self.context.environment
+        most = environment.max_parallelism
+        own = key_group_range_for_operator_index(most, environment.parallelism, environment.subtask)
+        return [record for record in super().restored(elements) if own.holds(key_group_of(record.key, most))]

@@ -1,8 +1,8 @@
-"""CallRunner: runs the calls of one AsyncFunction on the event loop: attempts, deadlines, cancellation.
+"""CallRunner: runs the calls of one asynchronous function: attempts, deadlines, cancellation.
 
 Owner: the thread of the event loop, but for `submit` and `close`. Calls run on long-lived coroutines, as many as the
 capacity. Deadlines are looked at once a tick. All decisions fall on one thread, so that of a timeout and a result
-exactly one wins. Must not know queues, tasks or state.
+exactly one wins. Must not know queues, tasks or state, nor whether a call has one record or many.
 """
 
 from __future__ import annotations
@@ -11,24 +11,35 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from yarrow.container.operators.asynchronous.called_function import CalledFunction
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
-from yarrow.container.operators.asynchronous.result_queue import PendingResult
 from yarrow.container.operators.asynchronous.retrying import CallOutcome, Retrying
-from yarrow.datastream.functions import AsyncFunction
 from yarrow.runtime.common.clock import Clock
 
 #: Bounds of the seconds between two looks at the deadlines.
 _TICK_SECONDS = (0.005, 0.1)
 
 
-class FinishedCall(NamedTuple):
-    """A record with its results, or with the error that fails the job."""
+class Request(Protocol):
+    """A call that somebody asks for: that of one record, or of several."""
 
-    pending: PendingResult
+    @property
+    def argument(self) -> Any:
+        """What the function gets."""
+        ...
+
+
+class FinishedCall(NamedTuple):
+    """A request with its results, or with the error that fails the job."""
+
+    request: Any
+    #: As of CalledFunction.
     results: list[Any]
     error: BaseException | None
+    #: Seconds from the beginning of the first attempt.
+    seconds: float
 
 
 class CallLimits(NamedTuple):
@@ -40,14 +51,12 @@ class CallLimits(NamedTuple):
 
 
 class _Call:
-    """A record on its way, over all attempts."""
+    """A request on its way, over all attempts."""
 
-    __slots__ = ("attempts", "began", "deadline", "decided", "pending", "worker")
+    __slots__ = ("attempts", "began", "deadline", "decided", "request", "worker")
 
-    def __init__(
-        self, pending: PendingResult, began: float, timeout: float, worker: asyncio.Task[None]
-    ) -> None:
-        self.pending = pending
+    def __init__(self, request: Request, began: float, timeout: float, worker: asyncio.Task[None]) -> None:
+        self.request = request
         self.began = began
         self.deadline = began + timeout
         self.attempts = 0
@@ -63,7 +72,7 @@ class CallRunner:
     def __init__(
         self,
         thread: EventLoopThread,
-        function: AsyncFunction[Any, Any],
+        function: CalledFunction,
         retrying: Retrying,
         limits: CallLimits,
         clock: Clock,
@@ -76,10 +85,10 @@ class CallRunner:
         self._timeout, self._capacity = limits
         self._clock = clock
         self._deliver = deliver
-        self._waiting: deque[PendingResult] = deque()
-        #: Futures of coroutines that wait for a record.
+        self._waiting: deque[Request] = deque()
+        #: Futures of coroutines that wait for a request.
         self._idle: deque[asyncio.Future[None]] = deque()
-        #: Coroutines that take records.
+        #: Coroutines that take requests.
         self._workers: set[asyncio.Task[None]] = set()
         #: Coroutines that were cancelled and have not ended.
         self._cancelled: set[asyncio.Task[None]] = set()
@@ -89,16 +98,16 @@ class CallRunner:
         self._ticking = False
         self._tick_seconds = min(max(self._timeout / 20, _TICK_SECONDS[0]), _TICK_SECONDS[1])
         self._closing = False
-        #: Number of attempts after the first one of each record.
+        #: Number of attempts after the first one of each call.
         self.retries = 0
-        #: Number of records whose time was over.
+        #: Number of calls whose time was over.
         self.timeouts = 0
 
     # ------------------------------------------------------------------ any thread
 
-    def submit(self, pending: Sequence[PendingResult]) -> None:
+    def submit(self, requests: Sequence[Request]) -> None:
         """Begins calls, in order, as far as the capacity allows; the others wait for their turn."""
-        self._thread.call(lambda: self._take(pending))
+        self._thread.call(lambda: self._take(requests))
 
     def oldest_ms(self) -> float:
         """Milliseconds since the oldest undecided call began; 0 = there is none."""
@@ -116,10 +125,10 @@ class CallRunner:
 
     # ------------------------------------------------------------------ coroutines
 
-    def _take(self, pending: Sequence[PendingResult]) -> None:
+    def _take(self, requests: Sequence[Request]) -> None:
         if self._closing:
             return
-        self._waiting.extend(pending)
+        self._waiting.extend(requests)
         for _ in range(min(len(self._idle), len(self._waiting))):
             idle = self._idle.popleft()
             if not idle.done():
@@ -157,11 +166,11 @@ class CallRunner:
 
     async def _run(self, call: _Call) -> None:
         """Attempts a call until it is decided."""
-        row = call.pending.row
+        argument = call.request.argument
         while not call.decided:
             call.attempts += 1
             try:
-                outcome = CallOutcome(await self._function.async_invoke(row))
+                outcome = CallOutcome(await self._function.invoke(argument))
             except BaseException as error:  # user code may raise anything; it must not end the loop
                 outcome = CallOutcome(error=error)
             if call.decided or self._closing:
@@ -181,10 +190,13 @@ class CallRunner:
     def _decide(self, call: _Call, outcome: CallOutcome, method: str) -> None:
         call.decided = True
         del self._calls[call]
-        try:
-            finished = FinishedCall(call.pending, outcome.results(method), None)
-        except BaseException as error:
-            finished = FinishedCall(call.pending, [], error)
+        results, error = [], outcome.error
+        if error is None:
+            try:
+                results = self._function.results(call.request.argument, outcome.returned, method)
+            except BaseException as refused:  # also what a user's object raises while it is shown
+                error = refused
+        finished = FinishedCall(call.request, results, error, self._clock.monotonic() - call.began)
         if not self._finished:
             self._loop.call_soon(self._flush)
         self._finished.append(finished)
@@ -217,7 +229,7 @@ class CallRunner:
         self._cancelled.add(worker)
         worker.cancel()
         try:
-            outcome = CallOutcome(self._function.timeout(call.pending.row))
+            outcome = CallOutcome(self._function.timeout(call.request.argument))
         except BaseException as error:  # user code may raise anything
             outcome = CallOutcome(error=error)
         self._decide(call, outcome, "timeout")

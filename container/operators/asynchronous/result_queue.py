@@ -1,8 +1,8 @@
 """ResultQueue: says which result of an asynchronous function may leave next.
 
-Pure, owned by the task thread. Ordered queues keep the order of the records. Marks of time cut unordered queues into
-segments. The order within a segment is free, and a mark leaves when all records before it have left. Must not know
-clocks, event loops or user functions.
+Pure, owned by the task thread. Ordered queues keep the order of the records. Marks of time cut all other queues into
+segments, and a mark leaves when all records before it have left. Within a segment the order is free, or free among the
+keys alone. Must not know clocks, event loops or user functions.
 """
 
 from __future__ import annotations
@@ -13,44 +13,53 @@ from collections.abc import Iterator
 from typing import Any
 
 from yarrow.runtime.data.elements import Watermark, WatermarkStatus
+from yarrow.runtime.graph.operator_spec import ResultOrder
 
 #: What keeps its place among the records: a watermark, or a change of idleness.
 TimeMark = Watermark | WatermarkStatus
 
 
 class PendingResult:
-    """A record whose results have not left."""
+    """A record whose results have not left, or a piece of a record batch."""
 
-    __slots__ = ("results", "row", "segment", "timestamp")
+    __slots__ = ("key", "results", "row", "segment", "size", "timestamp")
 
-    def __init__(self, row: Any, timestamp: int | None) -> None:
+    def __init__(self, row: Any, timestamp: int | None, key: Any = None, size: int = 1) -> None:
         self.row = row
         self.timestamp = timestamp
+        #: The canonical key, if the queue keeps the order of each key.
+        self.key = key
+        #: Number of rows: a piece of a record batch has several.
+        self.size = size
         #: The results; None = they have not come.
         self.results: list[Any] | None = None
-        #: The segment of an unordered queue.
+        #: The segment of a queue that has segments.
         self.segment: _Segment | None = None
+
+    @property
+    def argument(self) -> Any:
+        """What a call for this record alone gets."""
+        return self.row
 
 
 class ResultQueue(ABC):
     """The records of one subtask whose results have not left, and the marks of time between them."""
 
     def __init__(self) -> None:
-        self._records = 0
+        self._rows = 0
 
     @staticmethod
-    def of(*, ordered: bool) -> ResultQueue:
+    def of(order: ResultOrder) -> ResultQueue:
         """An empty queue."""
-        return OrderedResultQueue() if ordered else UnorderedResultQueue()
+        return _QUEUES[order]()
 
     def __len__(self) -> int:
-        """Number of records whose results have not left."""
-        return self._records
+        """Number of rows whose results have not left."""
+        return self._rows
 
-    def add(self, row: Any, timestamp: int | None) -> PendingResult:
-        """Adds a record behind all others."""
-        added = PendingResult(row, timestamp)
-        self._records += 1
+    def add(self, added: PendingResult) -> PendingResult:
+        """Adds a record behind all others, and returns it."""
+        self._rows += added.size
         self._append(added)
         return added
 
@@ -107,7 +116,7 @@ class OrderedResultQueue(ResultQueue):
             return None
         left = self._waiting.popleft()
         if isinstance(left, PendingResult):
-            self._records -= 1
+            self._rows -= left.size
         return left
 
     def pending(self) -> Iterator[PendingResult]:
@@ -117,13 +126,15 @@ class OrderedResultQueue(ResultQueue):
 class _Segment:
     """The records between two marks of time."""
 
-    __slots__ = ("complete", "marks", "records")
+    __slots__ = ("complete", "marks", "of_keys", "records")
 
     def __init__(self) -> None:
         #: The records that have not left, in order of arrival.
         self.records: dict[PendingResult, None] = {}
-        #: Those of `records` whose results have come, in order of completion.
+        #: Those of `records` that may leave, in order of completion.
         self.complete: deque[PendingResult] = deque()
+        #: The records of each key that may not leave, in order of arrival; a queue without keys leaves it empty.
+        self.of_keys: dict[Any, deque[PendingResult]] = {}
         #: The marks behind the segment; only the last segment has none.
         self.marks: deque[TimeMark] = deque()
 
@@ -159,7 +170,7 @@ class UnorderedResultQueue(ResultQueue):
         if first.complete:
             left = first.complete.popleft()
             del first.records[left]
-            self._records -= 1
+            self._rows -= left.size
             return left
         if first.records or not first.marks:
             return None
@@ -170,6 +181,35 @@ class UnorderedResultQueue(ResultQueue):
 
     def pending(self) -> Iterator[PendingResult]:
         return (record for segment in self._segments for record in segment.records)
+
+
+class KeyedResultQueue(UnorderedResultQueue):
+    """Results of a key leave in the order of its records. Those of other keys do not wait for them.
+
+    Results never leave past a mark of time.
+    """
+
+    def _append(self, added: PendingResult) -> None:
+        super()._append(added)
+        assert added.segment is not None, "it was added to one"
+        added.segment.of_keys.setdefault(added.key, deque()).append(added)
+
+    def complete(self, pending: PendingResult, results: list[Any]) -> None:
+        pending.results = results
+        segment = pending.segment
+        assert segment is not None, "the record was added to this queue"
+        waiting = segment.of_keys[pending.key]
+        while waiting and waiting[0].results is not None:
+            segment.complete.append(waiting.popleft())
+        if not waiting:
+            del segment.of_keys[pending.key]
+
+
+_QUEUES: dict[ResultOrder, type[ResultQueue]] = {
+    ResultOrder.ORDERED: OrderedResultQueue,
+    ResultOrder.UNORDERED: UnorderedResultQueue,
+    ResultOrder.BY_KEY: KeyedResultQueue,
+}
 
 
 def _append_mark(marks: deque[Any], mark: TimeMark) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from yarrow.container.protocol.failure import short_record
 from yarrow.datastream.functions import AsyncRetryStrategy
 
 
@@ -19,17 +18,6 @@ class CallOutcome:
     def __init__(self, returned: Any = None, error: BaseException | None = None) -> None:
         self.returned = returned
         self.error = error
-
-    def results(self, method: str) -> list[Any]:
-        """The results. Raises what the method raised, and TypeError if it returned no list."""
-        if self.error is not None:
-            raise self.error
-        if not isinstance(self.returned, list):
-            raise TypeError(
-                f"{method} returned {short_record(self.returned)} ({type(self.returned).__name__}); expected a list of"
-                " results: return [] for none, and [result] for one"
-            )
-        return self.returned
 
 
 class Retrying:

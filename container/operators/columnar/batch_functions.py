@@ -20,21 +20,13 @@ from yarrow.container.operators.columnar.batch_containers import (
     UnknownContainerError,
     adapter_for,
 )
+from yarrow.container.operators.columnar.declared_columns import BatchFunctionError, DeclaredColumns
 from yarrow.container.operators.columnar.kept_rows import kept_rows
-from yarrow.container.operators.columnar.lossless_cast import LossyCastError, lossless_cast
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
-from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import BatchFunctionOperator, BatchShape
-
-
-class BatchFunctionError(YarrowError):
-    """The result of a columnar function cannot be used.
-
-    The message names operator and column, the expected and the received value.
-    """
 
 
 @runs(BatchFunctionOperator)
@@ -49,9 +41,7 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
     def __init__(self, name: str, spec: BatchFunctionOperator) -> None:
         super().__init__(name)
         self._spec = spec
-        self._schema: pa.Schema | None = (
-            None if spec.schema is None else pa.ipc.read_schema(pa.py_buffer(spec.schema))
-        )
+        self._columns = DeclaredColumns(name, spec.shape.value, spec.schema)
         self._call: Callable[[Any], Any]
         self._adapter: BatchAdapter
         self._opened = False
@@ -103,43 +93,13 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
         """The batches of what the function has returned, one by one if that is a generator."""
         try:
             for made in self._adapter.to_arrow(result, given):
-                yield self._checked(made)
+                yield self._columns.fitted(made)
         except UnknownContainerError as error:
             raise BatchFunctionError(
                 f"operator '{self.name}': map_batches expected {error.expected}, got {error.got}; "
                 "return a batch of "
                 "columns, or an empty list for no rows"
             ) from error
-
-    def _checked(self, made: pa.RecordBatch) -> pa.RecordBatch:
-        schema = self._schema
-        if schema is None or made.schema.equals(schema):
-            return made
-        if made.schema.names != schema.names:
-            raise BatchFunctionError(
-                f"operator '{self.name}': map_batches expected the columns {schema.names}, got "
-                f"{made.schema.names}; return "
-                "them in this order, or change the declared schema"
-            )
-        columns = [self._fitted(made.column(i), schema.field(i)) for i in range(len(schema))]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
-        try:
-            fitted = lossless_cast(column, field.type)
-        except LossyCastError as error:
-            raise BatchFunctionError(
-                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type}, "
-                f"got {column.type}"
-                f"{error}; cast it in the function, or change the declared schema"
-            ) from None
-        if fitted.null_count and not field.nullable:
-            raise BatchFunctionError(
-                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type} "
-                "without nulls, got "
-                f"{fitted.null_count} nulls; fill them in the function, or declare the field nullable"
-            )
-        return fitted
 
     # ------------------------------------------------------------------ filter_batches
 

@@ -1,4 +1,4 @@
-"""The programs of docs/joins.md and docs/windows.md, run as a reader runs them."""
+"""The programs of docs/async.md, docs/joins.md and docs/windows.md, run as a reader runs them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from tests.cluster.embedded.waiting import DEADLINE
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[3]
-#: A program, and behind it what it prints.
-SHOWN = re.compile(r"^```python\n(.*?)^```$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINES = r"((?:(?!^```).)*)"
+#: A program, and behind it what it prints. A program without a block behind it is a part of one.
+SHOWN = re.compile(rf"^```python\n{_LINES}^```${_LINES}^```\n{_LINES}^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = {
-    f"{page} {number}": found
-    for page in ("joins", "windows")
-    for number, found in enumerate(SHOWN.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")))
+    f"{page} {number}": (program, shown)
+    for page in ("async", "joins", "windows")
+    for number, (program, _, shown) in enumerate(
+        SHOWN.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+    )
 }
 
 

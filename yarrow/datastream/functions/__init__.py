@@ -10,7 +10,7 @@ below hold one kind of function each.
 from __future__ import annotations
 
 from yarrow.datastream.functions.aggregate_functions import AggregateFunction, ReduceFunction
-from yarrow.datastream.functions.async_function import AsyncFunction
+from yarrow.datastream.functions.async_function import AsyncBatchFunction, AsyncFunction
 from yarrow.datastream.functions.async_retries import (
     AsyncFunctionDescriptor,
     AsyncRetryPredicate,
@@ -58,6 +58,7 @@ from yarrow.datastream.functions.window_functions import (
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncBatchFunction",
     "AsyncFunction",
     "AsyncFunctionDescriptor",
     "AsyncRetryPredicate",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from yarrow.common.time import Duration, Time, milliseconds_of
 
 if TYPE_CHECKING:
-    from yarrow.datastream.functions.async_function import AsyncFunction
+    from yarrow.datastream.functions.async_function import AsyncBatchFunction, AsyncFunction
 
 __all__ = [
     "NO_RETRY_STRATEGY",
@@ -197,9 +197,9 @@ NO_RETRY_STRATEGY = NoRetryStrategy()
 
 
 class AsyncFunctionDescriptor:
-    """An AsyncFunction with its limits, as the graph holds it.
+    """An asynchronous function with its limits, as the graph holds it.
 
-    Raises ValueError for a timeout or capacity below 1.
+    Raises ValueError for a timeout or capacity below 1, and for threads below 0.
     """
 
     class OutputMode(Enum):
@@ -209,15 +209,20 @@ class AsyncFunctionDescriptor:
         ORDERED = 0
         #: As results come, but never past a watermark.
         UNORDERED = 1
+        #: As the records of each key came, and never past a watermark.
+        BY_KEY = 2
 
     def __init__(
         self,
-        async_function: AsyncFunction[Any, Any],
+        async_function: AsyncFunction[Any, Any] | AsyncBatchFunction,
         timeout: Time | Duration,
         capacity: int,
         async_retry_strategy: AsyncRetryStrategy[Any],
         output_mode: OutputMode,
+        threads: int = 0,
     ) -> None:
+        if threads < 0:
+            raise ValueError(f"threads of an async function must be at least 0, not {threads}")
         if capacity < 1:
             raise ValueError(f"capacity of an async function must be at least 1, not {capacity}")
         if milliseconds_of(timeout) < 1:
@@ -227,3 +232,5 @@ class AsyncFunctionDescriptor:
         self.capacity = capacity
         self.async_retry_strategy = async_retry_strategy
         self.output_mode = output_mode
+        #: Threads that call the function; 0 = it is a coroutine function.
+        self.threads = threads

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.support.batch_runner import collect
 from tests.support.gated_calls import loop_is_idle
 from tests.unit.runtime.graph.programs import environment
-from yarrow.common import Duration, Types, WatermarkStrategy
+from yarrow.common import Duration, Row, Types, WatermarkStrategy
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream import AsyncDataStream
 from yarrow.datastream.async_retry_predicates import has_exception_predicate
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
-from yarrow.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from yarrow.datastream.functions import AsyncBatchFunction, AsyncFunction, AsyncRetryStrategy
 from yarrow.runtime.common.clock import SystemClock
 
 COUNT = 3000
 MINUTE = Duration.of_minutes(1)
+#: What the present test has logged.
+LOGGED: pytest.LogCaptureFixture
 
 
 class Doubled(AsyncFunction[int, int]):
@@ -66,6 +72,37 @@ class AtSecond(AsyncFunction[int, int]):
         return [value]
 
 
+class Blocking(AsyncFunction[int, int]):
+    """Blocks the event loop until that is told."""
+
+    async def async_invoke(self, value: int) -> list[int]:
+        for _ in range(300):
+            if "has blocked" in LOGGED.text:
+                break
+            threading.Event().wait(0.1)
+        return [value]
+
+
+class InThreads(AsyncFunction[int, int]):
+    def async_invoke(self, value: int) -> list[int]:
+        return [2 * value]
+
+
+class Batches(AsyncBatchFunction):
+    """Doubles rows, or a column; notes how many rows it gets at once."""
+
+    max_rows = 50
+    most_rows = 0
+
+    async def async_invoke(self, values: Any) -> Any:
+        cls = type(self)
+        cls.most_rows = max(cls.most_rows, len(values))
+        await asyncio.sleep(0)
+        if isinstance(values, pa.RecordBatch):
+            return pa.record_batch({"n": pc.multiply(values.column("n"), 2)})
+        return [2 * value for value in values]
+
+
 def numbers(env: Any, count: int = COUNT) -> Any:
     source = NumberSequenceSource(1, count)
     return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
@@ -84,6 +121,53 @@ def test_every_result_once(ordered: bool, keyed: bool) -> None:
     assert Doubled.open_calls == 0
     assert 1 < Doubled.most_open_calls <= 9
     assert loop_is_idle()
+
+
+def test_every_result_once_in_the_order_of_each_key() -> None:
+    env = environment(2)
+    keyed = numbers(env).key_by(lambda n: n % 7)
+    answers = AsyncDataStream.ordered_by_key(keyed, Doubled(), MINUTE, 9, Types.LONG())
+    found = collect(env, answers.map(lambda n: n))
+    for key in range(7):
+        assert [n for n in found if n // 2 % 7 == key] == [2 * n for n in range(1, COUNT + 1) if n % 7 == key]
+
+
+def test_threads_call_functions() -> None:
+    env = environment(2)
+    rows = numbers(env, 300).rebalance()
+    found = collect(env, AsyncDataStream.unordered_wait(rows, InThreads(), MINUTE, 9, threads=3))
+    assert sorted(found) == [2 * n for n in range(1, 301)]
+    assert loop_is_idle()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_batches_of_rows(ordered: bool) -> None:
+    env = environment(1)
+    wait = AsyncDataStream.ordered_wait if ordered else AsyncDataStream.unordered_wait
+    Batches.most_rows = 0
+    found = collect(env, wait(numbers(env), Batches(), MINUTE, 120, Types.LONG()))
+    assert (found if ordered else sorted(found)) == [2 * n for n in range(1, COUNT + 1)]
+    assert Batches.most_rows == 50
+
+
+def test_batches_of_columns() -> None:
+    env = environment(1)
+    schema = pa.schema([("n", pa.int64())])
+    rows = numbers(env).map(lambda n: Row(n=n), Types.ROW_NAMED(["n"], [Types.LONG()]))
+    Batches.most_rows = 0
+    made = AsyncDataStream.ordered_wait(rows.to_arrow(schema), Batches(), MINUTE, 120, schema)
+    assert [row.n for row in collect(env, made.to_rows())] == [2 * n for n in range(1, COUNT + 1)]
+    assert Batches.most_rows == 50
+
+
+def test_a_function_that_blocks_the_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    global LOGGED
+    LOGGED = caplog
+    env = environment(1)
+    with caplog.at_level(logging.WARNING):
+        rows = AsyncDataStream.ordered_wait(numbers(env, 1), Blocking(), MINUTE)
+        assert collect(env, rows, clock=SystemClock()) == [1]
+    assert "has blocked the event loop" in caplog.text
 
 
 def test_a_failing_call_is_told_with_its_record() -> None:

@@ -10,6 +10,11 @@ from hypothesis import strategies as st
 
 from yarrow.container.operators.asynchronous.result_queue import PendingResult, ResultQueue
 from yarrow.runtime.data.elements import Watermark, WatermarkStatus
+from yarrow.runtime.graph.operator_spec import ResultOrder
+
+ORDERED, UNORDERED, BY_KEY = ResultOrder.ORDERED, ResultOrder.UNORDERED, ResultOrder.BY_KEY
+#: Keys of records, which are numbers.
+KEYS = 3
 
 #: A record comes, a watermark comes, or the record of that place among the incomplete ones completes.
 EVENTS = st.lists(st.one_of(st.just("record"), st.just("mark"), st.integers(0, 5)), max_size=60)
@@ -28,8 +33,30 @@ def drained(queue: ResultQueue) -> list[Any]:
     return left
 
 
-def model_leaves(events: list[Any], done: list[int], left: list[Any], *, ordered: bool) -> list[Any]:
-    """What may leave: `events` in order of arrival, `done` in order of completion, without what has `left`."""
+def added(queue: ResultQueue, row: Any, timestamp: int | None = None) -> PendingResult:
+    key = row % KEYS if isinstance(row, int) else None
+    return queue.add(PendingResult(row, timestamp, key))
+
+
+def may_go(row: int, segment: list[int], done: list[int], order: ResultOrder) -> bool:
+    """Whether a complete record may leave before the others of its segment that have not left."""
+    if order is ORDERED:
+        return row == segment[0]
+    if order is BY_KEY:
+        return all(other in done for other in segment if other < row and other % KEYS == row % KEYS)
+    return True
+
+
+def released(row: int, segment: list[int], done: list[int]) -> int:
+    """The number of the completion with which a record may leave: its own, or that of a former record of its key."""
+    return max(done.index(other) for other in segment if other <= row and other % KEYS == row % KEYS)
+
+
+def model_leaves(events: list[Any], done: list[int], left: list[Any], order: ResultOrder) -> list[Any]:
+    """What may leave: `events` in order of arrival, `done` in order of completion, without what has `left`.
+
+    A record that waited for an earlier one of its key leaves behind that one.
+    """
     leaving: list[Any] = []
     while True:
         waiting = [event for event in events if event not in left and event not in leaving]
@@ -43,23 +70,25 @@ def model_leaves(events: list[Any], done: list[int], left: list[Any], *, ordered
         if not segment:
             leaving.append(waiting[0])
             continue
-        ready = [row for row in done if row in (segment[:1] if ordered else segment)]
+        ready = [row for row in done if row in segment and may_go(row, segment, done, order)]
         if not ready:
             return leaving
+        if order is BY_KEY:
+            ready.sort(key=lambda row: (released(row, segment, done), row))
         leaving.append(ready[0])
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("order", list(ResultOrder))
 @given(events=EVENTS)
-def test_results_leave_as_in_the_model(ordered: bool, events: list[Any]) -> None:
-    queue = ResultQueue.of(ordered=ordered)
+def test_results_leave_as_in_the_model(order: ResultOrder, events: list[Any]) -> None:
+    queue = ResultQueue.of(order)
     arrived: list[Any] = []
     incomplete: list[PendingResult] = []
     done: list[int] = []
     left: list[Any] = []
     for number, event in enumerate(events):
         if event == "record":
-            incomplete.append(queue.add(number, None))
+            incomplete.append(added(queue, number))
             arrived.append(number)
         elif event == "mark":
             queue.add_mark(Watermark(number))
@@ -70,7 +99,7 @@ def test_results_leave_as_in_the_model(ordered: bool, events: list[Any]) -> None
             found = incomplete.pop(event % len(incomplete))
             queue.complete(found, [found.row])
             done.append(found.row)
-        expected = model_leaves(arrived, done, left, ordered=ordered)
+        expected = model_leaves(arrived, done, left, order)
         assert drained(queue) == expected
         left += expected
         rows = [row for row in arrived if isinstance(row, int) and row not in left]
@@ -84,10 +113,10 @@ def test_results_leave_as_in_the_model(ordered: bool, events: list[Any]) -> None
 
 
 def test_a_watermark_cuts_an_unordered_queue_into_segments() -> None:
-    queue = ResultQueue.of(ordered=False)
-    first, second = queue.add("a", 1), queue.add("b", 2)
+    queue = ResultQueue.of(UNORDERED)
+    first, second = added(queue, "a", 1), added(queue, "b", 2)
     queue.add_mark(Watermark(5))
-    third = queue.add("c", 6)
+    third = added(queue, "c", 6)
     queue.complete(third, [])
     queue.complete(second, [])
     assert drained(queue) == ["b"]
@@ -95,10 +124,10 @@ def test_a_watermark_cuts_an_unordered_queue_into_segments() -> None:
     assert drained(queue) == ["a", "w5", "c"]
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_of_watermarks_without_records_between_them_the_last_one_waits(ordered: bool) -> None:
-    queue = ResultQueue.of(ordered=ordered)
-    first = queue.add("a", 1)
+@pytest.mark.parametrize("order", list(ResultOrder))
+def test_of_watermarks_without_records_between_them_the_last_one_waits(order: ResultOrder) -> None:
+    queue = ResultQueue.of(order)
+    first = added(queue, "a", 1)
     for timestamp in range(1000):
         queue.add_mark(Watermark(timestamp))
     queue.add_mark(WatermarkStatus(True))
@@ -108,9 +137,28 @@ def test_of_watermarks_without_records_between_them_the_last_one_waits(ordered: 
 
 
 def test_an_ordered_queue_waits_for_its_first_record() -> None:
-    queue = ResultQueue.of(ordered=True)
-    first, second = queue.add("a", 1), queue.add("b", 2)
+    queue = ResultQueue.of(ORDERED)
+    first, second = added(queue, "a", 1), added(queue, "b", 2)
     queue.complete(second, [])
     assert not queue.may_leave
     queue.complete(first, [])
     assert drained(queue) == ["a", "b"]
+
+
+def test_a_slow_record_holds_back_its_own_key_alone() -> None:
+    queue = ResultQueue.of(BY_KEY)
+    slow, other, same = (added(queue, row) for row in (0, 1, KEYS))
+    queue.complete(same, [])
+    queue.complete(other, [])
+    assert drained(queue) == [1]
+    queue.complete(slow, [])
+    assert drained(queue) == [0, KEYS]
+
+
+def test_rows_are_counted_where_a_record_has_several() -> None:
+    queue = ResultQueue.of(ORDERED)
+    piece = queue.add(PendingResult("piece", None, size=7))
+    assert len(queue) == 7
+    queue.complete(piece, [])
+    drained(queue)
+    assert len(queue) == 0

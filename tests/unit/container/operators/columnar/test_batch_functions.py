@@ -17,7 +17,8 @@ import pytest
 from tests.unit.container.operators.columnar.columns import times_of
 from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
-from yarrow.container.operators.columnar.batch_functions import BatchFunctionCaller, BatchFunctionError
+from yarrow.container.operators.columnar.batch_functions import BatchFunctionCaller
+from yarrow.container.operators.columnar.declared_columns import BatchFunctionError
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
