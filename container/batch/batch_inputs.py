@@ -193,11 +193,18 @@ class BatchInputs:
     def run_chunks(self, chunks: Iterable[Chunk]) -> Iterator[None]:
         """Runs all chunks of the task."""
         for group, found in groupby(self.order.ordered(chunks), key=self._key_group):
-            if group is None:
+            if group is None and not self._sorts_all:
                 for chunk in found:
                     yield from self._run_batch(chunk)
+            elif group is None:
+                yield from self._run_by_key(found, timed=True)
             else:
                 yield from self._run_group(self._noticed(group, found))
+
+    @property
+    def _sorts_all(self) -> bool:
+        """Whether rows without keys are sorted by time; in a history, the operator itself lets them wait."""
+        return self._chain.head.wants_time_order and not self._keeps_state
 
     def _noticed(self, group: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         """The chunks of a key group; tells of the largest one."""
@@ -313,7 +320,7 @@ class BatchInputs:
         if self._known_key_edges is None:
             self._known_key_edges = {
                 index: self._key_edge(index)
-                for index in self._keyed
+                for index in (self._edges if self._sorts_all else self._keyed)
                 if self._edges[index].stream_kind is StreamKind.ROW
             }
             self._known_key_edges |= {
@@ -328,9 +335,12 @@ class BatchInputs:
     def _key_edge(self, index: int) -> KeyedEdge:
         edge, name = self._edges[index], self._chain.head.name
         selector = edge.partitioner.key_selector
-        assert selector is not None, "a keyed edge of rows has a key selector"
-        key = method_of(load_function(selector, name), "get_key", name)
+        key = _no_key if selector is None else method_of(load_function(selector, name), "get_key", name)
         return KeyedEdge(edge.target_input, key, self._codecs[index], name)
+
+
+def _no_key(row: object) -> None:
+    """The key of rows that are sorted by time alone."""
 
 
 def _partial_edge(edge: int) -> int:

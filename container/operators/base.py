@@ -434,6 +434,8 @@ class Operator(ABC):
 
     #: True if the rows of several keys may mix before `end_keys`. Then they come in order of time alone.
     mixes_keys = False
+    #: True if all rows of a subtask come in order of time, also where no key distributes them.
+    wants_time_order = False
 
     def end_keys(self) -> TimeResults:
         """Ends all keys that have come: returns what the operator holds back for them, and begins time anew.

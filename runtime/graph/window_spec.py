@@ -1,6 +1,6 @@
-"""The specs of windows, of keyed streams and of whole streams, and of joins by time.
+"""The specs of windows, of keyed streams and of whole streams, of joins by time, and of rows in order of time.
 
-Owner: none; immutable. An operator of `yarrow.container.operators.window` or `join` runs each.
+Owner: none; immutable. An operator of `yarrow.container.operators.window`, `join` or `event_time_order` runs each.
 """
 
 from __future__ import annotations
@@ -95,3 +95,32 @@ class IntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag="interva
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
         """The key selector of each input."""
         return self.key_selectors
+
+
+class EventTimeOrderOperator(OperatorSpec, frozen=True, kw_only=True, tag="event_time_order"):
+    """Rows of a stream without keys wait for the watermark, and leave in order of their time."""
+
+    # As of windows.
+    ended_subtasks_leave_no_unions = True
+    operator_package = "event_time_order"
+    keeps_time = True
+
+    #: Side output of late rows; None = they are dropped and counted.
+    late_tag: str | None = None
+
+    @property
+    def keeps_rows(self) -> bool:
+        return True
+
+
+class KeyedEventTimeOrderOperator(
+    EventTimeOrderOperator, frozen=True, kw_only=True, tag="keyed_event_time_order"
+):
+    """Rows of a keyed stream wait in keyed state, and leave in order of their time."""
+
+    key_selector: bytes
+
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of the only input."""
+        return (self.key_selector,)

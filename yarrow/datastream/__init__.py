@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.closeable_iterator import CloseableIterator
     from yarrow.datastream.columnar_keyed_stream import ColumnAggregate, ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams
-    from yarrow.datastream.data_stream import DataStream
+    from yarrow.datastream.data_stream import DataStream, OrderedStream
     from yarrow.datastream.data_stream_sink import DataStreamSink
     from yarrow.datastream.execution_mode import RuntimeExecutionMode
     from yarrow.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -171,6 +171,7 @@ __all__ = [
     "MemorySize",
     "MemoryStateBackend",
     "MergingWindowAssigner",
+    "OrderedStream",
     "OutputTag",
     "ParallelSourceFunction",
     "Partitioner",
@@ -266,6 +267,7 @@ _MODULE_OF = {
     "MemorySize": "slot_sharing_group",
     "MemoryStateBackend": "state_backend",
     "MergingWindowAssigner": "window",
+    "OrderedStream": "data_stream",
     "OutputTag": "output_tag",
     "ParallelSourceFunction": "functions",
     "Partitioner": "functions",

@@ -9,8 +9,11 @@ refused here, at the line that asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
+import msgspec
+
+from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from yarrow.common.values.conditions import AnyCondition, Condition
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -38,7 +41,8 @@ from yarrow.runtime.graph.operator_spec import (
     RowShape,
     TimestampsAndWatermarksOperator,
 )
-from yarrow.runtime.graph.transformations import SpecTransformation, Transformation
+from yarrow.runtime.graph.transformations import SpecTransformation, Transformation, has_no_time
+from yarrow.runtime.graph.window_spec import EventTimeOrderOperator
 
 if TYPE_CHECKING:
     from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
@@ -60,6 +64,7 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "OrderedStream",
     "WindowedStream",
 ]
 
@@ -286,6 +291,15 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         )
         return self._one_input(name, spec, self.transformation.output_type)
 
+    def in_event_time_order(self) -> OrderedStream:
+        """Return the stream with the records of each subtask in order of event time.
+
+        Each record waits until the watermark has passed it. Records of one time go on as they came. A late record, at
+        or below the watermark, is dropped and counted, or goes to `side_output_late_data`.
+        Raises InvalidProgramError if nothing gives records a timestamp.
+        """
+        return OrderedStream.of(self, EventTimeOrderOperator()).start_new_chain()
+
     # Windows
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
@@ -339,6 +353,31 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
                 f"{method}: the streams belong to two execution environments, that is, to two jobs."
             )
         return stream.transformation
+
+
+class OrderedStream(DataStream):
+    """The records of a stream in order of event time. Made by `in_event_time_order`."""
+
+    @classmethod
+    def of(cls, stream: DataStream, spec: EventTimeOrderOperator) -> Self:
+        """Return the stream of an operator that orders the records of `stream`."""
+        environment = stream.get_execution_environment()
+        stamped = environment.get_stream_time_characteristic() is TimeCharacteristic.INGESTION_TIME
+        if not stamped and has_no_time(stream.transformation):
+            raise InvalidProgramError(
+                "in_event_time_order: nothing before it gives records a timestamp. Call"
+                " assign_timestamps_and_watermarks before"
+            )
+        made = stream._one_input("Event Time Order", spec, stream.transformation.output_type)
+        return cls(environment, made.transformation)
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records to a side output, which `get_side_output` of this stream gives."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"side_output_late_data takes an OutputTag, not {output_tag!r}")
+        operator = self.operator("side_output_late_data")
+        operator.spec = msgspec.structs.replace(operator.spec, late_tag=output_tag.tag_id)
+        return self
 
 
 class CachedDataStream(DataStream):

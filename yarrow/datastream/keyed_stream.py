@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from yarrow.datastream.data_stream import DataStream
+from yarrow.datastream.data_stream import DataStream, OrderedStream
 from yarrow.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
@@ -31,6 +31,7 @@ from yarrow.runtime.graph.operator_spec import (
     ReduceOperator,
 )
 from yarrow.runtime.graph.transformations import Transformation
+from yarrow.runtime.graph.window_spec import KeyedEventTimeOrderOperator
 
 if TYPE_CHECKING:
     from yarrow.datastream.interval_join import IntervalJoin
@@ -127,6 +128,13 @@ class KeyedStream(DataStream):
         name = "KeyedProcess"
         spec = ProcessOperator(function=self._builder.pickle(func, name), key_selector=self.key_selector)
         return self._one_input(name, spec, declared(output_type), declares_blocking(func))
+
+    def in_event_time_order(self) -> OrderedStream:
+        """Return the stream with the records of each key in order of event time, as `DataStream` says.
+
+        Records of other keys in the same subtask are in the same order.
+        """
+        return OrderedStream.of(self, KeyedEventTimeOrderOperator(key_selector=self.key_selector))
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
         """Return the stream cut into windows: records of a key that belong to one window come together."""

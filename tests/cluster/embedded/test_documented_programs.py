@@ -1,4 +1,4 @@
-"""The programs of docs/async.md, docs/joins.md and docs/windows.md, run as a reader runs them."""
+"""The programs of some pages of docs, run as a reader runs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINES = r"((?:(?!^```).)*)"
 SHOWN = re.compile(rf"^```python\n{_LINES}^```${_LINES}^```\n{_LINES}^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = {
     f"{page} {number}": (program, shown)
-    for page in ("async", "joins", "windows")
+    for page in ("async", "event_time", "joins", "windows")
     for number, (program, _, shown) in enumerate(
         SHOWN.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
     )
