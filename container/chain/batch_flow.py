@@ -46,10 +46,10 @@ class BatchFlow:
         self,
         operators: Sequence[Operator],
         partitions: Sequence[Partition],
-        children: Callable[[int], Iterable[int]],
+        children: Callable[[int, str | None], Iterable[int]],
         run_rows: RunRows,
     ) -> None:
-        """`children`: the operators that read the main output of one."""
+        """`children`: the operators that read the main output of one, or the side output of that tag."""
         self._operators = operators
         self._partitions = partitions
         self._children = children
@@ -124,10 +124,13 @@ class BatchFlow:
             return next(batches, None)
 
     def _hand_on(self, stack: _Stack, index: int, batch: ArrowBatch) -> None:
+        tag_id = batch.side_output
+        if tag_id is not None:
+            batch = ArrowBatch(batch.batch, batch.timestamps, batch.kinds)
         for partition in self._partitions:
-            if partition.edge.source_operator == index and partition.edge.side_output is None:
+            if partition.edge.source_operator == index and partition.edge.side_output == tag_id:
                 cast("ColumnarResultPartition", partition).emit_batch(batch)
-        stack += [(child, _Call(0, batch)) for child in self._children(index)][::-1]
+        stack += [(child, _Call(0, batch)) for child in self._children(index, tag_id)][::-1]
 
     def _call(self, stack: _Stack, index: int, call: _Call) -> None:
         operator = self._operators[index]

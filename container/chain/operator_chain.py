@@ -81,7 +81,7 @@ class OperatorChain:
         self._batches = BatchFlow(
             self.operators,
             self._partitions,
-            lambda index: self._compiler.children(index, None),
+            self._compiler.children,
             lambda index, rows, timestamps: self.loops.run(("behind", index, None), rows, timestamps),
         )
         self._closed = False

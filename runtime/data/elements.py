@@ -71,6 +71,25 @@ class ArrowBatch:
             None if kinds is None else kinds[start:end],
         )
 
+    @property
+    def side_output(self) -> str | None:
+        """Id of the side output to which an operator emits the batch; None = the main output."""
+        return None
+
+
+class SideBatch(ArrowBatch):
+    """A record batch that an operator emits to a side output; consumers get an ArrowBatch."""
+
+    __slots__ = ("_tag_id",)
+
+    def __init__(self, tag_id: str, batch: ArrowBatch) -> None:
+        super().__init__(batch.batch, batch.timestamps, batch.kinds)
+        self._tag_id = tag_id
+
+    @property
+    def side_output(self) -> str:
+        return self._tag_id
+
 
 def stamps_column(timestamps: Sequence[int | None] | None) -> pa.Array | None:
     """Timestamps as an ArrowBatch has them."""

@@ -203,6 +203,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return False
 
     @property
+    def columnar_side_outputs(self) -> tuple[str, ...]:
+        """Ids of the side outputs that take record batches, of the schema that the operator reads."""
+        return ()
+
+    @property
     def keeps_rows(self) -> bool:
         """True if each emitted row is a received one, perhaps converted between rows and columns."""
         return self.is_conversion
@@ -566,6 +571,7 @@ class RowsToArrowOperator(OperatorSpec, frozen=True, kw_only=True, tag="rows_to_
     """Conversion of declared rows to record batches of `schema` (IPC bytes); shown in the plan."""
 
     is_conversion = True
+    keeps_time = True
 
     schema: bytes
 
@@ -578,6 +584,7 @@ class ArrowToRowsOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_to
     """Conversion of record batches to Rows (or the declared tuple type)."""
 
     is_conversion = True
+    keeps_time = True
 
     as_tuple: bool = False
 

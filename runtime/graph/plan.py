@@ -109,11 +109,18 @@ def _operators(graph: JobGraph) -> Iterator[tuple[int, JobVertex, OperatorDescri
             kind = exchange.stream_kind.value
             reads[0].append((source, exchange.partitioner.kind.value, kind, _exchange(exchange)))
         for call in vertex.chained_edges:
-            output = vertex.operators[call.source].output_kind if call.side_output is None else StreamKind.ROW
+            output = _output_kind(vertex.operators[call.source], call.side_output)
             source = number[vertex.id, call.source]
             reads[call.target] = [(source, PartitionerKind.FORWARD.value, output.value, PIPELINED)]
         for index, operator in enumerate(vertex.operators):
             yield number[vertex.id, index], vertex, operator, reads[index]
+
+
+def _output_kind(operator: OperatorDescriptor, side_output: str | None) -> StreamKind:
+    """What an operator emits, or sends to one of its side outputs."""
+    if side_output is None:
+        return operator.output_kind
+    return StreamKind.COLUMNAR if side_output in operator.spec.columnar_side_outputs else StreamKind.ROW
 
 
 def _pact(spec: OperatorSpec) -> str:

@@ -1,6 +1,7 @@
-"""The specs of windows, of keyed streams and of whole streams, of joins by time, and of rows in order of time.
+"""The specs of windows, of streams of rows and of columns, of joins by time, and of rows in order of time.
 
-Owner: none; immutable. An operator of `yarrow.container.operators.window`, `join` or `event_time_order` runs each.
+Owner: none; immutable. An operator of `yarrow.container.operators.window`, `columnar_window`, `join` or
+`event_time_order` runs each.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from yarrow.runtime.graph.data_set_spec import JoinKind
-from yarrow.runtime.graph.operator_spec import OperatorSpec, TypeSpec
+from yarrow.runtime.graph.operator_spec import ColumnAggregate, KeyColumns, OperatorSpec, TypeSpec
 
 
 class WindowKind(StrEnum):
@@ -70,6 +71,33 @@ class AllWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="window_a
     """Windows of a whole stream, in one subtask: all rows have the same key."""
 
     rescalable = False
+
+
+class ColumnarWindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="columnar_window"):
+    """Aggregates of a columnar stream by key and window of event time; the windows have fixed bounds."""
+
+    # As of windows of rows.
+    ended_subtasks_leave_no_unions = True
+    operator_package = "columnar_window"
+
+    key_column: KeyColumns
+    aggregates: tuple[ColumnAggregate, ...]
+    #: Windows have this size, and one starts every slide from the offset on; all in ms.
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+    #: Windows of one start grow by the slide up to the size, and the next ones start there.
+    cumulative: bool = False
+    #: The column that holds the times of rows; None = their timestamps do.
+    time_column: str | None = None
+    #: Windows stay so long behind the watermark, in ms.
+    allowed_lateness_ms: int = 0
+    #: Side output of batches of late rows; None = they are dropped and counted.
+    late_tag: str | None = None
+
+    @property
+    def columnar_side_outputs(self) -> tuple[str, ...]:
+        return () if self.late_tag is None else (self.late_tag,)
 
 
 class IntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag="interval_join"):

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     )
     from yarrow.datastream.checkpointing_mode import CheckpointingMode
     from yarrow.datastream.closeable_iterator import CloseableIterator
-    from yarrow.datastream.columnar_keyed_stream import ColumnAggregate, ColumnarKeyedStream
+    from yarrow.datastream.columnar_keyed_stream import (
+        ColumnAggregate,
+        ColumnarKeyedStream,
+        ColumnarWindowedStream,
+    )
     from yarrow.datastream.connected_streams import ConnectedStreams
     from yarrow.datastream.data_stream import DataStream, OrderedStream
     from yarrow.datastream.data_stream_sink import DataStreamSink
@@ -136,6 +140,7 @@ __all__ = [
     "CoProcessFunction",
     "ColumnAggregate",
     "ColumnarKeyedStream",
+    "ColumnarWindowedStream",
     "ConnectedStreams",
     "CountWindow",
     "CustomCheckpointStorage",
@@ -232,6 +237,7 @@ _MODULE_OF = {
     "CoProcessFunction": "functions",
     "ColumnAggregate": "columnar_keyed_stream",
     "ColumnarKeyedStream": "columnar_keyed_stream",
+    "ColumnarWindowedStream": "columnar_keyed_stream",
     "ConnectedStreams": "connected_streams",
     "CountWindow": "window",
     "CustomCheckpointStorage": "checkpoint_storage",

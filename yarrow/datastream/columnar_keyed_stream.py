@@ -1,34 +1,39 @@
-"""ColumnarKeyedStream: record batches distributed by key columns, and vectorised aggregates.
+"""ColumnarKeyedStream and ColumnarWindowedStream: record batches by key columns, and vectorised aggregates.
 
-Owner: the thread that builds the program. Results are running: for every batch, the updated row of each key
-in it.
+Owner: the thread that builds the program. Results are running (for every batch, the updated row of each key in it), or
+come once a window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yarrow.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from yarrow.datastream.data_stream import DataStream
-from yarrow.datastream.program.arrow_schemas import check_column, column_type
+from yarrow.datastream.program.arrow_schemas import check_column, check_time_column, column_type
 from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from yarrow.datastream.windowed_stream import WindowsWithLateness
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
     ArrowAggregateOperator,
     ColumnAggregate,
     KeyColumns,
+    OperatorSpec,
     PartitionerKind,
     PartitionerSpec,
     StreamKind,
 )
-from yarrow.runtime.graph.transformations import Transformation
+from yarrow.runtime.graph.transformations import ChainingStrategy, Transformation
+from yarrow.runtime.graph.window_spec import ColumnarWindowOperator
 
 if TYPE_CHECKING:
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["ColumnAggregate", "ColumnarKeyedStream"]
+__all__ = ["ColumnAggregate", "ColumnarKeyedStream", "ColumnarWindowedStream"]
 
 #: Aggregates that columns have; the others need a whole row.
 _COLUMN_KINDS = (
@@ -40,8 +45,40 @@ _COLUMN_KINDS = (
 )
 
 
-class ColumnarKeyedStream(DataStream):
-    """Record batches distributed by key. Made by `DataStream.key_by` with names of columns."""
+#: An aggregate as programs write it: (column, kind) or (column, kind, name).
+_Wanted = ColumnAggregate | tuple[str | None, str] | tuple[str | None, str, str | None]
+
+
+class _ColumnAggregates(ABC):
+    """The built-in aggregates of columns, running ones or those of windows."""
+
+    @abstractmethod
+    def aggregate(self, aggregates: Sequence[_Wanted]) -> DataStream:
+        """Return the key columns and several aggregates."""
+
+    def sum(self, column: str, name: str | None = None) -> DataStream:
+        """Return the key columns and the sum; the result's column is `<column>_sum` unless named."""
+        return self.aggregate([(column, "sum", name)])
+
+    def min(self, column: str, name: str | None = None) -> DataStream:
+        """Return the key columns and the minimum; the result's column is `<column>_min` unless named."""
+        return self.aggregate([(column, "min", name)])
+
+    def max(self, column: str, name: str | None = None) -> DataStream:
+        """Return the key columns and the maximum; the result's column is `<column>_max` unless named."""
+        return self.aggregate([(column, "max", name)])
+
+    def mean(self, column: str, name: str | None = None) -> DataStream:
+        """Return the key columns and the mean; the result's column is `<column>_mean` unless named."""
+        return self.aggregate([(column, "mean", name)])
+
+    def count(self, name: str = "count") -> DataStream:
+        """Return the key columns and the number of rows."""
+        return self.aggregate([(None, "count", name)])
+
+
+class ColumnarKeyedStream(DataStream, _ColumnAggregates):
+    """Record batches distributed by key, with running aggregates. Made by `DataStream.key_by` with names of columns."""
 
     def __init__(
         self,
@@ -76,81 +113,148 @@ class ColumnarKeyedStream(DataStream):
         partition = environment.graph_builder.partition(stream.transformation, spec)
         return cls(environment, partition, key_column, _type_of_keys(schema, columns, declared(key_type)))
 
-    def sum(self, column: str, name: str | None = None) -> DataStream:
-        """Return the key columns and the running sum; the result's column is `<column>_sum` unless named."""
-        return self.aggregate([(column, "sum", name)])
+    def window(
+        self, window_assigner: WindowAssigner[Any, Any], time_column: str | None = None
+    ) -> ColumnarWindowedStream:
+        """Return the stream cut into windows of event time: tumbling or sliding ones.
 
-    def min(self, column: str, name: str | None = None) -> DataStream:
-        """Return the key columns and the running minimum; the result's column is `<column>_min` unless named."""
-        return self.aggregate([(column, "min", name)])
+        `time_column` names the column of the times: timestamps, or epoch milliseconds as integers. Without it the rows'
+        own timestamps count. Raises InvalidProgramError for other windows, and for a column that does not exist.
+        """
+        return ColumnarWindowedStream(self, window_assigner, time_column)
 
-    def max(self, column: str, name: str | None = None) -> DataStream:
-        """Return the key columns and the running maximum; the result's column is `<column>_max` unless named."""
-        return self.aggregate([(column, "max", name)])
-
-    def mean(self, column: str, name: str | None = None) -> DataStream:
-        """Return the key columns and the running mean; the result's column is `<column>_mean` unless named."""
-        return self.aggregate([(column, "mean", name)])
-
-    def count(self, name: str = "count") -> DataStream:
-        """Return the key columns and the running number of rows."""
-        return self.aggregate([(None, "count", name)])
-
-    def aggregate(
-        self,
-        aggregates: Sequence[ColumnAggregate | tuple[str | None, str] | tuple[str | None, str, str | None]],
-    ) -> DataStream:
+    def aggregate(self, aggregates: Sequence[_Wanted]) -> DataStream:
         """Return the key columns and several running aggregates, each `(column, kind)` or `(column, kind, name)`.
 
         Kinds are sum, min, max, mean and count, whose column is None. Raises InvalidProgramError for an
         unknown kind or column and for two results of one name.
         """
-        if not aggregates:
-            raise InvalidProgramError("aggregate takes at least one (column, kind)")
-        wanted = tuple(self._column_aggregate(item) for item in aggregates)
-        keys = (self.key_column,) if isinstance(self.key_column, str) else self.key_column
-        names = [*keys, *(item.name for item in wanted)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidProgramError(
-                f"aggregate: two columns of the result are named {twice}; name them apart"
-            )
+        wanted = _checked(aggregates, self.transformation.output_schema, self.key_columns)
         spec = ArrowAggregateOperator(key_column=self.key_column, aggregates=wanted)
+        return self.aggregated("Keyed Arrow Aggregation", spec)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        return (self.key_column,) if isinstance(self.key_column, str) else self.key_column
+
+    def aggregated(self, name: str, spec: OperatorSpec, **settings: Any) -> DataStream:
+        """Return the record batches of an operator whose state has this stream's keys."""
         made = self._builder.one_input(
             self.transformation,
-            "Keyed Arrow Aggregation",
+            name,
             spec,
             output_kind=StreamKind.COLUMNAR,
             state_key_type=self.key_type,
             state_key_columns=() if isinstance(self.key_column, str) else self.key_column,
+            **settings,
         )
         return DataStream(self._environment, made)
-
-    def _column_aggregate(
-        self, item: ColumnAggregate | tuple[str | None, str] | tuple[str | None, str, str | None]
-    ) -> ColumnAggregate:
-        if isinstance(item, ColumnAggregate):
-            item = item.column, item.kind.value, item.name
-        column, kind_name = item[0], item[1]
-        name = item[2] if len(item) == 3 else None
-        kinds = {kind.value: kind for kind in _COLUMN_KINDS}
-        if kind_name not in kinds:
-            raise InvalidProgramError(
-                f"aggregate: there is no kind {kind_name!r}; use one of {sorted(kinds)}"
-            )
-        kind = kinds[kind_name]
-        if kind is AggregateKind.COUNT:
-            return ColumnAggregate(kind=kind, column=None, name=name or "count")
-        if column is None:
-            raise InvalidProgramError(f"aggregate: {kind_name} needs a column")
-        check_column(self.transformation.output_schema, column, kind_name)
-        return ColumnAggregate(kind=kind, column=column, name=name or f"{column}_{kind_name}")
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
         raise InvalidProgramError(
             f"A keyed stream is distributed by its key, which {spec.kind.value} would undo. Distribute the"
             " stream before key_by, or the output of an operator on the keyed stream."
         )
+
+
+class ColumnarWindowedStream(WindowsWithLateness, _ColumnAggregates):
+    """Record batches distributed by key and cut into windows. Made by `ColumnarKeyedStream.window`."""
+
+    def __init__(
+        self,
+        keyed_stream: ColumnarKeyedStream,
+        window_assigner: WindowAssigner[Any, Any],
+        time_column: str | None,
+    ) -> None:
+        super().__init__(window_assigner)
+        self._keyed_stream = keyed_stream
+        self._time_column = time_column
+        if time_column is not None:
+            check_time_column(keyed_stream.transformation.output_schema, time_column, "window")
+        name, shape_of = type(window_assigner).__name__, _SHAPES.get(type(window_assigner))
+        if shape_of is None:
+            listed = ", ".join(sorted(kind.__name__ for kind in _SHAPES))
+            raise InvalidProgramError(
+                f"window({name}): columnar streams have these windows: {listed}. Convert the stream with to_rows() for"
+                " all others"
+            )
+        self._shape: _Shape = shape_of(window_assigner)
+
+    def aggregate(self, aggregates: Sequence[_Wanted]) -> DataStream:
+        """Return key columns, `window_start`, `window_end` (epoch ms) and aggregates, a row for each key and window.
+
+        Aggregates are those of `ColumnarKeyedStream.aggregate`. Results bear the last millisecond of their window, and
+        a batch has results of one window. Raises InvalidProgramError also for a key column named like a bound.
+        """
+        keyed, environment = self._keyed_stream, self._keyed_stream.get_execution_environment()
+        if self._time_column is None:
+            self._require_time(keyed.transformation, environment)
+        read = keyed.transformation.output_schema
+        wanted = _checked(aggregates, read, (*keyed.key_columns, "window_start", "window_end"))
+        assigner, shape = type(self._assigner).__name__, self._shape
+        spec = ColumnarWindowOperator(
+            key_column=keyed.key_column,
+            aggregates=wanted,
+            size_ms=shape.size,
+            slide_ms=shape.slide,
+            offset_ms=shape.offset,
+            time_column=self._time_column,
+            allowed_lateness_ms=self._lateness_ms,
+            late_tag=None if self._late_tag is None else self._late_tag.tag_id,
+        )
+        return keyed.aggregated(
+            assigner,
+            spec,
+            chaining=ChainingStrategy.HEAD,
+            description=f"Window({assigner}, {', '.join(item.name for item in wanted)}) of columns",
+        )
+
+
+class _Shape(NamedTuple):
+    """Windows of fixed bounds, in ms."""
+
+    size: int
+    slide: int
+    offset: int
+
+
+#: How the windows of an assigner are cut; other assigners have no columnar form.
+_SHAPES: Mapping[type[WindowAssigner[Any, Any]], Callable[[Any], _Shape]] = {
+    TumblingEventTimeWindows: lambda windows: _Shape(windows.size, windows.size, windows.offset),
+    SlidingEventTimeWindows: lambda windows: _Shape(windows.size, windows.slide, windows.offset),
+}
+
+
+def _checked(
+    aggregates: Sequence[_Wanted], schema: bytes | None, others: Sequence[str]
+) -> tuple[ColumnAggregate, ...]:
+    """The aggregates of a program. Raises InvalidProgramError; `others` are the other columns of the result."""
+    if not aggregates:
+        raise InvalidProgramError("aggregate takes at least one (column, kind)")
+    wanted = tuple(_column_aggregate(item, schema) for item in aggregates)
+    names = [*others, *(item.name for item in wanted)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidProgramError(f"aggregate: two columns of the result are named {twice}; name them apart")
+    return wanted
+
+
+def _column_aggregate(item: _Wanted, schema: bytes | None) -> ColumnAggregate:
+    if isinstance(item, ColumnAggregate):
+        item = item.column, item.kind.value, item.name
+    column, kind_name = item[0], item[1]
+    name = item[2] if len(item) == 3 else None
+    kinds = {kind.value: kind for kind in _COLUMN_KINDS}
+    if kind_name not in kinds:
+        raise InvalidProgramError(f"aggregate: there is no kind {kind_name!r}; use one of {sorted(kinds)}")
+    kind = kinds[kind_name]
+    if kind is AggregateKind.COUNT:
+        return ColumnAggregate(kind=kind, column=None, name=name or "count")
+    if column is None:
+        raise InvalidProgramError(f"aggregate: {kind_name} needs a column")
+    check_column(schema, column, kind_name)
+    return ColumnAggregate(kind=kind, column=column, name=name or f"{column}_{kind_name}")
 
 
 def _type_of_keys(

@@ -36,7 +36,7 @@ from yarrow.datastream.window import (
     WindowAssigner,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.transformations import has_no_time
+from yarrow.runtime.graph.transformations import Transformation, has_no_time
 from yarrow.runtime.graph.window_spec import (
     AllWindowOperator,
     WindowCallKind,
@@ -64,23 +64,64 @@ class _Firing(NamedTuple):
     kept_type: TypeInformation | None
 
 
-class _StreamOfWindows:
-    """The common part of streams cut into windows."""
+class WindowsWithLateness:
+    """The common part of streams cut into windows, of rows or of columns: what becomes of late records."""
+
+    def __init__(self, window_assigner: WindowAssigner[Any, Any]) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            raise TypeError(
+                f"window takes a WindowAssigner, such as TumblingEventTimeWindows.of(Duration.of_seconds(5)), not"
+                f" {window_assigner!r}"
+            )
+        self._assigner = window_assigner
+        self._lateness_ms = 0
+        self._late_tag: OutputTag | None = None
+
+    def allowed_lateness(self, time_ms: int) -> Self:
+        """Let windows take late records for so long behind their end, in milliseconds of event time.
+
+        Windows of processing time have no late records: it has no effect there.
+        """
+        if isinstance(time_ms, bool) or not isinstance(time_ms, int) or time_ms < 0:
+            raise InvalidProgramError(
+                f"allowed_lateness({time_ms!r}): give whole milliseconds from 0 on; 0 drops each late record"
+            )
+        if not self._assigner.is_event_time():
+            _log.warning(
+                "allowed_lateness(%d) has no effect: the windows of %s do not end by event time, so no record is late",
+                time_ms,
+                type(self._assigner).__name__,
+            )
+        self._lateness_ms = time_ms
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records to a side output, which `get_side_output` of the result gives."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"side_output_late_data takes an OutputTag, not {output_tag!r}")
+        self._late_tag = output_tag
+        return self
+
+    def _require_time(self, read: Transformation, environment: StreamExecutionEnvironment) -> None:
+        """Raises InvalidProgramError for windows of event time behind sources that give no time."""
+        stamped = environment.get_stream_time_characteristic() is TimeCharacteristic.INGESTION_TIME
+        if self._assigner.is_event_time() and not stamped and has_no_time(read):
+            raise InvalidProgramError(
+                f"window({type(self._assigner).__name__}): nothing before these windows gives records a timestamp. Call"
+                " assign_timestamps_and_watermarks before key_by, or use windows of processing time"
+            )
+
+
+class _StreamOfWindows(WindowsWithLateness):
+    """The common part of streams of rows cut into windows."""
 
     #: Classes of window functions, and how each is called.
     _calls: ClassVar[Mapping[type[Function], WindowCallKind]]
     _spec: ClassVar[type[WindowOperator]] = WindowOperator
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        if not isinstance(window_assigner, WindowAssigner):
-            raise TypeError(
-                f"window takes a WindowAssigner, such as TumblingEventTimeWindows.of(Duration.of_seconds(5)), not"
-                f" {window_assigner!r}"
-            )
+        super().__init__(window_assigner)
         self._keyed_stream = keyed_stream
-        self._assigner = window_assigner
-        self._lateness_ms = 0
-        self._late_tag: OutputTag | None = None
         self._evictor: Evictor[Any, Any] | None = None
         self._set_trigger(window_assigner.get_default_trigger(self.get_execution_environment()))
 
@@ -120,31 +161,6 @@ class _StreamOfWindows:
         if not isinstance(evictor, Evictor):
             raise TypeError(f"evictor takes an Evictor, such as CountEvictor.of(3), not {evictor!r}")
         self._evictor = evictor
-        return self
-
-    def allowed_lateness(self, time_ms: int) -> Self:
-        """Let windows take late records for so long behind their end, in milliseconds of event time.
-
-        Windows of processing time have no late records: it has no effect there.
-        """
-        if isinstance(time_ms, bool) or not isinstance(time_ms, int) or time_ms < 0:
-            raise InvalidProgramError(
-                f"allowed_lateness({time_ms!r}): give whole milliseconds from 0 on; 0 drops each late record"
-            )
-        if not self._assigner.is_event_time():
-            _log.warning(
-                "allowed_lateness(%d) has no effect: the windows of %s do not end by event time, so no record is late",
-                time_ms,
-                type(self._assigner).__name__,
-            )
-        self._lateness_ms = time_ms
-        return self
-
-    def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send late records to a side output, which `get_side_output` of the result gives."""
-        if not isinstance(output_tag, OutputTag):
-            raise TypeError(f"side_output_late_data takes an OutputTag, not {output_tag!r}")
-        self._late_tag = output_tag
         return self
 
     def reduce(
@@ -197,7 +213,7 @@ class _StreamOfWindows:
     def _fire(
         self, firing: _Firing, expected: tuple[type[Function], ...], output_type: TypeInformation | None
     ) -> DataStream:
-        self._require_time()
+        self._require_time(self._keyed_stream.transformation, self.get_execution_environment())
         builder = self.get_execution_environment().graph_builder
         name, function = type(self._assigner).__name__, firing.window_function
         call = WindowCallKind.NONE
@@ -238,16 +254,6 @@ class _StreamOfWindows:
         parts += [type(self._evictor).__name__, firing.method]
         slow = "" if firing.kind is WindowKind.ROWS else ", keeps all records because of its evictor"
         return f"Window({', '.join(parts)}){slow}"
-
-    def _require_time(self) -> None:
-        """Raises InvalidProgramError for windows of event time behind sources that give no time."""
-        environment = self.get_execution_environment()
-        stamped = environment.get_stream_time_characteristic() is TimeCharacteristic.INGESTION_TIME
-        if self._assigner.is_event_time() and not stamped and has_no_time(self._keyed_stream.transformation):
-            raise InvalidProgramError(
-                f"window({type(self._assigner).__name__}): nothing before these windows gives records a timestamp. Call"
-                " assign_timestamps_and_watermarks before key_by, or use windows of processing time"
-            )
 
     def _call_of(self, method: str, function: Any, expected: tuple[type[Function], ...]) -> WindowCallKind:
         for kind in expected:

@@ -13,7 +13,8 @@ from typing import Final
 from yarrow.container.batch.folding.folding_worth import FoldingWorth
 from yarrow.container.network.columnar_partition import COALESCE_ROWS, ColumnarResultPartition
 from yarrow.container.network.output_channel import OutputChannel
-from yarrow.container.operators.columnar.columnar_aggregation import AggregationError, VectorizedAggregation
+from yarrow.container.operators.columnar.aggregate_columns import AggregationError
+from yarrow.container.operators.columnar.columnar_aggregation import VectorizedAggregation
 from yarrow.container.task.task_environment import BatchBounds
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -35,6 +35,8 @@ class SumOverflowError(Exception):
         self.slot = slot
         self.value = value
         self.type = kind
+        #: Position of the aggregate, where several take the same rows.
+        self.aggregate = 0
 
 
 class ForeignStateError(Exception):
@@ -70,6 +72,13 @@ class AggregateState(ABC):
         """The number of columns of `partials`."""
         return 1
 
+    def allow_gaps(self, came: Callable[[], Bools]) -> None:
+        """Tells that rows do not come for all slots: `came` gives those that have had some before a batch.
+
+        Its result is bool, shape (any number of slots,). Called before the first batch.
+        """
+        return None
+
     def has_room_for(self, column: pa.Array | None) -> bool:
         """False if taking these values might fail because a result becomes too large."""
         return True
@@ -96,10 +105,12 @@ class AggregateState(ABC):
 
 
 class SeenSlots:
-    """The slots that have had a value: all, as long as no null came."""
+    """The slots that have had a value: all that have had rows, as long as no null came."""
 
     def __init__(self) -> None:
         self._seen: Bools | None = None
+        #: The slots that have had rows before this batch; None = all that existed.
+        self.came: Callable[[], Bools] | None = None
 
     def filter(self, slots: Slots, column: pa.Array, size: int, known: int) -> tuple[Slots, pa.Array]:
         """Slots (int64, shape (rows,)) and values without the nulls; `known` slots existed before this batch."""
@@ -110,7 +121,11 @@ class SeenSlots:
             return slots, column
         if self._seen is None:
             self._seen = np.zeros(max(size, LEAST), np.bool_)
-            self._seen[:known] = True
+            if self.came is None:
+                self._seen[:known] = True
+            else:
+                came = self.came()
+                self._seen[: len(came)] = came[: len(self._seen)]
         self._seen = grown(self._seen, size, False)
         slots = slots[column.is_valid().to_numpy(zero_copy_only=False)]
         self._seen[slots] = True

@@ -18,29 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from yarrow.container.operators.base import OperatorContext
-from yarrow.container.operators.columnar.aggregate_state import (
-    AggregateState,
-    ForeignStateError,
-    SumOverflowError,
-    UnsupportedColumnError,
-)
-from yarrow.container.operators.columnar.aggregate_states import state_for
+from yarrow.container.operators.columnar.aggregate_columns import AggregateColumns, AggregationError
+from yarrow.container.operators.columnar.aggregate_state import AggregateState, SumOverflowError
 from yarrow.container.operators.columnar.last_rows import KeptRows, LastRows, order_of_times
 from yarrow.container.operators.columnar.tuple_index import index_of_keys
 from yarrow.container.operators.columnar.vectorized_index import KeyIndex, Slots, grown
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
-from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
-from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_column
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
-from yarrow.runtime.graph.operator_spec import (
-    AggregateKind,
-    ArrowAggregateOperator,
-    ColumnAggregate,
-    KeyedAggregates,
-)
+from yarrow.runtime.graph.operator_spec import ArrowAggregateOperator, KeyedAggregates
 
 #: Name of the state of columnar aggregates in snapshots.
 STATE_NAME = "_aggregation"
@@ -48,13 +36,6 @@ STATE_NAME = "_aggregation"
 _ORIGINAL = b"yarrow.partial"
 #: Keys that become Python objects at once while a snapshot is written.
 _PIECE = 10_000
-
-
-class AggregationError(YarrowError):
-    """The aggregation cannot take a record batch.
-
-    The message names operator, column and, for an overflow, the key.
-    """
 
 
 @runs(ArrowAggregateOperator)
@@ -72,26 +53,7 @@ class VectorizedAggregation(ColumnarOperator):
 
     def __init__(self, name: str, spec: ArrowAggregateOperator) -> None:
         super().__init__(name)
-        self._key = BatchKey(spec.key_column)
-        self._aggregates = spec.aggregates
-        for aggregate in spec.aggregates:
-            if aggregate.kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
-                raise UnsupportedFeatureError(
-                    f"operator '{name}': {aggregate.kind.value} keeps whole rows, which running aggregates of"
-                    " columns do not. Use min and max of the columns wanted, or min_by and max_by on a stream"
-                    " of rows"
-                )
-            if aggregate.column is None and aggregate.kind is not AggregateKind.COUNT:
-                raise AggregationError(
-                    f"operator '{name}': {aggregate.kind.value} '{aggregate.name}' names no column; name one,"
-                    " since only count needs none"
-                )
-        self._columns = {
-            **dict.fromkeys(self._key.names),
-            **{a.column: None for a in spec.aggregates if a.column is not None},
-        }
-        #: Types of the read columns, fixed by the first batch.
-        self._types: dict[str, pa.DataType] = {}
+        self._columns = AggregateColumns(name, spec.key_column, spec.aggregates, what="running aggregates")
         self._index: KeyIndex
         self._states: list[AggregateState] = []
         self._schema: pa.Schema
@@ -126,49 +88,37 @@ class VectorizedAggregation(ColumnarOperator):
     def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
         if not len(batch):
             return ()
-        if batch.kinds is not None and any(batch.kinds):
-            raise AggregationError(
-                f"operator '{self.name}': running aggregates of columns take new rows only, and this batch"
-                " holds updates or deletions. Aggregate before the operator that emits updates or deletions"
-            )
+        self._columns.refuse_changes(batch)
         records = batch.batch
         original = original_schema(records.schema)
         self._check(records.schema if original is None else original)
-        keys = [records.column(name) for name in self._key.names]
+        keys = self._columns.key_columns(records)
         try:
             slots = self._index.slots_of(keys)
         except ColumnKeyError as error:
-            raise AggregationError(f"operator '{self.name}': {self._key.explain(keys, error)}") from error
+            explained = self._columns.key.explain(keys, error)
+            raise AggregationError(f"operator '{self.name}': {explained}") from error
         rows = self._last_rows(slots, batch.timestamps)
         touched = slots[rows]
         size = self._index.size
         results = [rows_of_column(key, pa.array(rows)) for key in keys]
         partials = iter(records.columns[len(keys) :])
-        for aggregate, state in zip(self._aggregates, self._states, strict=True):
+        for number, (aggregate, state) in enumerate(zip(self._columns.aggregates, self._states, strict=True)):
             try:
                 if original is None:
-                    state.update(slots, self._column(records, aggregate), size)
+                    state.update(slots, self._columns.value_column(records, aggregate), size)
                 else:
                     state.merge(slots, list(islice(partials, state.partial_columns)), size)
             except SumOverflowError as error:
+                error.aggregate = number
                 at = int(np.flatnonzero(slots == error.slot)[0])
-                raise AggregationError(
-                    f"operator '{self.name}': the sum of column '{aggregate.column}' for the key"
-                    f" {self._shown(keys, at)!r} is {error.value}, which does not fit {error.type}. Cast the"
-                    " column to decimal128(38, 0) or to float64 before the aggregation"
-                ) from None
+                raise self._columns.overflow(error, keys, at) from None
         stamps = None if batch.timestamps is None else batch.timestamps.take(pa.array(rows))
         touched_rows = KeptRows(touched, results, stamps)
         if self._once:
             self._held.add(touched_rows)
             return ()
         return (self._result(touched_rows),)
-
-    def _column(self, records: pa.RecordBatch, aggregate: ColumnAggregate) -> pa.Array | None:
-        if aggregate.column is None:
-            return None
-        column = records.column(aggregate.column)
-        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
     def has_room_for(self, batch: ArrowBatch) -> bool:
         """Whether `process_batch` takes a batch for certain.
@@ -180,8 +130,8 @@ class VectorizedAggregation(ColumnarOperator):
             return False
         self._check(records.schema)
         return all(
-            state.has_room_for(self._column(records, aggregate))
-            for aggregate, state in zip(self._aggregates, self._states, strict=True)
+            state.has_room_for(self._columns.value_column(records, aggregate))
+            for aggregate, state in zip(self._columns.aggregates, self._states, strict=True)
         )
 
     def take_partials(self) -> ArrowBatch | None:
@@ -201,7 +151,7 @@ class VectorizedAggregation(ColumnarOperator):
             pa.field(f"partial {number}", column.type)
             for number, column in enumerate(columns[len(rows.keys) :])
         ]
-        read = pa.schema([pa.field(name, kind) for name, kind in self._types.items()])
+        read = pa.schema([pa.field(name, kind) for name, kind in self._columns.types.items()])
         schema = pa.schema(fields, {_ORIGINAL: read.serialize().to_pybytes()})
         self._states.clear()
         return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=schema), rows.timestamps)
@@ -226,10 +176,6 @@ class VectorizedAggregation(ColumnarOperator):
             # The next batch begins with new states, of the same types.
             self._states.clear()
 
-    def _shown(self, keys: Sequence[pa.Array], row: int) -> Any:
-        values = tuple(key[row].as_py() for key in keys)
-        return values if self._key.is_tuple else values[0]
-
     def _last_rows(self, slots: Slots, stamps: pa.Array | None) -> Slots:
         """The position of the last row of each occurring slot, ascending (1-d integer array).
 
@@ -245,39 +191,17 @@ class VectorizedAggregation(ColumnarOperator):
         return np.flatnonzero(self._last_row.take(slots) == positions)
 
     def _check(self, schema: pa.Schema) -> None:
-        for name in self._columns:
-            indexes = schema.get_all_field_indices(name)
-            if len(indexes) != 1:
-                found = "no column" if not indexes else f"{len(indexes)} columns"
-                raise AggregationError(
-                    f"operator '{self.name}': the batch has {found} named '{name}'; its columns are "
-                    f"{schema.names}"
-                )
-            kind = schema.field(indexes[0]).type
-            known = self._types.setdefault(name, kind)
-            if known != kind:
-                raise AggregationError(
-                    f"operator '{self.name}': column '{name}' is of type {kind}, in earlier batches it was"
-                    f" {known}. Declare the schema of map_batches, so that each batch has the same types"
-                )
+        self._columns.check(schema)
         if not self._states:
             self._start(schema)
 
     def _start(self, schema: pa.Schema) -> None:
-        fields = [schema.field(name) for name in self._key.names]
-        types = [field.type for field in fields]
-        for aggregate in self._aggregates:
-            kind = None if aggregate.column is None else self._types[aggregate.column]
-            try:
-                state = state_for(aggregate.kind, kind)
-            except UnsupportedColumnError as error:
-                raise AggregationError(
-                    f"operator '{self.name}': {aggregate.kind.value} of column '{aggregate.column}': {error}"
-                ) from None
-            self._states.append(state)
-            fields.append(pa.field(aggregate.name, state.type))
+        key, aggregates = self._columns.key, self._columns.aggregates
+        fields = [schema.field(name) for name in key.names]
+        self._states = self._columns.new_states()
+        self._index = index_of_keys([field.type for field in fields], tuples=key.is_tuple)
+        fields += [pa.field(a.name, state.type) for a, state in zip(aggregates, self._states, strict=True)]
         self._schema = pa.schema(fields)
-        self._index = index_of_keys(types, tuples=self._key.is_tuple)
         self._begin_with_restored()
 
     # ------------------------------------------------------------------ snapshots (KeyedSection)
@@ -296,7 +220,7 @@ class VectorizedAggregation(ColumnarOperator):
             keys, values = self._restored
             return ((keys[at : at + _PIECE], values[at : at + _PIECE]) for at in range(0, len(keys), _PIECE))
         size = self._index.size
-        names = [_state_name(aggregate) for aggregate in self._aggregates]
+        names = self._columns.state_names
         keys_of, states = self._index.frozen_keys(), [state.frozen(size) for state in self._states]
 
         def pieces() -> Iterator[tuple[list[Any], list[Any]]]:
@@ -321,26 +245,8 @@ class VectorizedAggregation(ColumnarOperator):
         try:
             slots = self._index.restore(keys)
         except ValueError as error:
-            raise AggregationError(
-                f"operator '{self.name}': the restored keys do not fit the {self._key}: {error}; "
-                "keep the columns and their types as they were when the state was written"
-            ) from None
-        values = [values[at] for at in np.argsort(slots).tolist()]
-        for aggregate, state in zip(self._aggregates, self._states, strict=True):
-            name = _state_name(aggregate)
-            try:
-                state.restore([value[name] for value in values])
-            except KeyError:
-                raise AggregationError(
-                    f"operator '{self.name}': the restored state has no aggregate {name}, only"
-                    f" {', '.join(values[0])}. Keep the aggregates as they were, or give the operator another"
-                    " uid to start with empty state"
-                ) from None
-            except ForeignStateError as error:
-                raise AggregationError(
-                    f"operator '{self.name}': the restored state of {name} does not fit its column: {error}."
-                    " Keep the type of the column as it was when the state was written"
-                ) from None
+            raise self._columns.misfit(error) from None
+        self._columns.restore(self._states, [values[at] for at in np.argsort(slots).tolist()])
         self._restored = ([], [])
 
 
@@ -353,8 +259,3 @@ def original_schema(schema: pa.Schema) -> pa.Schema | None:
 @lru_cache(maxsize=64)
 def _read_schema(data: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(data))
-
-
-def _state_name(aggregate: ColumnAggregate) -> str:
-    """The name of an aggregate in a snapshot, by what it computes, not by the name of its result."""
-    return f"{aggregate.kind.value}({'*' if aggregate.column is None else aggregate.column})"

@@ -6,6 +6,7 @@ on the order of rows. Must not know keys.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 from yarrow.container.operators.columnar.aggregate_state import (
     LEAST,
     AggregateState,
+    Bools,
     SeenSlots,
     dated,
     filled,
@@ -46,6 +48,9 @@ class _ExtremeState(AggregateState):
         self._known = size
         self._best = grown(self._best, size, self._neutral)
         return slots, column
+
+    def allow_gaps(self, came: Callable[[], Bools]) -> None:
+        self._seen.came = came
 
     def _detach(self, size: int) -> None:
         self._best = grown(self._best, size, self._neutral)[:size].copy()

@@ -6,7 +6,7 @@ Must not know keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 from yarrow.container.operators.columnar.aggregate_state import (
     LEAST,
     AggregateState,
+    Bools,
     ForeignStateError,
     SeenSlots,
     SumOverflowError,
@@ -77,6 +78,9 @@ class _SumState(AggregateState):
         self._known = size
         self.sums = grown(self.sums, size)
         return slots, column
+
+    def allow_gaps(self, came: Callable[[], Bools]) -> None:
+        self.seen.came = came
 
     def _detach(self, size: int) -> None:
         self.sums, self.seen = grown(self.sums, size)[:size].copy(), self.seen.frozen(size)
@@ -194,6 +198,9 @@ class MeanState(AggregateState):
     def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
         self._total.merge(slots, columns[:1], size)
         self._count.merge(slots, columns[1:], size)
+
+    def allow_gaps(self, came: Callable[[], Bools]) -> None:
+        self._total.allow_gaps(came)
 
     @property
     def partial_columns(self) -> int:

@@ -39,7 +39,7 @@ _SMALL: Final = 16 * 1024
 
 def key_index(key_type: pa.DataType) -> ColumnIndex:
     """The index for a key column of this type; a type that cannot be a key is refused at the first column."""
-    return WordIndex(key_type) if _is_word(key_type) else ObjectIndex(key_type)
+    return WordIndex(key_type) if is_word(key_type) else ObjectIndex(key_type)
 
 
 class KeyIndex(ABC):
@@ -131,7 +131,7 @@ class WordIndex(ColumnIndex):
 
     def restore(self, keys: list[Any]) -> Slots:
         try:
-            column = _key_column(keys, self._key_type)
+            column = word_column(keys, self._key_type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"not all keys are of type {self._key_type}: {error}") from None
         slots = self.slots(column)
@@ -255,7 +255,8 @@ class ObjectIndex(ColumnIndex):
         return np.arange(self.size)
 
 
-def _is_word(kind: pa.DataType) -> bool:
+def is_word(kind: pa.DataType) -> bool:
+    """True if values of this type are held as machine words."""
     types = pa.types
     return bool(
         types.is_integer(kind)
@@ -323,7 +324,7 @@ def _type_of_words(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _key_column(keys: list[Any], kind: pa.DataType) -> pa.Array:
+def word_column(keys: list[Any], kind: pa.DataType) -> pa.Array:
     """Canonical keys as a column of their type, in the units of words. Raises ValueError if it holds other keys."""
     if pa.types.is_boolean(kind):
         if not {*keys} <= {None, 0, 1}:

@@ -74,6 +74,21 @@ def check_column(schema: bytes | None, column: str, what: str) -> None:
         raise InvalidProgramError(f"{what}: there is no column {column!r}; the stream has {names}.")
 
 
+def check_time_column(schema: bytes | None, column: str, what: str) -> None:
+    """Raises InvalidProgramError when a known schema lacks the column, or has one that holds no times."""
+    check_column(schema, column, what)
+    if schema is None:
+        return
+    import pyarrow.types as arrow
+
+    kind = read_schema(schema).field(column).type
+    if not arrow.is_timestamp(kind) and (not arrow.is_integer(kind) or arrow.is_uint64(kind)):
+        raise InvalidProgramError(
+            f"{what}: the column {column!r} is of type {kind}; times are timestamps, or epoch milliseconds as integers"
+            " of at most 64 bits"
+        )
+
+
 def column_type(schema: bytes | None, column: str) -> TypeInformation | None:
     """The declared type of the values of a column; None if the schema is unknown, or no type fits."""
     return None if schema is None else type_of_values(read_schema(schema).field(column).type)

@@ -178,10 +178,13 @@ class GraphBuilder:
                 f"The side output {tag_id!r} of operator {read.name!r} is asked for with two types,"
                 f" {known} and {output_type}: use one OutputTag for both."
             )
+        columnar = tag_id in read.spec.columnar_side_outputs
         return SideOutputTransformation(
             id=next(self._ids),
             name=f"Side output {tag_id}",
-            output_type=output_type,
+            output_type=None if columnar else output_type,
+            output_kind=StreamKind.COLUMNAR if columnar else StreamKind.ROW,
+            output_schema=read.reads[0].output_schema if columnar else None,
             read=read,
             tag_id=tag_id,
         )

@@ -22,11 +22,8 @@ from tests.unit.container.state.contexts import (
     snapshot_of,
 )
 from yarrow.common.types import Row
-from yarrow.container.operators.columnar.columnar_aggregation import (
-    STATE_NAME,
-    AggregationError,
-    VectorizedAggregation,
-)
+from yarrow.container.operators.columnar.aggregate_columns import AggregationError
+from yarrow.container.operators.columnar.columnar_aggregation import STATE_NAME, VectorizedAggregation
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index

@@ -14,7 +14,7 @@ from tests.support.batch_runner import BatchRun, collecting_graph, run_batch, sh
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types
 from yarrow.container.batch.folding import combining_columns
-from yarrow.container.operators.columnar.columnar_aggregation import AggregationError
+from yarrow.container.operators.columnar.aggregate_columns import AggregationError
 from yarrow.container.protocol.failure import OperatorFailure
 
 SCHEMA = pa.schema(

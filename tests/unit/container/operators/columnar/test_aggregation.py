@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.unit.container.operators.columnar.columns import KEY_COLUMNS, array_of, cut, times_of
 from yarrow.common.types import Row
-from yarrow.container.operators.columnar.columnar_aggregation import AggregationError, VectorizedAggregation
+from yarrow.container.operators.columnar.aggregate_columns import AggregationError
+from yarrow.container.operators.columnar.columnar_aggregation import VectorizedAggregation
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.keys import canonicalize

@@ -15,11 +15,8 @@ from tests.support.stored_keys import key_groups_of_columns
 from tests.unit.container.operators.columnar.columns import KEY_COLUMNS, array_of, cut
 from tests.unit.container.state.contexts import MAX_PARALLELISM, context, snapshot_of
 from yarrow.common.types import Row
-from yarrow.container.operators.columnar.columnar_aggregation import (
-    STATE_NAME,
-    AggregationError,
-    VectorizedAggregation,
-)
+from yarrow.container.operators.columnar.aggregate_columns import AggregationError
+from yarrow.container.operators.columnar.columnar_aggregation import STATE_NAME, VectorizedAggregation
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index

@@ -1,0 +1,1 @@
+"""Windows of columnar streams: aggregates of record batches by key and window."""

@@ -1,0 +1,249 @@
+"""SlicedColumnarWindows: aggregates of record batches by key and tumbling, sliding or cumulative window.
+
+Owner: the task thread. Windows are made of slices of their greatest common step, and a row is added to one slice. It
+joins the rules (`time_slices`, `live_slices`, `fired_windows`) to the arrays of aggregates. See
+docs/design/0035-columnar-windows.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from yarrow.container.operators.columnar.aggregate_state import SumOverflowError
+from yarrow.container.operators.columnar.kept_rows import kept_rows
+from yarrow.container.operators.columnar.vectorized_index import Slots
+from yarrow.container.operators.columnar_window.columnar_windows import (
+    MOST_ROWS,
+    PIECE,
+    ColumnarWindows,
+    Pieces,
+)
+from yarrow.container.operators.columnar_window.divided_rows import Rows, column_part, divided, slots_part
+from yarrow.container.operators.columnar_window.fired_windows import FiredWindows
+from yarrow.container.operators.columnar_window.key_slots import KeySlots
+from yarrow.container.operators.columnar_window.key_usage import KeyUsage
+from yarrow.container.operators.columnar_window.live_slices import LiveSlices
+from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
+from yarrow.container.operators.columnar_window.slice_states import slots_of_any
+from yarrow.container.operators.columnar_window.time_slices import TimeSlices
+from yarrow.container.operators.registry import runs
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
+from yarrow.runtime.graph.window_spec import ColumnarWindowOperator
+
+
+@runs(ColumnarWindowOperator)
+class SlicedColumnarWindows(ColumnarWindows):
+    """Aggregates by key and window, whose state is an array for each slice and aggregate."""
+
+    def __init__(self, name: str, spec: ColumnarWindowOperator) -> None:
+        times = RowTimes(name, spec.time_column, spec.size_ms)
+        super().__init__(name, spec.key_column, spec.aggregates, times)
+        self._late_tag = spec.late_tag
+        self._lateness = spec.allowed_lateness_ms
+        self._layout = TimeSlices(spec.size_ms, spec.slide_ms, spec.offset_ms, spec.cumulative)
+        self._empty()
+
+    def _empty(self) -> None:
+        self._live = LiveSlices(self._layout, self._lateness)
+        self._fired = FiredWindows()
+        self._usage = KeyUsage()
+
+    @property
+    def _cut(self) -> str:
+        layout = self._layout
+        return f"slices of {layout.step} ms from {layout.offset % layout.step} ms on"
+
+    # ------------------------------------------------------------------ rows
+
+    def _take(self, batch: ArrowBatch, times: Times) -> Iterator[ArrowBatch]:
+        parts = divided(times, self._layout)
+        lost = [part for part in parts if self._live.is_lost(part[0], self.watermark)]
+        if lost:
+            late, nowhere = np.zeros((2, len(batch)), np.bool_)
+            for start, rows in lost:
+                at = _index(rows)
+                # A row of no window is late by its own time.
+                late[at] = bool(self._layout.ends_of(start)) | (times[at] <= self.watermark - self._lateness)
+                nowhere[at] = ~late[at]
+            yield from self._lose(batch, late, nowhere)
+            kept = ~(late | nowhere)
+            taken = kept_rows(batch, pa.array(kept))
+            if not taken:
+                return
+            (batch,), times = taken, times[kept]
+            parts = divided(times, self._layout)
+        yield from self._add(batch.batch, parts)
+
+    def _add(self, records: pa.RecordBatch, parts: Sequence[tuple[int, Rows]]) -> Iterator[ArrowBatch]:
+        """Adds rows to their slices; gives the windows that fire again for late rows."""
+        keys = self._columns.key_columns(records)
+        slots = self._slots_of(keys)
+        columns = [self._columns.value_column(records, aggregate) for aggregate in self._columns.aggregates]
+        assert self._keys is not None
+        size = self._keys.size
+        self._fired.reserve(size)
+        fires: dict[int, list[Slots]] = {}
+        for start, rows in parts:
+            own = slots_part(slots, rows)
+            of_slice = [None if column is None else column_part(column, rows) for column in columns]
+            try:
+                self._live.open(start, self.watermark, self._new_states).update(own, of_slice, size)
+            except SumOverflowError as error:
+                at = int(np.flatnonzero(slots == error.slot)[0])
+                where = f" in the slice of windows from {start} to {start + self._layout.step} ms"
+                raise self._columns.overflow(error, keys, at, where) from None
+            self._fire_for_late(start, own, fires)
+        for end in sorted(fires):
+            yield from self._results(end, np.unique(np.concatenate(fires[end])))
+
+    def _fire_for_late(self, start: int, slots: Slots, fires: dict[int, list[Slots]]) -> None:
+        """Notes the windows of a slice that fire because rows (slots: int64, shape (rows,)) have come behind them."""
+        last, again = self._live.reached(start, self.watermark)
+        if last is not None:
+            self._fired.mark(slots, last)
+            for end in again:
+                fires.setdefault(end, []).append(slots)
+        if self._fired.is_ahead_of(self.watermark):
+            for end in self._live.pending(start):
+                self._fired.fire_again(slots, end)
+
+    # ------------------------------------------------------------------ windows that fire
+
+    @property
+    def event_timers_due(self) -> bool:
+        end = self._live.next_end
+        return end is not None and end - 1 <= self.watermark
+
+    def fire_event_timers(self, deadline: float) -> Iterator[ArrowBatch]:
+        self._owes = False
+        while self.event_timers_due:
+            end = self._live.next_end
+            assert end is not None
+            slots = self._fired.due(self._slots_in(end), end)
+            for at in range(0, len(slots), MOST_ROWS):
+                piece = slots[at : at + MOST_ROWS]
+                self._fired.mark(piece, end)
+                yield from self._results(end, piece)
+                if perf_counter() >= deadline and at + MOST_ROWS < len(slots):
+                    return
+            self._live.has_fired()
+            self.fired_timers += 1
+            self._forget_slices()
+            if perf_counter() >= deadline:
+                return
+        self._forget_slices()
+
+    def _slots_in(self, end: int) -> Slots:
+        """The slots that have rows in a window, int64, shape (slots,), ascending."""
+        return slots_of_any(self._live.of_window(end))
+
+    def _results(self, end: int, slots: Slots) -> Iterator[ArrowBatch]:
+        """The results of a window for slots that have rows in it (int64, shape (slots,), ascending)."""
+        for at in range(0, len(slots), MOST_ROWS):
+            piece = slots[at : at + MOST_ROWS]
+            start = np.full(len(piece), self._layout.start_of(end), np.int64)
+            yield self._result(piece, start, np.full(len(piece), end, np.int64), self._values(end, piece))
+
+    def _values(self, end: int, slots: Slots) -> list[pa.Array]:
+        """The result of each aggregate in a window, for some slots (int64, shape (slots,), ascending)."""
+        slices = self._live.of_window(end)
+        if len(slices) == 1:
+            return slices[0].values(slots)
+        merged = self._new_states()
+        for states in slices:
+            places = np.flatnonzero(states.holds(slots))
+            try:
+                merged.merge(places, states, slots.take(places), len(slots))
+            except SumOverflowError as error:
+                assert self._keys is not None
+                where = f" in the window from {self._layout.start_of(end)} to {end} ms"
+                keys = self._keys.columns_at(slots[error.slot : error.slot + 1])
+                raise self._columns.overflow(error, keys, 0, where) from None
+        return merged.values(np.arange(len(slots)))
+
+    def end_keys(self) -> Iterator[ArrowBatch]:
+        self.watermark = MAX_TIMESTAMP
+        yield from self.fire_event_timers(inf)
+        self.watermark = MIN_TIMESTAMP
+        self._empty()
+        self._keys = None
+
+    # ------------------------------------------------------------------ slices and keys that are gone
+
+    def _forget_slices(self) -> None:
+        """Forgets slices that no window needs any more and, from time to time, the keys that have none left."""
+        for states in self._live.gone(self.watermark):
+            self._usage.leave(states.present)
+        keys = self._keys
+        if keys is None or not self._usage.is_to_be_looked_at(len(self._live), keys.size):
+            return
+        kept = self._usage.kept([states.present for _, states in self._live], keys.size)
+        if kept is not None:
+            self._keep(keys, kept)
+
+    def _keep(self, keys: KeySlots, kept: Slots) -> None:
+        """Makes slots, arrays and marks anew for some of the keys (slots: int64, shape (slots,))."""
+        self._keys, new_slots = keys.kept(kept)
+        size = self._keys.size
+        slot_of = np.full(keys.size, -1, np.int64)
+        slot_of[kept] = new_slots
+        for start, states in list(self._live):
+            held, made = states.slots(), self._new_states()
+            made.merge(slot_of.take(held), states, held, size)
+            self._live.replace(start, made)
+        self._fired.reserve(keys.size)
+        self._fired = self._fired.kept(kept, new_slots, size)
+
+    # ------------------------------------------------------------------ snapshots
+
+    @property
+    def entry_count(self) -> int:
+        """Number of keys with state."""
+        return len(slots_of_any([states for _, states in self._live])) or len(self._restored[0])
+
+    def _frozen(self, keys: KeySlots) -> Pieces:
+        """Keys and values: the states of each slice by its start, and up to which window the key has fired."""
+        size, names = keys.size, self._columns.state_names
+        keys_of, fired = keys.frozen_keys(), self._fired.frozen(size)
+        slices = [(start, states.frozen(size)) for start, states in self._live]
+
+        def pieces() -> Iterator[tuple[list[Any], list[Any]]]:
+            for first in range(0, size, PIECE):
+                end = min(first + PIECE, size)
+                held: dict[int, dict[int, dict[str, Any]]] = {}
+                for start, states in slices:
+                    for slot, entry in states.entries(first, end):
+                        held.setdefault(slot, {})[start] = dict(zip(names, entry, strict=True))
+                if held:
+                    piece = keys_of(first, end)
+                    yield (
+                        [piece[slot - first] for slot in held],
+                        [
+                            {"slices": of_key, "fired": fired.through(slot), "again": fired.again(slot)}
+                            for slot, of_key in held.items()
+                        ],
+                    )
+
+        return pieces()
+
+    def _restore(self, values: Sequence[dict[str, Any]]) -> None:
+        size = len(values)
+        for start in sorted({start for value in values for start in value["slices"]}):
+            entries = [value["slices"].get(start) for value in values]
+            states = self._live.open(start, None, self._new_states)
+            self._columns.restore(states.states, entries)
+            held = np.fromiter((entry is not None for entry in entries), np.bool_, size)
+            states.restore_present(np.flatnonzero(held), size)
+        pairs = [(slot, end) for slot, value in enumerate(values) for end in value["again"]]
+        self._fired.restore([value["fired"] for value in values], pairs)
+
+
+def _index(rows: Rows) -> slice | Slots:
+    """The rows as an index of arrays."""
+    return slice(rows.start, rows.stop) if isinstance(rows, range) else rows

@@ -1,0 +1,149 @@
+"""Columnar windows in a program: the spec and the plan, and what is refused at the line that asks for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.datastream.test_windowed_streams import SECOND, rows, without_time
+from yarrow.common.time import Time
+from yarrow.datastream import ColumnarKeyedStream, ColumnarWindowedStream, DataStream, OutputTag
+from yarrow.datastream.data_stream import operator_of
+from yarrow.datastream.window import (
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+)
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import AggregateKind, ColumnAggregate
+from yarrow.runtime.graph.window_spec import ColumnarWindowOperator
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("ms"))])
+TUMBLING = TumblingEventTimeWindows.of(SECOND)
+LATE = OutputTag("late")
+
+
+def columns(stream: DataStream | None = None) -> DataStream:
+    return (rows() if stream is None else stream).to_arrow(SCHEMA)
+
+
+def keyed(stream: DataStream | None = None) -> ColumnarKeyedStream:
+    return columns(stream).key_by("k")
+
+
+def test_the_spec_has_the_windows_in_milliseconds() -> None:
+    windows = SlidingEventTimeWindows.of(Time.seconds(3), SECOND, Time.milliseconds(5))
+    made = keyed().window(windows, "at").allowed_lateness(7).side_output_late_data(LATE)
+    assert isinstance(made, ColumnarWindowedStream)
+    operator = operator_of(made.aggregate([("n", "sum", "total"), (None, "count")]))
+    assert operator.spec == ColumnarWindowOperator(
+        key_column="k",
+        aggregates=(
+            ColumnAggregate(AggregateKind.SUM, "n", "total"),
+            ColumnAggregate(AggregateKind.COUNT, None, "count"),
+        ),
+        size_ms=3000,
+        slide_ms=1000,
+        offset_ms=5,
+        time_column="at",
+        allowed_lateness_ms=7,
+        late_tag="late",
+    )
+
+
+@pytest.mark.parametrize("kind", ["sum", "min", "max", "mean"])
+def test_short_forms_are_aggregates(kind: str) -> None:
+    windows = keyed().window(TUMBLING)
+    short = operator_of(getattr(windows, kind)("n")).spec
+    assert short == operator_of(keyed().window(TUMBLING).aggregate([("n", kind)])).spec
+    counted = operator_of(keyed().window(TUMBLING).count("rows")).spec
+    assert counted == operator_of(keyed().window(TUMBLING).aggregate([(None, "count", "rows")])).spec
+
+
+def test_the_plan_shows_windows_and_columns() -> None:
+    windows = keyed().window(TUMBLING).side_output_late_data(LATE)
+    made = windows.sum("n")
+    made.get_side_output(LATE).map_batches(lambda batch: batch).name("late rows")
+    plan = json.loads(made.get_execution_environment().get_execution_plan())
+    nodes = {node["type"]: node for node in plan["nodes"]}
+    node = nodes["TumblingEventTimeWindows"]
+    assert "Window(TumblingEventTimeWindows, n_sum) of columns" in node["contents"]
+    (read,) = nodes["late rows"]["predecessors"]
+    assert (read["id"], read["stream_kind"]) == (node["id"], "columnar")
+
+
+def test_late_rows_are_columns_of_the_schema_that_came() -> None:
+    late = keyed().window(TUMBLING).side_output_late_data(LATE).count().get_side_output(LATE)
+    assert late.is_columnar
+    assert late.transformation.output_schema == columns().transformation.output_schema
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingProcessingTimeWindows.of(SECOND),
+        GlobalWindows.create(),
+        CountTumblingWindowAssigner.of(3),
+    ],
+)
+def test_windows_without_a_columnar_form_are_refused(assigner: WindowAssigner[Any, Any]) -> None:
+    with pytest.raises(
+        InvalidProgramError, match=r"TumblingEventTimeWindows\. Convert the stream with to_rows\(\)"
+    ):
+        keyed().window(assigner)
+
+
+def test_a_subclass_may_assign_other_windows_and_is_refused() -> None:
+    class Shifted(TumblingEventTimeWindows):
+        pass
+
+    with pytest.raises(InvalidProgramError, match=r"window\(Shifted\)"):
+        keyed().window(Shifted(1000, 0))
+
+
+def test_a_value_that_is_no_assigner_is_refused() -> None:
+    with pytest.raises(TypeError, match="window takes a WindowAssigner"):
+        keyed().window(1000)  # type: ignore[arg-type]
+
+
+def test_a_time_column_must_exist_and_hold_times() -> None:
+    with pytest.raises(InvalidProgramError, match="there is no column 'when'"):
+        keyed().window(TUMBLING, "when")
+    with pytest.raises(
+        InvalidProgramError, match="column 'k' is of type string; times are timestamps, or epoch"
+    ):
+        keyed().window(TUMBLING, "k")
+
+
+def test_windows_behind_a_source_without_time_need_a_time_column() -> None:
+    with pytest.raises(InvalidProgramError, match="nothing before these windows gives records a timestamp"):
+        keyed(without_time()).window(TUMBLING).count()
+    keyed(without_time()).window(TUMBLING, "at").count()
+
+
+def test_columns_of_the_result_have_names_of_their_own() -> None:
+    windows = keyed().window(TUMBLING)
+    with pytest.raises(InvalidProgramError, match=r"two columns of the result are named \['window_end'\]"):
+        windows.aggregate([("n", "sum", "window_end")])
+    with pytest.raises(InvalidProgramError, match=r"two columns of the result are named \['k'\]"):
+        windows.aggregate([("n", "sum", "k")])
+    schema = pa.schema([("window_start", pa.int64())])
+    with pytest.raises(InvalidProgramError, match=r"named \['window_start'\]"):
+        rows().to_arrow(schema).key_by("window_start").window(TUMBLING).count()
+
+
+@pytest.mark.parametrize("wrong", [[], [("n", "median")], [("m", "sum")], [(None, "sum")]])
+def test_aggregates_are_checked_as_running_ones_are(wrong: list[Any]) -> None:
+    with pytest.raises(InvalidProgramError):
+        keyed().window(TUMBLING).aggregate(wrong)
+
+
+def test_a_negative_lateness_is_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="give whole milliseconds from 0 on"):
+        keyed().window(TUMBLING).allowed_lateness(-1)
