@@ -17,7 +17,7 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -29,6 +29,9 @@ from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
 #: Modules of every worker, besides those of the standard library.
 _PROVIDED = frozenset({"yarrow", "cloudpickle", "__main__", "__mp_main__"})
 
+#: Position of the file's name among the arguments of CodeType.
+_FILE_NAME = 10
+
 #: Depth of captured values to which the search for an unpicklable value goes.
 _SEARCH_DEPTH = 4
 
@@ -38,13 +41,24 @@ class UnpicklableFunctionError(InvalidProgramError):
 
 
 class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A cloudpickle pickler that keeps the layout of classes, and the identity of dataclasses' own marker objects."""
+    """A cloudpickle pickler that keeps layouts of classes, files of code, and dataclasses' own marker objects."""
 
     def reducer_override(self, obj: Any) -> Any:
         if obj is dataclasses.MISSING:
             return "MISSING"  # a global of its module
+        if isinstance(obj, CodeType):
+            return _with_file_name(obj, self.dispatch_table[CodeType](obj))
         reduced = super().reducer_override(obj)
         return with_layout(obj, reduced) if isinstance(obj, type) else reduced
+
+
+def _with_file_name(code: CodeType, reduced: Any) -> Any:
+    """Changes cloudpickle's reduction of code so that tracebacks name the user's file.
+
+    Since version 3.1.3 cloudpickle names the file of all code `<dynamic-code>`.
+    """
+    arguments = reduced[1]
+    return (reduced[0], (*arguments[:_FILE_NAME], code.co_filename, *arguments[_FILE_NAME + 1 :]), *reduced[2:])
 
 
 class _FunctionPickler(_CodePickler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -205,3 +206,16 @@ def test_modules_by_name_are_required_and_those_every_worker_has_are_not() -> No
 )
 def test_names_of_callables(value: Any, described: str) -> None:
     assert describe_callable(value) == described
+
+
+def test_code_keeps_the_file_that_tracebacks_name() -> None:
+    def outer() -> Any:
+        return lambda: 1 / 0
+
+    loaded = pickle.loads(UserCodePacker().pickle(outer, "map"))
+    codes = [loaded.__code__, loaded().__code__]
+    assert [code.co_filename for code in codes] == [__file__, __file__]
+    assert [code.co_firstlineno for code in codes] == [
+        outer.__code__.co_firstlineno,
+        outer().__code__.co_firstlineno,
+    ]
