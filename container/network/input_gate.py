@@ -18,11 +18,15 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP, StreamElement
 class GateChannel:
     """A channel with the gate's knowledge of it."""
 
-    __slots__ = ("aligned", "channel", "idle", "input_index", "is_local", "watermark")
+    __slots__ = ("aligned", "channel", "idle", "input_index", "is_local", "producer", "watermark")
 
-    def __init__(self, channel: InputChannel, input_index: int, *, is_local: bool = False) -> None:
+    def __init__(
+        self, channel: InputChannel, input_index: int, *, is_local: bool = False, producer: str = ""
+    ) -> None:
         self.channel = channel
         self.input_index = input_index
+        #: The name of the producing task, for messages.
+        self.producer = producer
         #: Its producer runs in the same TaskExecutor.
         self.is_local = is_local
         self.watermark = MIN_TIMESTAMP
@@ -99,6 +103,14 @@ class InputGate:
         opened = [valve for valve in self.valves if not valve.ended]
         active = [valve.watermark for valve in opened if not valve.idle]
         return min(active) if active else max(valve.watermark for valve in opened or self.valves)
+
+    @property
+    def slowest(self) -> GateChannel | None:
+        """The open channel whose watermark is the least, of those that count; None if there is none."""
+        active = [
+            entry for entry in self.channels if not entry.channel.ended and not entry.idle and entry.aligned
+        ]
+        return min(active, key=lambda entry: entry.watermark, default=None)
 
     @property
     def idle(self) -> bool:

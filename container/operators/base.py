@@ -215,6 +215,21 @@ def input_type_of(descriptor: OperatorDescriptor) -> TypeSpec:
     return descriptor.input_types[0] if descriptor.input_types else None
 
 
+class TimeHolder(NamedTuple):
+    """The producer that holds back the event time of a task."""
+
+    #: The input of the head operator.
+    input: int
+    #: The name of the producing task; empty if it is not known.
+    producer: str
+    #: Its last watermark.
+    watermark: int
+
+
+def _no_holder() -> TimeHolder | None:
+    return None
+
+
 class TimeBehind(Protocol):
     """Sends watermarks and idleness on behind an operator."""
 
@@ -262,6 +277,8 @@ class Operator(ABC):
     holds_time = False
     #: Event time behind an operator that holds time; the chain sets it.
     time_behind: TimeBehind
+    #: Says who holds back event time in front of the head of a chain; the task sets it.
+    time_holder: Callable[[], TimeHolder | None] = staticmethod(_no_holder)
     #: True if `upkeep` may have work to do.
     has_upkeep = False
     #: True if state outlives the end of the input: the operator implements `resume_finished`.
@@ -422,6 +439,12 @@ class Operator(ABC):
     def timer_service(self) -> OperatorTimerService | None:
         """The timers of keys, if the operator has some: whoever runs one key at a time moves its time."""
         return None
+
+    @property
+    def takes_keys_ahead(self) -> bool:
+        """True if the operator may take the keys of all rows of a call before the first row runs."""
+        state = self.context.state
+        return isinstance(state, KeyedStateBackend) and state.wants_keys
 
     def end_history(self, before: HistoryTime) -> HistoryTime:
         """Event time behind the operator when all records of history have passed; `before` is that before it.

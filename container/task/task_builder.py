@@ -300,7 +300,8 @@ class TaskBuilder:
                     self._fetch_result(channel, edge, producer)
                 address = self.address_of(edge.source, producer)
                 is_local = address is not None and address.resource_id == here.resource_id
-                channels.append(GateChannel(channel, edge.target_input, is_local=is_local))
+                name = f"{self.graph.vertex(edge.source).name} ({producer + 1}/{len(self._producers(edge))})"
+                channels.append(GateChannel(channel, edge.target_input, is_local=is_local, producer=name))
         return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0), self._clock)
 
     def _fetch_result(self, channel: InputChannel, edge: JobEdge, producer: int) -> None:

@@ -15,6 +15,7 @@ from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
+from yarrow.container.operators.base import TimeHolder
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.input_watermarks import InputWatermarks
 from yarrow.container.task.latency import LatencyTracker
@@ -66,6 +67,7 @@ class TaskInputs:
         self._cut = cut
         self._ended = ended
         self.watermarks = InputWatermarks(gate, chain.time)
+        chain.head.time_holder = self._time_holder
         #: Number of processed rows.
         self.records_in = 0
         #: The rest of the present batch: (input index, rows, timestamps, position, origin).
@@ -89,6 +91,12 @@ class TaskInputs:
     def read_ahead(self) -> None:
         """Reads the head's state for more rows at once than a chunk has. Called once, before the first."""
         self._ahead = SliceSizer.of_reads(self._slices.length)
+
+    def _time_holder(self) -> TimeHolder | None:
+        slowest = self._gate.slowest
+        return (
+            None if slowest is None else TimeHolder(slowest.input_index, slowest.producer, slowest.watermark)
+        )
 
     def _on_announced(self) -> None:
         """Cuts the present chunk as a mail does; the channel wakes the task. Any thread."""

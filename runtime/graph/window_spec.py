@@ -1,6 +1,6 @@
-"""The specs of windows, of streams of rows and of columns, of joins by time, and of rows in order of time.
+"""The specs of windows, of streams of rows and of columns, and of rows in order of time.
 
-Owner: none; immutable. An operator of `yarrow.container.operators.window`, `columnar_window`, `join` or
+Owner: none; immutable. An operator of `yarrow.container.operators.window`, `columnar_window` or
 `event_time_order` runs each.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import ColumnAggregate, KeyColumns, OperatorSpec, TypeSpec
 
 
@@ -98,31 +97,6 @@ class ColumnarWindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="colum
     @property
     def columnar_side_outputs(self) -> tuple[str, ...]:
         return () if self.late_tag is None else (self.late_tag,)
-
-
-class IntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag="interval_join"):
-    """Joins rows of two keyed inputs: a left row at t meets right rows from t + lower to t + upper."""
-
-    # As of windows.
-    ended_subtasks_leave_no_unions = True
-    operator_package = "join"
-
-    kind: JoinKind
-    key_selectors: tuple[bytes, bytes]
-    #: The pickled ProcessJoinFunction.
-    function: bytes
-    #: Both bounds belong to the interval, in ms.
-    lower_ms: int
-    upper_ms: int
-    #: Types of left and right rows; None = not declared.
-    row_types: tuple[TypeSpec, TypeSpec]
-    #: Side outputs of late left and right rows; None = they are dropped and counted.
-    late_tags: tuple[str | None, str | None] = (None, None)
-
-    @property
-    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of each input."""
-        return self.key_selectors
 
 
 class EventTimeOrderOperator(OperatorSpec, frozen=True, kw_only=True, tag="event_time_order"):

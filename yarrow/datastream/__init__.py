@@ -68,14 +68,23 @@ if TYPE_CHECKING:
         SourceFunction,
         WindowFunction,
     )
+    from yarrow.datastream.functions.output_selector import OutputSelector
     from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
     from yarrow.datastream.functions.two_data_sets_functions import (
         CoGroupFunction,
         FlatJoinFunction,
         JoinFunction,
     )
-    from yarrow.datastream.interval_join import IntervalJoin, IntervalJoined
     from yarrow.datastream.joined_streams import CoGroupedStreams, JoinedStreams
+    from yarrow.datastream.keyed_joins import (
+        AsOfJoin,
+        AsOfJoined,
+        DelayedJoin,
+        DelayedJoined,
+        ImmediateJoin,
+        IntervalJoin,
+        IntervalJoined,
+    )
     from yarrow.datastream.keyed_stream import KeyedStream
     from yarrow.datastream.output_tag import OutputTag
     from yarrow.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
@@ -97,6 +106,7 @@ if TYPE_CHECKING:
         RocksDBStateBackend,
         StateBackend,
     )
+    from yarrow.datastream.stream_distribution import SplitStream
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
     from yarrow.datastream.time_characteristic import TimeCharacteristic
     from yarrow.datastream.time_domain import TimeDomain
@@ -117,6 +127,8 @@ __all__ = [
     "AggregateFunction",
     "AggregatingStateDescriptor",
     "AllWindowFunction",
+    "AsOfJoin",
+    "AsOfJoined",
     "AsyncBatchFunction",
     "AsyncDataStream",
     "AsyncFunction",
@@ -147,6 +159,8 @@ __all__ = [
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "DelayedJoin",
+    "DelayedJoined",
     "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
@@ -159,6 +173,7 @@ __all__ = [
     "FunctionSnapshotContext",
     "GlobalWindow",
     "HashMapStateBackend",
+    "ImmediateJoin",
     "IntervalJoin",
     "IntervalJoined",
     "JobManagerCheckpointStorage",
@@ -177,6 +192,7 @@ __all__ = [
     "MemoryStateBackend",
     "MergingWindowAssigner",
     "OrderedStream",
+    "OutputSelector",
     "OutputTag",
     "ParallelSourceFunction",
     "Partitioner",
@@ -193,6 +209,7 @@ __all__ = [
     "SinkFunction",
     "SlotSharingGroup",
     "SourceFunction",
+    "SplitStream",
     "StateBackend",
     "StateTtlConfig",
     "StreamExecutionEnvironment",
@@ -214,6 +231,8 @@ _MODULE_OF = {
     "AggregateFunction": "functions",
     "AggregatingStateDescriptor": "state",
     "AllWindowFunction": "functions",
+    "AsOfJoin": "keyed_joins",
+    "AsOfJoined": "keyed_joins",
     "AsyncDataStream": "async_data_stream",
     "AsyncBatchFunction": "functions",
     "AsyncFunction": "functions",
@@ -244,6 +263,8 @@ _MODULE_OF = {
     "CustomStateBackend": "state_backend",
     "DataStream": "data_stream",
     "DataStreamSink": "data_stream_sink",
+    "DelayedJoin": "keyed_joins",
+    "DelayedJoined": "keyed_joins",
     "EmbeddedRocksDBStateBackend": "state_backend",
     "ExternalizedCheckpointRetention": "externalized_checkpoint_retention",
     "FileSystemCheckpointStorage": "checkpoint_storage",
@@ -256,8 +277,9 @@ _MODULE_OF = {
     "FunctionSnapshotContext": "functions",
     "GlobalWindow": "window",
     "HashMapStateBackend": "state_backend",
-    "IntervalJoin": "interval_join",
-    "IntervalJoined": "interval_join",
+    "ImmediateJoin": "keyed_joins",
+    "IntervalJoin": "keyed_joins",
+    "IntervalJoined": "keyed_joins",
     "JobManagerCheckpointStorage": "checkpoint_storage",
     "JoinFunction": "functions.two_data_sets_functions",
     "JoinedStreams": "joined_streams",
@@ -274,6 +296,7 @@ _MODULE_OF = {
     "MemoryStateBackend": "state_backend",
     "MergingWindowAssigner": "window",
     "OrderedStream": "data_stream",
+    "OutputSelector": "functions.output_selector",
     "OutputTag": "output_tag",
     "ParallelSourceFunction": "functions",
     "Partitioner": "functions",
@@ -290,6 +313,7 @@ _MODULE_OF = {
     "SinkFunction": "functions",
     "SlotSharingGroup": "slot_sharing_group",
     "SourceFunction": "functions",
+    "SplitStream": "stream_distribution",
     "StateBackend": "state_backend",
     "StateTtlConfig": "state",
     "StreamExecutionEnvironment": "stream_execution_environment",

@@ -34,7 +34,7 @@ from yarrow.runtime.graph.transformations import Transformation
 from yarrow.runtime.graph.window_spec import KeyedEventTimeOrderOperator
 
 if TYPE_CHECKING:
-    from yarrow.datastream.interval_join import IntervalJoin
+    from yarrow.datastream.keyed_joins import AsOfJoin, DelayedJoin, ImmediateJoin, IntervalJoin
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
     from yarrow.datastream.window import WindowAssigner
     from yarrow.datastream.windowed_stream import WindowedStream
@@ -153,14 +153,39 @@ class KeyedStream(DataStream):
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin[DataStream]:
         """Begin a join with records of another keyed stream whose times are near: `between` gives the bounds."""
-        from yarrow.datastream.interval_join import IntervalJoin
+        from yarrow.datastream.keyed_joins import IntervalJoin
 
-        if not isinstance(other, KeyedStream):
-            raise TypeError(
-                f"interval_join takes a KeyedStream, not {type(other).__name__}: call key_by before it"
-            )
-        self._same_program(other, "interval_join")
+        self._require_keyed(other, "interval_join")
         return IntervalJoin(self, other, self._stream)
+
+    def as_of_join(self, other: KeyedStream) -> AsOfJoin[DataStream]:
+        """Begin a join of each record with one record of another keyed stream, that which holds at its time.
+
+        `backward`, `forward` or `nearest` says which one that is.
+        """
+        from yarrow.datastream.keyed_joins import AsOfJoin
+
+        self._require_keyed(other, "as_of_join")
+        return AsOfJoin(self, other, self._stream)
+
+    def delayed_join(self, other: KeyedStream) -> DelayedJoin[DataStream]:
+        """Begin a join of records that wait: `after` says how long. Then all that wait for a key are joined."""
+        from yarrow.datastream.keyed_joins import DelayedJoin
+
+        self._require_keyed(other, "delayed_join")
+        return DelayedJoin(self, other, self._stream)
+
+    def immediate_join(self, other: KeyedStream) -> ImmediateJoin[DataStream]:
+        """Begin a join whose records of this stream are kept, and meet each later record of the other stream."""
+        from yarrow.datastream.keyed_joins import ImmediateJoin
+
+        self._require_keyed(other, "immediate_join")
+        return ImmediateJoin(self, other, self._stream)
+
+    def _require_keyed(self, other: KeyedStream, call: str) -> None:
+        if not isinstance(other, KeyedStream):
+            raise TypeError(f"{call} takes a KeyedStream, not {type(other).__name__}: call key_by before it")
+        self._same_program(other, call)
 
     def _key_selector_for(self, func: Any) -> bytes | None:
         return self.key_selector if is_rich(func) else None

@@ -1,19 +1,22 @@
-"""Distribution of a stream: which subtask of the next operator gets a record. `key_by` is with DataStream itself.
+"""Distribution of a stream: which subtask of the next operator gets a record, or which of several streams.
 
-Owner: the thread that builds the program. Each method returns a stream that differs from this one in the way to what is
-put behind it, and in nothing else.
+Owner: the thread that builds the program. Partitioners return a stream that differs from this one in the way to what is
+put behind it, and in nothing else. `key_by` is with DataStream itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from yarrow.datastream.functions import KeySelector, Partitioner
-from yarrow.datastream.program.user_functions import require_function
+from yarrow.datastream.functions.output_selector import OutputSelector, SplitFunction
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.program_stream import ProgramStream
 from yarrow.datastream.state import MapStateDescriptor
-from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec, ProcessOperator
 
 if TYPE_CHECKING:
     from yarrow.datastream.broadcast_stream import BroadcastStream
@@ -23,8 +26,52 @@ if TYPE_CHECKING:
 KeyFunction = Callable[[Any], Any] | KeySelector[Any, Any]
 
 
+#: Types of selectors of `split`: a function of the record, or an object with select.
+NamesFunction = Callable[[Any], Iterable[str] | str] | OutputSelector[Any]
+
+
+class SplitStream:
+    """A stream whose records have been given names; `select` gives those of some names.
+
+    Made by `DataStream.split`. A record of no selected name goes nowhere.
+    """
+
+    def __init__(self, named: DataStream, selector: NamesFunction) -> None:
+        """`named`: what `split` has put behind the stream; its function is replaced with each selection."""
+        self._named = named
+        self._selector = selector
+        self._selections: dict[frozenset[str], OutputTag] = {}
+
+    def select(self, *output_names: str) -> DataStream:
+        """Return the stream of the records that have one of these names, each record once."""
+        if not output_names or not all(isinstance(name, str) for name in output_names):
+            raise InvalidProgramError(f"select takes names of streams, not {output_names!r}")
+        names = frozenset(output_names)
+        if names not in self._selections:
+            tag = OutputTag(f"select {sorted(names)}", self._named.get_type())
+            self._selections[names] = tag
+            function = SplitFunction(self._selector, self._selections.items())
+            operator = self._named.operator("select")
+            builder = self._named.get_execution_environment().graph_builder
+            operator.spec = ProcessOperator(function=builder.pickle(function, operator.name))
+        return self._named.get_side_output(self._selections[names])
+
+
 class StreamDistribution(ProgramStream):
-    """The methods that choose a partitioner."""
+    """The methods that choose a partitioner, or the stream that a record belongs to."""
+
+    def split(self, output_selector: NamesFunction) -> SplitStream:
+        """Give each record the names that a selector returns; `select` of the result gives the streams.
+
+        A thin form over side outputs, as Flink had until 1.11.
+        """
+        require_function(output_selector, OutputSelector, "split")
+        function = SplitFunction(output_selector, ())
+        spec = ProcessOperator(function=self._builder.pickle(function, "Split"))
+        named = self._one_input(
+            "Split", spec, self.transformation.output_type, declares_blocking(output_selector)
+        )
+        return SplitStream(named, output_selector)
 
     def partition_custom(
         self,

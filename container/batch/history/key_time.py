@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.base import HistoryTime
-from yarrow.container.state.backend import KeyedStateBackend, Timer
+from yarrow.container.state.backend import Timer
 from yarrow.container.state.timers import OperatorTimerService
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
@@ -26,9 +26,8 @@ class KeyTime:
         self._service = chain.head.timer_service
         self._last: Final = MIN_TIMESTAMP if time.watermark is None else time.watermark
         self._lag: Final = time.lag
-        # A backend that takes keys in advance would take all records of a call before the first one has run.
-        state = chain.head.context.state
-        self._one_by_one = isinstance(state, KeyedStateBackend) and state.wants_keys
+        # Whoever takes keys in advance would take all records of a call before the first one has run.
+        self._one_by_one = chain.head.takes_keys_ahead
         self._at = 0
         self._aside_event: list[Timer] = []
         self._aside_processing: list[Timer] = []

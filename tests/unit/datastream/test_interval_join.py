@@ -27,7 +27,7 @@ from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.data.elements import RowBatch, Watermark
-from yarrow.runtime.graph.window_spec import IntervalJoinOperator
+from yarrow.runtime.graph.join_spec import IntervalJoinOperator
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 ROW = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -86,7 +86,7 @@ def is_empty(harness: OperatorHarness) -> bool:
     operator: Any = next(
         each for task in harness.tasks for each in task.chain.operators if each.name == "Interval Join"
     )
-    return not any(side.rows._values.tables.windows() for side in operator._sides)
+    return not any(side.rows._tables.windows() for side in operator._sides)
 
 
 # ---------------------------------------------------------------------- pairs

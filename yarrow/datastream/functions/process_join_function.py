@@ -1,4 +1,4 @@
-"""ProcessJoinFunction: any number of results for each pair of an interval join.
+"""ProcessJoinFunction: any number of results for each pair of a join of keyed streams.
 
 An interface alone; called by the thread that owns the task. It does not decide which records are a pair.
 """
@@ -17,7 +17,7 @@ OUT = TypeVar("OUT")
 
 
 class ProcessJoinFunction(RichFunction, Generic[IN1, IN2, OUT]):
-    """Any number of results for each pair of an interval join, with side outputs."""
+    """Any number of results for each pair of a join of keyed streams, with side outputs."""
 
     class Context(ABC):
         """The times of the pair at hand, in milliseconds since the epoch. It must not be kept."""
@@ -31,8 +31,8 @@ class ProcessJoinFunction(RichFunction, Generic[IN1, IN2, OUT]):
             """Return the time of the right record; None if it is missing."""
 
         @abstractmethod
-        def get_timestamp(self) -> int:
-            """Return the time of the results: the later one of both."""
+        def get_timestamp(self) -> int | None:
+            """Return the time of the results: the later one of both, if the join does not say otherwise."""
 
     @abstractmethod
     def process_element(self, left: IN1 | None, right: IN2 | None, ctx: Context) -> Iterable[Any] | None:

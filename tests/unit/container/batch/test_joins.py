@@ -13,7 +13,7 @@ from tests.support.batch_runner import collect, shuffled
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
-from yarrow.datastream import DataStream, ProcessJoinFunction, StreamExecutionEnvironment
+from yarrow.datastream import AsOfJoin, DataStream, ProcessJoinFunction, StreamExecutionEnvironment
 from yarrow.datastream.joined_streams import JoinedStreams
 from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.graph.data_set_spec import JoinKind
@@ -93,3 +93,75 @@ def test_interval_joins(outer: bool, parallelism: int) -> None:
             expected.update((a, None) for a in first if a not in met)
             expected.update((None, b) for b in second if b not in met)
         assert Counter(found) == expected
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_as_of_joins(direction: str, parallelism: int) -> None:
+    tolerance = 25
+    for seed in range(3):
+        first, found_second = rows(seed, "a"), rows(seed, "b")
+        # One row a key and time: of several the order of the inputs decides.
+        second = list({row[:2]: row for row in found_second}.values())
+        env = environment(parallelism)
+        left, right = (timed(env, each).key_by(lambda row: row[0]) for each in (first, second))
+        join: AsOfJoin[DataStream] = left.as_of_join(right)
+        joined = getattr(join, direction)(Time.milliseconds(tolerance)).left_outer()
+        found = collect(env, joined.process(Pairs()), settings=SMALL, deal=shuffled(seed))
+        assert Counter(found) == Counter((a, as_of(direction, a, second, tolerance)) for a in first)
+
+
+def as_of(direction: str, left: Any, versions: list[Any], tolerance: int) -> Any:
+    """The version of a row, by definition."""
+    apart = {
+        version: version[1] - left[1]
+        for version in versions
+        if version[0] == left[0] and abs(version[1] - left[1]) <= tolerance
+    }
+    if direction != "nearest":
+        apart = {key: by for key, by in apart.items() if (by <= 0 if direction == "backward" else by >= 0)}
+    return min(apart, key=lambda version: (abs(apart[version]), apart[version]), default=None)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_all_that_waits_for_a_delayed_join_is_joined_at_the_end_of_its_key(parallelism: int) -> None:
+    delay = 40
+    for seed in range(3):
+        first, second = rows(seed, "a"), rows(seed, "b")
+        env = environment(parallelism)
+        left, right = (timed(env, each).key_by(lambda row: row[0]) for each in (first, second))
+        joined = left.delayed_join(right).after(Time.milliseconds(delay)).full_outer()
+        found = collect(env, joined.process(Pairs()), settings=SMALL, deal=shuffled(seed))
+        expected: Counter[Any] = Counter()
+        for key in range(9):
+            ones, others = ([row for row in side if row[0] == key] for side in (first, second))
+            while ones or others:
+                end = min(row[1] for row in [*ones, *others]) + delay
+                batch = [[row for row in side if row[1] < end] or [None] for side in (ones, others)]
+                expected.update((one, other) for one in batch[0] for other in batch[1])
+                ones, others = ([row for row in side if row[1] >= end] for side in (ones, others))
+        assert Counter(found) == expected
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_immediate_joins_take_both_inputs_by_time(parallelism: int) -> None:
+    for seed in range(3):
+        first, second = rows(seed, "a"), rows(seed, "b")
+        env = environment(parallelism)
+        left, right = (timed(env, each).key_by(lambda row: row[0]) for each in (first, second))
+        joined = left.immediate_join(right).right_outer()
+        found = collect(env, joined.process(Pairs()), settings=SMALL, deal=shuffled(seed))
+        expected: Counter[Any] = Counter()
+        for b in second:
+            # At equal times the row of the first stream comes first.
+            expected.update((a, b) for a in [a for a in first if a[0] == b[0] and a[1] <= b[1]] or [None])
+        assert Counter(found) == expected
+
+
+def test_an_immediate_join_of_rows_without_time_takes_the_first_input_first() -> None:
+    env = environment(2)
+    kind = Types.TUPLE([Types.LONG(), Types.STRING()])
+    left = env.from_collection([(1, "a"), (2, "b"), (1, "c")], kind).key_by(lambda row: row[0])
+    right = env.from_collection([(1, "x"), (3, "y")], kind).key_by(lambda row: row[0])
+    found = collect(env, left.immediate_join(right).process(Pairs()), settings=SMALL, deal=shuffled(1))
+    assert Counter(found) == Counter([((1, "a"), (1, "x")), ((1, "c"), (1, "x"))])

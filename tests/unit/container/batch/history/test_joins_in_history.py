@@ -31,8 +31,17 @@ def outer(rows: KeyedStream) -> DataStream:
     return joined.full_outer().process(Pairs())
 
 
-@pytest.mark.parametrize("join", [inner, outer])
-@settings(max_examples=15, deadline=None)
+def as_of(rows: KeyedStream) -> DataStream:
+    versions = rows.filter(lambda row: row[1] % 2 == 0).key_by(lambda row: row[0])
+    return rows.as_of_join(versions).nearest(Time.milliseconds(5)).left_outer().process(Pairs())
+
+
+def delayed(rows: KeyedStream) -> DataStream:
+    return rows.delayed_join(rows).after(Time.milliseconds(7)).process(Pairs())
+
+
+@pytest.mark.parametrize("join", [inner, outer, as_of, delayed])
+@settings(max_examples=8, deadline=None)
 @given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))
 def test_history_and_stream_have_the_pairs_of_the_stream(join: Any, case: Case, backend: str) -> None:
     case = case._replace(function=join)

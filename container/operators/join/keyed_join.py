@@ -1,0 +1,172 @@
+"""KeyedJoiningOperator: the base of joins of two keyed inputs by a ProcessJoinFunction.
+
+Owner: the task thread. It has what all of them share: keys, the function, late rows, event time as state. It must not
+know which rows meet. See docs/design/0033-joins.md.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.operators.base import Emit, HistoryTime, OperatorContext, declared_type
+from yarrow.container.operators.event_time import LATE_DROPPED, refuse_missing
+from yarrow.container.operators.join.join_sizes import JoinSizes
+from yarrow.container.operators.join.pair_calls import PairCalls
+from yarrow.container.operators.join.side_size import SideSize
+from yarrow.container.operators.rows.key_selection import KeyReader, generate_key
+from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.state.timers import OperatorTimerService
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.graph.join_spec import KeyedJoinOperator
+
+
+class KeyedJoiningOperator(FunctionOperator):
+    """Base of the joins of two keyed inputs."""
+
+    emits_tagged = True
+    emits_state = True
+    stamps_rows = True
+
+    #: The sizes of both sides; None = the join does not count its rows.
+    sizes: JoinSizes | None = None
+
+    def __init__(self, name: str, spec: KeyedJoinOperator) -> None:
+        super().__init__(name, spec.function, keyed=True)
+        self._joined = spec
+        #: Late rows that went nowhere.
+        self.late_dropped = 0
+        #: Milliseconds by which event time behind the join stays behind the watermark: results leave so late.
+        self.delay = 0
+        self._watches_growth = False
+
+    # ------------------------------------------------------------------ life
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        spec, environment, state = self._joined, context.environment, context.state
+        self._selectors = [
+            method_of(load_function(blob, self.name), "get_key", self.name) for blob in spec.key_selectors
+        ]
+        process = method_of(self.function, "process_element", self.name)
+        self.pairs = PairCalls(process, self.name, lambda: state.current_key)
+        self._late_tags = [None if tag is None else OutputTag(tag) for tag in spec.late_tags]
+        types = [declared_type(each) for each in spec.row_types]
+        #: Of each side: copies a row that could change; None = no row can.
+        self._fixes = [None if environment.object_reuse else copier_for(each) for each in types]
+        self._timers = self._make_timers(context)
+        self._stored_watermark = StoredWatermark(context)
+        self._timers.watermark = self._stored_watermark.restored
+        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+
+    def _make_timers(self, context: OperatorContext) -> OperatorTimerService:
+        # Without timers of its own it has a service for its time: whoever runs one key at a time moves that.
+        return OperatorTimerService(context.environment.clock, self.name, None)
+
+    def count_rows(self, context: OperatorContext, span: int) -> tuple[SideSize, SideSize]:
+        """Begins to count the kept rows of both sides, by spans of so many milliseconds."""
+        self.sizes = JoinSizes(context, span)
+        self._watches_growth = not context.environment.bounded
+        return self.sizes.left, self.sizes.right
+
+    def finish(self) -> None:
+        self.context.state.current_key = NO_KEY
+        self._watches_growth = False
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        super().snapshot_state(checkpoint_id)
+        self._stored_watermark.store(self._timers.watermark)
+        if self.sizes is not None:
+            self.sizes.store()
+
+    def seconds_until_upkeep(self) -> float | None:
+        return self.sizes.seconds_until_look() if self.sizes is not None and self._watches_growth else None
+
+    def upkeep(self) -> None:
+        if self.sizes is not None:
+            self.sizes.look(self._timers.watermark, self.time_holder())
+
+    # ------------------------------------------------------------------ rows
+
+    def key_reader(self, index: int) -> KeyReader:
+        """Who may take the keys of a chunk of input `index` in advance."""
+        return self.context.state
+
+    @property
+    def takes_keys_ahead(self) -> bool:
+        return any(self.key_reader(index).wants_keys for index in range(len(self._selectors)))
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        key = generate_key(code, self._selectors[index], value, self.key_reader(index))
+        code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
+        result, stamp = code.fresh("v"), code.fresh("t")
+        on_row = code.bind("on_row", self.on_row)
+        with code.block(f"for {result}, {stamp} in {on_row}({index}, {value}, {timestamp}):"):
+            emit(result, stamp)
+
+    @abstractmethod
+    def on_row(self, index: int, row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
+        """Takes a row of the current key; returns results with their timestamps."""
+
+    def checked_time(self, row: Any, timestamp: int | None) -> int:
+        """The timestamp of a row. Raises TimestampError if it has none."""
+        if timestamp is None:
+            refuse_missing(row, self.name)
+        return timestamp
+
+    def late(self, index: int, row: Any, timestamp: int) -> Iterable[tuple[Any, int | None]]:
+        """What becomes of a late row: it goes to the side output of its side, or is counted."""
+        tag = self._late_tags[index]
+        if tag is None:
+            self.late_dropped += 1
+            return ()
+        return (((tag, row), timestamp),)
+
+    def fixed(self, index: int, row: Any) -> Any:
+        """A row that nobody else changes."""
+        fix = self._fixes[index]
+        return row if fix is None else fix(row)
+
+    # ------------------------------------------------------------------ time
+
+    @property
+    def timer_service(self) -> OperatorTimerService:
+        return self._timers
+
+    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
+        # After a restore the inputs begin below the restored watermark.
+        self._timers.watermark = max(self._timers.watermark, timestamp)
+        return ()
+
+    def forwarded_watermark(self, timestamp: int) -> int | None:
+        if timestamp == MAX_TIMESTAMP or not self.delay:
+            return timestamp
+        return timestamp - self.delay if timestamp - self.delay > MIN_TIMESTAMP else None
+
+    def end_history(self, before: HistoryTime) -> HistoryTime:
+        watermark = before.watermark
+        return HistoryTime(
+            None if watermark is None else max(watermark - self.delay, MIN_TIMESTAMP),
+            before.lag + self.delay,
+        )
+
+    def end_keys(self) -> Iterator[tuple[Any, int | None]]:
+        self._timers.watermark = MAX_TIMESTAMP
+        yield from self.end_rows()
+        self._timers.watermark = MIN_TIMESTAMP
+        if self.sizes is not None:
+            # Whoever ends the keys empties their state.
+            self.sizes.clear()
+
+    @abstractmethod
+    def end_rows(self) -> Iterator[tuple[Any, int | None]]:
+        """Results of all rows that wait, because no further row of their keys comes. The state may keep others."""

@@ -1,0 +1,76 @@
+"""The specs of joins of two keyed streams. Joins by window are windows of one stream, in `window_spec`.
+
+Owner: none; immutable. An operator of `yarrow.container.operators.join` runs each.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from yarrow.runtime.graph.data_set_spec import JoinKind
+from yarrow.runtime.graph.operator_spec import OperatorSpec, TypeSpec
+
+
+class KeyedJoinOperator(OperatorSpec, frozen=True, kw_only=True):
+    """Base of the joins of two keyed inputs by a ProcessJoinFunction."""
+
+    # As of windows: the list has watermarks.
+    ended_subtasks_leave_no_unions = True
+    operator_package = "join"
+
+    kind: JoinKind
+    key_selectors: tuple[bytes, bytes]
+    #: The pickled ProcessJoinFunction.
+    function: bytes
+    #: Types of left and right rows; None = not declared.
+    row_types: tuple[TypeSpec, TypeSpec]
+    #: Side outputs of late left and right rows; None = they are dropped and counted.
+    late_tags: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of each input."""
+        return self.key_selectors
+
+
+class IntervalJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="interval_join"):
+    """Joins rows of two keyed inputs: a left row at t meets right rows from t + lower to t + upper."""
+
+    #: Both bounds belong to the interval, in ms.
+    lower_ms: int
+    upper_ms: int
+
+
+class AsOfDirection(StrEnum):
+    """Which right row a left row meets."""
+
+    #: The last one up to its time.
+    BACKWARD = "backward"
+    #: The first one from its time on.
+    FORWARD = "forward"
+    #: The nearest one; of two that are equally near, the earlier one.
+    NEAREST = "nearest"
+
+
+class AsOfJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="as_of_join"):
+    """Joins each left row with one right row of its key: the version that holds at the left row's time."""
+
+    direction: AsOfDirection
+    #: Most milliseconds between both rows; None = any number.
+    tolerance_ms: int | None
+
+
+class DelayedJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="delayed_join"):
+    """Joins all rows of a key that come within a delay of the first one that waits, in one batch."""
+
+    #: Length of a batch in ms of event time.
+    delay_ms: int
+
+
+class ImmediateJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="immediate_join"):
+    """Joins each row of the second input with the kept rows of the first one, when it comes."""
+
+    #: A row of the first input replaces the one that its key had.
+    latest_only: bool = False
+    #: The pickled StateTtlConfig of kept rows; None = they stay.
+    ttl: bytes | None = None
