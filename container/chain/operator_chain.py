@@ -57,7 +57,9 @@ class OperatorChain:
         self._environment = environment
         self._partitions = tuple(partitions)
         row_partitions = [p for p in partitions if isinstance(p, ResultPartition)]
-        self.operators: tuple[Operator, ...] = tuple(build_operator(d) for d in vertex.operators)
+        self.operators: tuple[Operator, ...] = tuple(
+            build_operator(descriptor, bounded=environment.bounded) for descriptor in vertex.operators
+        )
         self._compiler = ChainCompiler(
             vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse
         )

@@ -75,11 +75,16 @@ def operator_class(spec: OperatorSpec) -> type[Operator]:
     return _classes[kind]
 
 
-def build_operator(descriptor: OperatorDescriptor) -> Operator:
-    """The operator of a descriptor, not set up yet; raises the errors of `operator_class`."""
+def build_operator(descriptor: OperatorDescriptor, *, bounded: bool = False) -> Operator:
+    """The operator of a descriptor, not set up yet; raises the errors of `operator_class`.
+
+    `bounded`: the keys of bounded input come one after the other.
+    """
     if descriptor.spec.is_shipped:
         unpacked = _unpacked(cast(ShippedOperator, descriptor.spec))
         descriptor = msgspec.structs.replace(descriptor, spec=unpacked)
+    elif bounded:
+        descriptor = msgspec.structs.replace(descriptor, spec=descriptor.spec.for_bounded_input)
     return operator_class(descriptor.spec).of(descriptor)
 
 

@@ -265,6 +265,49 @@ class HeapTable(ValueTable):
             for keys, values in pieces_of((self._live_of(index), *self._layers(index)), PIECE):
                 yield keys, values if protect is None else list(map(protect, values))
 
+    def take_all(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Takes all rows out, a piece at a time: given rows are gone. Cuts and releases may come between two pieces.
+
+        The values belong to the caller: those that a snapshot holds are given as copies, where they could be changed.
+        """
+        index = 0
+        while index < self.shard_count:
+            below = self._below[index]
+            if index in self._frozen and self._take_back(index):
+                continue
+            # The snapshot thread has the shard, and the dict must not show its keys again.
+            self._frozen.pop(index, None)
+            if index == FIRST:
+                self._waited_for = None
+            entries = self._live_of(index)
+            if entries:
+                piece = [entries.popitem() for _ in range(min(PIECE, len(entries)))]
+                for key, _ in piece if below else ():
+                    self._mark_gone(index, key)
+                yield [key for key, _ in piece], [value for _, value in piece]
+                continue
+            yield from self._take_below(index, below)
+            if self._below[index] is below and not self._live_of(index):
+                index += 1
+
+    def _take_below(self, index: int, below: Layers) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Takes out what cuts hold of a shard, until the layers change: marks hide the keys."""
+        protect = self.protect
+        for keys, values in pieces_of(below, PIECE):
+            gone, newer = self._gone.get(index, {}), self._live_of(index)
+            left = [
+                at
+                for at, key in enumerate(keys)
+                if key not in gone and key not in newer and values[at] is not REMOVED
+            ]
+            if left:
+                taken = [keys[at] for at in left]
+                self._gone.setdefault(index, {}).update(dict.fromkeys(taken, REMOVED))
+                self._marked = True
+                yield taken, [values[at] if protect is None else protect(values[at]) for at in left]
+            if self._below[index] is not below:
+                return
+
     def empty_copy(self) -> HeapTable:
         """A table of the same kind without content."""
         return HeapTable(self.protect, self._is_immutable, self._flat_limit, self._slots, self._weights)

@@ -73,6 +73,14 @@ class WindowTables(ABC, Generic[W]):
         """
 
     @abstractmethod
+    def take(self, window: W) -> Iterator[Rows]:
+        """Takes the rows out of a window, some thousand at a time, in any order; given rows are gone.
+
+        Chunks, cuts and snapshots may come between two pieces. A row that is put in meanwhile may be given or not. The
+        values belong to the caller. The window stays listed.
+        """
+
+    @abstractmethod
     def drop(self, window: W) -> None:
         """Removes a window with all its rows; one that is not listed is no error. Its table must not be used again."""
 
@@ -205,6 +213,18 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
             return iter(())
         # Whoever gets values that can change may change them: a snapshot has its own from then on.
         return (table if table.protect is None else self.table(window)).rows()
+
+    def take(self, window: W) -> Iterator[Rows]:
+        if window not in self._tables:
+            return
+        pieces = self.table(window).take_all()
+        while True:
+            # A cut since the last piece freezes the table now, before it changes.
+            self.table(window)
+            piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
 
     def tables(self) -> Iterator[tuple[Any, HeapTable]]:
         """(stored form of a window, its table), by position."""

@@ -213,6 +213,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return self.is_conversion
 
     @property
+    def for_bounded_input(self) -> OperatorSpec:
+        """The spec that runs in its place where keys of bounded input come one after the other."""
+        return self
+
+    @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
         """The key selector of each input of a process function, None for one without keys; () for other operators."""
         return ()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import msgspec
+
 from yarrow.runtime.graph.operator_spec import ColumnAggregate, KeyColumns, OperatorSpec, TypeSpec
 
 
@@ -68,6 +70,26 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
 
 class AllWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="window_all"):
     """Windows of a whole stream, in one subtask: all rows have the same key."""
+
+    rescalable = False
+
+
+class TumblingWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="tumbling_window"):
+    """Tumbling windows of time with the default trigger and REDUCED or AGGREGATED: state by window, no timer a key."""
+
+    #: Windows begin at `offset_ms` and at all multiples of `size_ms` from there.
+    size_ms: int
+    offset_ms: int
+
+    @property
+    def for_bounded_input(self) -> OperatorSpec:
+        """The general operator, which works key by key."""
+        fields = msgspec.structs.asdict(self)
+        return WindowOperator(**{name: fields[name] for name in WindowOperator.__struct_fields__})
+
+
+class AllTumblingWindowOperator(TumblingWindowOperator, frozen=True, kw_only=True, tag="tumbling_window_all"):
+    """The same of a whole stream, in one subtask."""
 
     rescalable = False
 

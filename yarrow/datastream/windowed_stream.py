@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.data_stream import DataStream
+from yarrow.datastream.fast_windows import GeneralWay, way_of
 from yarrow.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -36,9 +37,12 @@ from yarrow.datastream.window import (
     WindowAssigner,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import OperatorSpec
 from yarrow.runtime.graph.transformations import Transformation, has_no_time
 from yarrow.runtime.graph.window_spec import (
+    AllTumblingWindowOperator,
     AllWindowOperator,
+    TumblingWindowOperator,
     WindowCallKind,
     WindowKind,
     WindowOperator,
@@ -117,7 +121,9 @@ class _StreamOfWindows(WindowsWithLateness):
 
     #: Classes of window functions, and how each is called.
     _calls: ClassVar[Mapping[type[Function], WindowCallKind]]
+    #: Specs of the general way and of the fast one.
     _spec: ClassVar[type[WindowOperator]] = WindowOperator
+    _tumbling_spec: ClassVar[type[TumblingWindowOperator]] = TumblingWindowOperator
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(window_assigner)
@@ -220,25 +226,10 @@ class _StreamOfWindows(WindowsWithLateness):
         if function is not None or firing.kind is WindowKind.ROWS:
             call = self._call_of(firing.method, function, expected)
         functions = [each for each in (firing.combining, function) if each is not None]
-        evictor = self._evictor
-        kept_type = firing.kept_type if evictor is None else self.get_input_type()
-        spec = self._spec(
-            key_selector=self._keyed_stream.key_selector,
-            assigner=builder.pickle(self._assigner, name, "window assigner"),
-            trigger=builder.pickle(self._trigger, name, "trigger"),
-            kind=firing.kind,
-            combining=None if firing.combining is None else builder.pickle(firing.combining, name),
-            call=call,
-            window_function=None if function is None else builder.pickle(function, name),
-            kept_type=None if kept_type is None else kept_type.to_spec(),
-            allowed_lateness_ms=self._lateness_ms,
-            late_tag=None if self._late_tag is None else self._late_tag.tag_id,
-            evictor=None if evictor is None else builder.pickle(evictor, name, "evictor"),
-        )
         made = builder.one_input(
             self._keyed_stream.transformation,
             name,
-            spec,
+            self._operator_spec(firing, call),
             output_type=declared(output_type),
             blocking=any(map(declares_blocking, functions)),
             state_key_type=self._keyed_stream.key_type,
@@ -246,14 +237,37 @@ class _StreamOfWindows(WindowsWithLateness):
         )
         return DataStream(self.get_execution_environment(), made)
 
+    def _operator_spec(self, firing: _Firing, call: WindowCallKind) -> OperatorSpec:
+        """The spec of the way that these windows take."""
+        builder = self.get_execution_environment().graph_builder
+        name, function, evictor = type(self._assigner).__name__, firing.window_function, self._evictor
+        kept_type = firing.kept_type if evictor is None else self.get_input_type()
+        fields: dict[str, Any] = {
+            "key_selector": self._keyed_stream.key_selector,
+            "assigner": builder.pickle(self._assigner, name, "window assigner"),
+            "trigger": builder.pickle(self._trigger, name, "trigger"),
+            "kind": firing.kind,
+            "combining": None if firing.combining is None else builder.pickle(firing.combining, name),
+            "call": call,
+            "window_function": None if function is None else builder.pickle(function, name),
+            "kept_type": None if kept_type is None else kept_type.to_spec(),
+            "allowed_lateness_ms": self._lateness_ms,
+            "late_tag": None if self._late_tag is None else self._late_tag.tag_id,
+            "evictor": None if evictor is None else builder.pickle(evictor, name, "evictor"),
+        }
+        way = way_of(self._assigner, self._trigger, evictor, firing.kind)
+        if isinstance(way, GeneralWay):
+            return self._spec(**fields)
+        return self._tumbling_spec(**fields, size_ms=way.size_ms, offset_ms=way.offset_ms)
+
     def _description(self, firing: _Firing) -> str:
-        """The plan's text: the parts of the windows, and what an evictor makes slow."""
+        """The plan's text: the parts of the windows, and which option made them slow."""
         parts = [type(self._assigner).__name__, type(self._trigger).__name__]
-        if self._evictor is None:
-            return f"Window({', '.join([*parts, firing.method])})"
-        parts += [type(self._evictor).__name__, firing.method]
-        slow = "" if firing.kind is WindowKind.ROWS else ", keeps all records because of its evictor"
-        return f"Window({', '.join(parts)}){slow}"
+        if self._evictor is not None:
+            parts.append(type(self._evictor).__name__)
+        way = way_of(self._assigner, self._trigger, self._evictor, firing.kind)
+        slow = f", {way.reason}" if isinstance(way, GeneralWay) and way.reason else ""
+        return f"Window({', '.join([*parts, firing.method])}){slow}"
 
     def _call_of(self, method: str, function: Any, expected: tuple[type[Function], ...]) -> WindowCallKind:
         for kind in expected:
@@ -285,6 +299,7 @@ class AllWindowedStream(_StreamOfWindows):
         ProcessAllWindowFunction: WindowCallKind.PROCESS_ALL,
     }
     _spec = AllWindowOperator
+    _tumbling_spec = AllTumblingWindowOperator
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(KeyedStream.of(data_stream, NullByteKeySelector(), None), window_assigner)

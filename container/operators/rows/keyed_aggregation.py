@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, bear_names
@@ -150,6 +150,23 @@ class ReducingOperator(FoldingOperator, FunctionOperator):
         return code.bind("reduce", method_of(self.function, "reduce", self.name))
 
 
+class TableVariables(NamedTuple):
+    """Names of the variables with a value table in generated code."""
+
+    #: `live` of the table, the dict at hand, the number of dicts, and whether there are several.
+    live: str
+    entries: str
+    shards: str
+    sharded: str
+    #: `miss` of the table.
+    miss: str
+
+    @classmethod
+    def fresh(cls, code: CodeWriter) -> TableVariables:
+        """New variables."""
+        return cls(*map(code.fresh, ("l", "s", "n", "b", "m")))
+
+
 def generate_keyed_update(
     code: CodeWriter,
     values: ValueTable,
@@ -160,26 +177,39 @@ def generate_keyed_update(
     fixed: Callable[[str], str],
 ) -> str:
     """Generates read - update - write in a value table; returns the variable of the new value. See ValueTable."""
-    live = code.bind("live", values.live)
-    table, sharded, shards = code.fresh("s"), code.fresh("b"), code.fresh("n")
-    code.at_start(f"{table} = {live}[0]")
-    code.at_start(f"{shards} = len({live})")
-    code.at_start(f"{sharded} = {shards} > 1")
+    live, miss = code.bind("live", values.live), code.bind("miss", values.miss)
+    table = TableVariables(live, code.fresh("s"), code.fresh("n"), code.fresh("b"), miss)
+    code.at_start(f"{table.entries} = {live}[0]")
+    code.at_start(f"{table.shards} = len({live})")
+    code.at_start(f"{table.sharded} = {table.shards} > 1")
+    result = generate_new_value(code, table, key, first=first, update=update)
+    code.line(f"{table.entries}[{key}] = {fixed(result)}")
+    return result
+
+
+def generate_new_value(
+    code: CodeWriter,
+    table: TableVariables,
+    key: str,
+    *,
+    first: Callable[[str], None],
+    update: Callable[[str], None],
+) -> str:
+    """Generates read - update; returns the variable of the new value, which belongs into `entries` at the key."""
     missing = code.bind_as("MISSING", MISSING)
     result = code.fresh("v")
     with code.block("try:"):
-        with code.block(f"if {sharded}:"):
-            code.line(f"{table} = {live}[hash({key}) % {shards}]")
-        code.line(f"{result} = {table}[{key}]")
+        with code.block(f"if {table.sharded}:"):
+            code.line(f"{table.entries} = {table.live}[hash({key}) % {table.shards}]")
+        code.line(f"{result} = {table.entries}[{key}]")
     with code.block("except (KeyError, TypeError):"):
-        code.line(f"{key}, {table}, {result} = {code.bind('miss', values.miss)}({key})")
+        code.line(f"{key}, {table.entries}, {result} = {table.miss}({key})")
         with code.block(f"if {result} is {missing}:"):
             first(result)
         with code.block("else:"):
             update(result)
     with code.block("else:"):
         update(result)
-    code.line(f"{table}[{key}] = {fixed(result)}")
     return result
 
 

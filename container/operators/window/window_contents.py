@@ -16,6 +16,7 @@ from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.value_table import MISSING
+from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.state.folding import Aggregation
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.window_forms import WindowForm
@@ -35,11 +36,17 @@ def open_contents(
     spec: WindowOperator, context: OperatorContext, form: WindowForm[Any], combining: Any
 ) -> WindowContents[Any]:
     """The contents of an operator's windows; `combining` is the function of reduce or aggregate."""
-    name, kept = context.descriptor.name, declared_type(spec.kept_type)
-    stored = contents_type(kept, rows=spec.kind is WindowKind.ROWS)
-    values = WindowValues[Any](context.state.window_tables(CONTENTS, stored, form))
+    stored = contents_type(declared_type(spec.kept_type), rows=spec.kind is WindowKind.ROWS)
+    return contents_of(spec, context, context.state.window_tables(CONTENTS, stored, form), combining)
+
+
+def contents_of(
+    spec: WindowOperator, context: OperatorContext, tables: WindowTables[Any], combining: Any
+) -> WindowContents[Any]:
+    """Contents of windows that lie in these tables."""
+    name, values = context.descriptor.name, WindowValues[Any](tables)
     # The type of an accumulator says nothing about the rows.
-    fix = copier_of(context, None if spec.kind is WindowKind.AGGREGATED else kept)
+    fix = copier_of(context, None if spec.kind is WindowKind.AGGREGATED else declared_type(spec.kept_type))
     if spec.kind is WindowKind.ROWS:
         return RowsOfWindows(values, fix, name)
     if spec.kind is WindowKind.REDUCED:
@@ -81,7 +88,7 @@ class WindowContents(ABC, Generic[W]):
         """The results of a window that fires, whose content is that of `state_window`; none without content."""
         content = self.values.get(state_window, key)
         if content is not MISSING:
-            yield from call(self._shown(content)) or ()
+            yield from call(self.shown(content)) or ()
 
     def clear(self, window: W, key: Any) -> None:
         """Removes the content of a window."""
@@ -111,7 +118,8 @@ class WindowContents(ABC, Generic[W]):
     def _merged(self, content: Any, other: Any) -> Any:
         """The content of two windows together."""
 
-    def _shown(self, content: Any) -> list[Any]:
+    def shown(self, content: Any) -> list[Any]:
+        """What a window function gets of a content."""
         return [content]
 
 
@@ -127,7 +135,7 @@ class RowsOfWindows(WindowContents[W], Generic[W]):
     def _merged(self, content: Any, other: Any) -> Any:
         return [*content, *other]
 
-    def _shown(self, content: Any) -> list[Any]:
+    def shown(self, content: Any) -> list[Any]:
         return list(content)
 
 
@@ -171,5 +179,5 @@ class AggregatedWindows(WindowContents[W], Generic[W]):
     def _merged(self, content: Any, other: Any) -> Any:
         return self._function.merge(content, other)
 
-    def _shown(self, content: Any) -> list[Any]:
+    def shown(self, content: Any) -> list[Any]:
         return [self._function.get_result(content)]

@@ -6,34 +6,22 @@ a time. Results bear the last timestamp of their window. See docs/design/0030-wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import partial
 from math import inf
 from typing import Any, cast
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
-from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext
-from yarrow.container.operators.event_time import LATE_DROPPED
+from yarrow.container.codegen.user_functions import load_function
+from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
-from yarrow.container.operators.rows.row_functions import FunctionOperator
-from yarrow.container.operators.window.evicting_windows import (
-    Evicting,
-    open_evicting_windows,
-    require_same_evicting,
-)
+from yarrow.container.operators.window.evicting_windows import Evicting, open_evicting_windows
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet
-from yarrow.container.operators.window.window_calls import WindowCall, window_call
+from yarrow.container.operators.window.missing_timers import set_missing_timers
 from yarrow.container.operators.window.window_contents import WindowContents, open_contents
-from yarrow.container.operators.window.window_contexts import (
-    AssignerContext,
-    WindowEvictorContext,
-    WindowFunctionContext,
-    WindowTriggerContext,
-)
+from yarrow.container.operators.window.window_contexts import WindowEvictorContext, WindowTriggerContext
 from yarrow.container.operators.window.window_rules import (
     checked_result,
     checked_window,
@@ -41,28 +29,16 @@ from yarrow.container.operators.window.window_rules import (
     is_row_late,
     is_window_late,
 )
-from yarrow.container.operators.window.window_timers import WindowTimers
-from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.container.operators.window.windowing_base import Results, WindowingBase
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
-from yarrow.container.state.timers import OperatorTimerService, TimerQueue
-from yarrow.container.state.window_tables import TIME_WINDOWS
-from yarrow.datastream.output_tag import OutputTag
+from yarrow.container.state.timers import TimerQueue
 from yarrow.datastream.state import ValueStateDescriptor
-from yarrow.datastream.window import (
-    MergingWindowAssigner,
-    TimeWindow,
-    TimeWindowSerializer,
-    Trigger,
-    TriggerResult,
-    Window,
-    WindowAssigner,
-)
+from yarrow.datastream.window import MergingWindowAssigner, Trigger, TriggerResult, Window
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import user_key
-from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
 
 #: Name of the state with the merging windows of a key: pairs of (window, state window) in stored form.
@@ -70,60 +46,40 @@ MERGING_WINDOWS = "_merging_windows"
 #: Windows that may be empty above which they are looked at between two rows.
 _MOST_EMPTY = 1024
 
-_Results = Iterator[tuple[Any, int | None]]
-
 
 @runs(WindowOperator, AllWindowOperator)
-class WindowingOperator(FunctionOperator, KeyReadingOperator):
+class WindowingOperator(WindowingBase):
     """Runs windows of a keyed stream, or of a whole stream whose rows have one key."""
 
-    emits_tagged = True
-    emits_state = True
-    stamps_rows = True
-
     def __init__(self, name: str, spec: WindowOperator) -> None:
-        blob = spec.window_function or spec.combining
-        assert blob is not None
-        super().__init__(name, blob, keyed=True)
-        self._spec = spec
-        self._lateness = spec.allowed_lateness_ms
-        #: Late rows, and rows of no window, that went nowhere.
-        self.late_dropped = 0
+        super().__init__(name, spec)
         #: The window at hand, for messages.
         self._at: Any = None
-        self._late_tag = None if spec.late_tag is None else OutputTag(spec.late_tag)
 
     # ------------------------------------------------------------------ life
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         spec, state = self._spec, context.state
-        self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
-        self._assigner: WindowAssigner[Any, Any] = load_function(spec.assigner, self.name)
         self._trigger: Trigger[Any, Any] = load_function(spec.trigger, self.name)
-        self._combining: Any = None if spec.combining is None else load_function(spec.combining, self.name)
         merging = isinstance(self._assigner, MergingWindowAssigner)
         self._merger = cast(MergingWindowAssigner[Any, Any], self._assigner) if merging else None
-        self._event_time = self._assigner.is_event_time()
-        self._form, self._window_type = _form_of(self._assigner)
-        self._timers = WindowTimers(context.environment.clock, self.name, lambda: state.current_key)
         self._contents = self._open_contents(context)
         if merging:
             stored = self._form.stored_type
             self._merging_state = state.value_state(
                 ValueStateDescriptor(MERGING_WINDOWS, Types.LIST(Types.TUPLE([stored, stored])))
             )
-        self._stored_watermark = StoredWatermark(context)
-        self._timers.watermark = self._stored_watermark.restored
         state.register_timers(EVENT_TIMERS, self._timers.event_timers)
         state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
+        set_missing_timers(
+            spec, context, self._contents.values.tables, self._timers, event_time=self._event_time
+        )
         #: A restored operator fires what its watermark had made due before it takes a row.
         self._owes_timers = self.event_timers_due
-        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
 
     def _open_contents(self, context: OperatorContext) -> WindowContents[Any]:
         spec, form = self._spec, self._form
-        require_same_evicting(spec, context)
         if spec.evictor is None:
             return open_contents(spec, context, form, self._combining)
         evictor_context = WindowEvictorContext(self._timers, context.metric_group)
@@ -131,33 +87,10 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         return open_evicting_windows(spec, context, form, self._combining, evicting)
 
     def open(self) -> None:
-        super().open()
-        state, runtime = self.context.state, self._runtime_context
-        if self._spec.window_function is not None and self._combining is not None:
-            open_function(self._combining, runtime)
-        self._assigner_context = AssignerContext(self._timers, runtime)
+        self._open_functions(merging=self._merger is not None)
         self._trigger_context = WindowTriggerContext(
-            state, self._timers, self._form, self.context.metric_group
+            self.context.state, self._timers, self._form, self.context.metric_group
         )
-        merging = self._merger is not None
-        function_context = WindowFunctionContext(state, self._timers, self._form, runtime, merging=merging)
-        self._function_states = function_context.states
-        self._call: WindowCall = window_call(self._spec.call, self.function, function_context, self.name)
-
-    def close(self) -> None:
-        opened = self._opened
-        try:
-            super().close()
-        finally:
-            if opened and self._spec.window_function is not None and self._combining is not None:
-                close_function(self._combining)
-
-    def finish(self) -> None:
-        self.context.state.current_key = NO_KEY
-
-    def snapshot_state(self, checkpoint_id: int) -> None:
-        super().snapshot_state(checkpoint_id)
-        self._stored_watermark.store(self._timers.watermark)
 
     # ------------------------------------------------------------------ rows
 
@@ -170,7 +103,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         with code.block(f"for {result}, {stamp} in {on_row}({value}, {timestamp}):"):
             emit(result, stamp)
 
-    def on_row(self, row: Any, timestamp: int | None) -> _Results:
+    def on_row(self, row: Any, timestamp: int | None) -> Results:
         """Adds a row of the current key to its windows; the results of windows that fire, and a late row itself."""
         if self._owes_timers:
             key = self.context.state.current_key
@@ -198,18 +131,15 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
             late = bool(windows) or is_row_late(
                 stamp, self._lateness, self._timers.watermark, event_time=self._event_time
             )
-            if late and self._late_tag is not None:
-                yield (self._late_tag, row), timestamp
-            else:
-                self.late_dropped += 1
+            yield from self._late_row(row, timestamp, late=late)
         if self._contents.values.perhaps_empty > _MOST_EMPTY:
             self._drop_empty()
 
-    def _take(self, window: Any, row: Any, stamp: int) -> _Results | None:
+    def _take(self, window: Any, row: Any, stamp: int) -> Results | None:
         """Adds a row to a window; None = the window is late."""
         return None if self._is_late(window) else self._add(window, window, row, stamp)
 
-    def _take_merging(self, window: Any, row: Any, stamp: int) -> _Results | None:
+    def _take_merging(self, window: Any, row: Any, stamp: int) -> Results | None:
         """Merges the window of a row with those of its key, and adds the row; None = the window is late."""
         assert self._merger is not None
         live = self._merging_windows()
@@ -244,7 +174,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
             self._set_cleanup(window, delete=True)
         self._contents.merge(merge.state_window, merge.merged_state_windows, key)
 
-    def _add(self, window: Any, state_window: Any, row: Any, stamp: int) -> _Results:
+    def _add(self, window: Any, state_window: Any, row: Any, stamp: int) -> Results:
         self._contents.add(state_window, self.context.state.current_key, row, stamp)
         context, trigger = self._trigger_context, self._trigger
         context.window = window
@@ -269,7 +199,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
 
     # ------------------------------------------------------------------ windows that fire
 
-    def _act(self, result: TriggerResult, window: Any, state_window: Any) -> _Results:
+    def _act(self, result: TriggerResult, window: Any, state_window: Any) -> Results:
         """Does what a trigger has decided for the current key."""
         key = self.context.state.current_key
         if result.is_fire():
@@ -292,7 +222,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
             live.retire(window)
             self._keep_merging(live)
 
-    def _on_timer(self, window: Any, timestamp: int, *, event_time: bool) -> _Results:
+    def _on_timer(self, window: Any, timestamp: int, *, event_time: bool) -> Results:
         state_window = window
         if self._merger is not None:
             state_window = self._merging_windows().state_window(window)
@@ -309,7 +239,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
         if event_time is self._event_time and timestamp == ends:
             self._clean_up(window, state_window)
 
-    def _fire(self, timers: TimerQueue, limit: int, deadline: float) -> _Results:
+    def _fire(self, timers: TimerQueue, limit: int, deadline: float) -> Results:
         state, event_time = self.context.state, timers is self._timers.event_timers
         fired = 0
         namespace = window = None
@@ -336,10 +266,7 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
                 self._drop_empty()
 
     def _failure(self, record: str, error: Exception) -> OperatorFailure:
-        key = short_record(self.context.state.current_key)
-        return OperatorFailure(
-            self.name, f"{record} (window {short_record(self._at)} of the key {key})", error
-        )
+        return self._failure_in(record, self._at, error)
 
     def _drop_empty(self) -> None:
         """Forgets windows that no key has any more."""
@@ -365,40 +292,23 @@ class WindowingOperator(FunctionOperator, KeyReadingOperator):
     # ------------------------------------------------------------------ time
 
     @property
-    def timer_service(self) -> OperatorTimerService | None:
-        return self._timers
-
-    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        # After a restore the inputs begin below the restored watermark.
-        self._timers.watermark = max(self._timers.watermark, timestamp)
-        return ()
-
-    @property
     def event_timers_due(self) -> bool:
         first = self._timers.event_timers.next_timestamp
         return first is not None and first <= self._timers.watermark
 
-    def fire_event_timers(self, deadline: float) -> _Results:
+    def fire_event_timers(self, deadline: float) -> Results:
         self._owes_timers = False
         return self._fire(self._timers.event_timers, self._timers.watermark, deadline)
 
     def next_timer(self) -> int | None:
         return self._timers.processing_timers.next_timestamp
 
-    def fire_timers(self, now: int, deadline: float) -> _Results:
+    def fire_timers(self, now: int, deadline: float) -> Results:
         return self._fire(self._timers.processing_timers, now, deadline)
 
-    def end_keys(self) -> _Results:
+    def end_keys(self) -> Results:
         timers = self._timers
         timers.watermark = MAX_TIMESTAMP
         yield from self._fire(timers.event_timers, MAX_TIMESTAMP, inf)
         yield from self._fire(timers.processing_timers, MAX_TIMESTAMP, inf)
         timers.watermark = MIN_TIMESTAMP
-
-
-def _form_of(assigner: WindowAssigner[Any, Any]) -> tuple[WindowForm[Any], type[Window]]:
-    """The stored form of an assigner's windows, and their type."""
-    serializer = assigner.get_window_serializer()
-    if type(serializer) is TimeWindowSerializer:
-        return TIME_WINDOWS, TimeWindow
-    return WindowForm.of_serializer(serializer), Window

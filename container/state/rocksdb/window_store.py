@@ -97,6 +97,40 @@ class WindowTableStore(TableStore):
                     data: list[bytes | None] = [piece[at][1] for at in left]
                     yield [keys[at] for at in left], self.values.load_all(data, MISSING)
 
+    def take_all(self) -> Iterator[Rows]:
+        """Takes all rows out: what is at hand, then what is in RocksDB alone, where each piece is one deleted range."""
+        while young := self._gathered():
+            piece = [young.popitem() for _ in range(min(PIECE, len(young)))]
+            # A row may bear a raw key where generated code found its equal.
+            keys = [canonicalize(key) for key, _ in piece]
+            if self.groups:
+                self._removed.update(keys)
+            yield keys, [value for _, value in piece]
+        for group in sorted(self.groups):
+            entries = self.family.scan_prefix(group + self.place)
+            while stored := list(islice(entries, PIECE)):
+                if found := self._taken(stored):
+                    yield found
+
+    def _gathered(self) -> dict[Any, Any]:
+        """All rows at hand as the young generation, as if none were written."""
+        if self._old:
+            self.live[0] = {**self._old, **self.live[0]}
+            self._old, self._unwritten, self._unwritten_values = {}, [], []
+        return self.live[0]
+
+    def _taken(self, stored: list[tuple[bytes, bytes]]) -> Rows | None:
+        """Removes neighbouring rows in RocksDB; returns those that are neither at hand nor removed."""
+        young, removed = self._gathered(), self._removed
+        keys = [self.context.keys.key_of(database_key) for database_key, _ in stored]
+        left = [at for at, key in enumerate(keys) if key not in young and key not in removed]
+        self.context.database.delete_range(self.family, stored[0][0], stored[-1][0] + b"\0")
+        removed.difference_update(keys)
+        if not left:
+            return None
+        data: list[bytes | None] = [stored[at][1] for at in left]
+        return [keys[at] for at in left], self.values.load_all(data, MISSING)
+
 
 class WindowStore(StateStore):
     """The windows of one state by their places."""
@@ -246,6 +280,9 @@ class RocksDBWindowTables(ListedTables[W, RocksDBWindowTable], Generic[W]):
     def rows(self, window: W) -> Iterator[Rows]:
         table = self._tables.get(window)
         return iter(()) if table is None else table.store.rows()
+
+    def take(self, window: W) -> Iterator[Rows]:
+        return self.table(window).store.take_all() if window in self._tables else iter(())
 
     def restoring(self) -> Callable[[Any, Mapping[Any, Any]], None]:
         """What puts in a canonical key with its values by stored window; a key may come several times."""

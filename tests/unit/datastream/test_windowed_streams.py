@@ -31,7 +31,7 @@ from yarrow.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
+from yarrow.runtime.graph.window_spec import AllTumblingWindowOperator, WindowOperator
 
 ROW = Types.TUPLE([Types.STRING(), Types.LONG()])
 SECOND = Time.seconds(1)
@@ -54,8 +54,9 @@ def rows() -> DataStream:
     return without_time().assign_timestamps_and_watermarks(STAMPED)
 
 
-def windowed() -> WindowedStream:
-    return rows().key_by(lambda row: row[0], Types.STRING()).window(TumblingEventTimeWindows.of(SECOND))
+def windowed(assigner: Any = None) -> WindowedStream:
+    keyed = rows().key_by(lambda row: row[0], Types.STRING())
+    return keyed.window(assigner or TumblingEventTimeWindows.of(SECOND))
 
 
 def whole() -> AllWindowedStream:
@@ -86,11 +87,33 @@ def test_a_windowed_stream_becomes_an_operator_behind_its_key() -> None:
     made = windowed().allowed_lateness(5).side_output_late_data(late).trigger(CountTrigger.of(2)).reduce(add)
     operator = operator_of(made)
     assert operator.name == "TumblingEventTimeWindows"
-    assert operator.description == "Window(TumblingEventTimeWindows, CountTrigger, reduce)"
+    assert operator.description == (
+        "Window(TumblingEventTimeWindows, CountTrigger, reduce), key by key because of its trigger CountTrigger"
+    )
     assert isinstance(operator.spec, WindowOperator)
     assert (operator.spec.allowed_lateness_ms, operator.spec.late_tag) == (5, "late")
     assert (operator.parallelism, operator.output_type) == (3, ROW)
     assert operator.state_key_type == Types.STRING()
+
+
+def test_the_plan_says_which_option_takes_the_general_way() -> None:
+    def described(made: DataStream) -> str | None:
+        return operator_of(made).description
+
+    assert described(windowed().reduce(add)) == "Window(TumblingEventTimeWindows, EventTimeTrigger, reduce)"
+    assert described(windowed().aggregate(Counts())) == (
+        "Window(TumblingEventTimeWindows, EventTimeTrigger, aggregate)"
+    )
+    assert described(windowed().apply(Apply())) == (
+        "Window(TumblingEventTimeWindows, EventTimeTrigger, apply), key by key because its function takes all records"
+    )
+
+    class OwnWindows(TumblingEventTimeWindows):
+        """May mean anything."""
+
+    assert described(windowed(OwnWindows(1000, 0)).reduce(add)) == (
+        "Window(OwnWindows, EventTimeTrigger, reduce), key by key because of its assigner OwnWindows"
+    )
 
 
 def test_the_plan_names_the_evictor_and_what_it_makes_slow() -> None:
@@ -131,7 +154,7 @@ class Counts(AggregateFunction[Any, Any, Any]):
 def test_windows_of_a_whole_stream_have_one_subtask() -> None:
     made = whole().reduce(add)
     operator = operator_of(made)
-    assert isinstance(operator.spec, AllWindowOperator)
+    assert isinstance(operator.spec, AllTumblingWindowOperator)
     assert (operator.parallelism, operator.max_parallelism, operator.spec.rescalable) == (1, 1, False)
     with pytest.raises(InvalidProgramError, match="can only run with parallelism 1, not 2"):
         made.set_parallelism(2)

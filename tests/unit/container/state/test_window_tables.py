@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.container.state.contexts import Mails
@@ -144,17 +144,24 @@ PUT = st.tuples(st.just("put"), st.sampled_from(WINDOWS[:5]), st.sampled_from(KE
 DROP = st.tuples(st.just("drop"), st.sampled_from(WINDOWS[:5]), st.none())
 REMOVE = st.tuples(st.sampled_from(["remove", "take"]), st.sampled_from(WINDOWS[:5]), st.sampled_from(KEYS))
 READ = st.tuples(st.just("prefetch"), st.sampled_from(WINDOWS[:5]), st.none())
+PIECE = st.tuples(st.just("piece"), st.sampled_from(WINDOWS[:5]), st.none())
 STEPS = st.sampled_from(
     ["chunk", "list", "cut", "save", "write", "discard", "mails", "announce", "restore", "move"]
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.one_of(PUT, PUT, PUT, REMOVE, REMOVE, DROP, READ, STEPS, STEPS), max_size=60),
-    st.sampled_from(["heap", "rocksdb"]),
+    steps=st.lists(
+        st.one_of(PUT, PUT, PUT, REMOVE, REMOVE, DROP, READ, PIECE, PIECE, STEPS, STEPS), max_size=60
+    ),
+    kind=st.sampled_from(["heap", "rocksdb"]),
 )
-def test_they_are_what_a_dict_of_dicts_is(steps: list[Any], kind: str) -> None:
+def test_they_are_what_a_dict_of_dicts_is(
+    steps: list[Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("heap_table", "rocksdb.window_store"):
+        monkeypatch.setattr(f"yarrow.container.state.{module}.PIECE", 2)
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Worker(Path(folder)))
         backend = place.backend(kind)
@@ -162,6 +169,7 @@ def test_they_are_what_a_dict_of_dicts_is(steps: list[Any], kind: str) -> None:
         model: Held = {}
         pending: list[tuple[Any, Held, bool]] = []
         kept: tuple[Any, Held, bool] = ((), {}, True)
+        pieces: dict[TimeWindow, Iterator[Any]] = {}
         for number, step in enumerate(steps):
             if isinstance(step, tuple):
                 action, window, key = step
@@ -177,6 +185,13 @@ def test_they_are_what_a_dict_of_dicts_is(steps: list[Any], kind: str) -> None:
                 elif action == "drop":
                     tables.drop(window)
                     model.pop(window, None)
+                    pieces.pop(window, None)
+                elif action == "piece":
+                    piece = next(pieces.setdefault(window, tables.take(window)), None)
+                    if piece is None:
+                        del pieces[window]
+                    for taken_key, value in zip(*(piece or ((), ())), strict=True):
+                        assert model[window].pop(taken_key) == value
                 else:
                     tables.table(window).prefetch(KEYS)
                     model.setdefault(window, {})
@@ -210,9 +225,14 @@ def test_they_are_what_a_dict_of_dicts_is(steps: list[Any], kind: str) -> None:
                     kind = "rocksdb"
                 backend = place.backend(kind, handles)
                 tables = place.tables(backend)
+                pieces = {}
         assert tables.windows() == sorted_windows(model)
         assert content(tables) == {window: rows for window, rows in model.items() if rows}
         for window in tables.windows():
+            for keys, values in tables.take(window):
+                for taken_key, value in zip(keys, values, strict=True):
+                    assert model[window].pop(taken_key) == value
+            assert not model[window]
             tables.drop(window)
         assert backend.entries == 0 and content(tables) == {}
         # What was cut before is as it was then.

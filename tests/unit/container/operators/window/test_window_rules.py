@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.compat.metrics import names
+from tests.support.kept_windows import keeps_nothing
 from yarrow.common.serializer import TypeSerializer
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
@@ -74,16 +75,7 @@ def add(first: Any, second: Any) -> Any:
 def is_empty(harness: OperatorHarness) -> bool:
     """Whether no window, no timer and no state of one is left."""
     operator: Any = harness.tasks[0].chain.operators[0]
-    states = [
-        operator._contents.values,
-        *operator._trigger_context.states.values,
-        *operator._function_states.values,
-    ]
-    timers = operator._timers
-    merging = operator._merger is not None and list(operator.context.state.state_keys("_merging_windows"))
-    return not any(values.tables.windows() for values in states) and not (
-        len(timers.event_timers) or len(timers.processing_timers) or merging
-    )
+    return keeps_nothing(operator)
 
 
 def test_a_window_has_its_start_and_not_its_end(run: Any) -> None:

@@ -1,0 +1,135 @@
+"""Savepoints between the operators of windows: one keeps a timer a key and window, the other none.
+
+Owner: the task thread, while it sets up an operator. Both keep reduced rows and accumulators in one form. An operator
+without timers leaves a mark in operator state, and contents of windows that have fired apart. So a custom trigger may
+be added or removed over a savepoint. Must not fire windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, cast
+
+from yarrow.common.typeinfo import Types
+from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.window.window_contents import CONTENTS, contents_type
+from yarrow.container.operators.window.window_rules import cleanup_time
+from yarrow.container.operators.window.window_timers import WindowTimers
+from yarrow.container.operators.window.window_values import WindowValues
+from yarrow.container.state.backend import Timer
+from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables
+from yarrow.datastream.state import ListState, ListStateDescriptor
+from yarrow.datastream.window import TimeWindow
+from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
+from yarrow.runtime.snapshot.errors import StateMigrationError
+
+#: Name of the contents of windows that have fired and wait for the end of their lateness.
+FIRED_CONTENTS = "_window_contents/fired"
+#: Name of the operator state that is not empty if windows have no timers.
+WITHOUT_TIMERS = "_windows_without_timers"
+
+
+def marks_of(context: OperatorContext) -> ListState[int]:
+    """The operator state that says whether windows have timers: not empty = they have none."""
+    return context.operator_state.union_list_state(ListStateDescriptor(WITHOUT_TIMERS, Types.LONG()))
+
+
+def restored_names(context: OperatorContext) -> Collection[str]:
+    """Names of the keyed states with which the operator begins."""
+    restored = context.environment.restored.of(context.descriptor.id).keyed
+    return {state.name for handle in restored for state in handle.states}
+
+
+def fired_tables(spec: WindowOperator, context: OperatorContext) -> WindowTables[TimeWindow]:
+    """The contents of windows that have fired."""
+    stored = contents_type(declared_type(spec.kept_type), rows=False)
+    tables: WindowTables[TimeWindow] = context.state.window_tables(FIRED_CONTENTS, stored, TIME_WINDOWS)
+    return tables
+
+
+def set_missing_timers(
+    spec: WindowOperator,
+    context: OperatorContext,
+    contents: WindowTables[Any],
+    timers: WindowTimers,
+    *,
+    event_time: bool,
+) -> None:
+    """Sets the timers of restored windows whose former operator had none.
+
+    Raises StateMigrationError if the program now keeps all rows of a window.
+    """
+    marks = marks_of(context)
+    is_marked = bool(marks.get())
+    marks.update([])
+    if not is_marked:
+        return
+    if spec.kind is WindowKind.ROWS:
+        raise StateMigrationError(
+            context.descriptor.name, CONTENTS, "", "windows with a reduced row or an accumulator",
+            "windows with all rows",
+            "Declare the windows as they were, or give them another uid, which begins them without state.",
+        )  # fmt: skip
+    queue = timers.event_timers if event_time else timers.processing_timers
+
+    def set_timers(window: TimeWindow, keys: Iterable[Any], *, fired: bool) -> None:
+        namespace = TIME_WINDOWS.stored(window)
+        times = {cleanup_time(window, spec.allowed_lateness_ms, event_time=event_time)}
+        if not fired:
+            times.add(cleanup_time(window, 0, event_time=event_time))
+        for time in times - {None}:
+            for key in keys:
+                queue.register(cast(int, time), key, namespace)
+
+    for window in contents.windows():
+        for keys, _ in contents.rows(window):
+            set_timers(window, keys, fired=False)
+    if FIRED_CONTENTS in restored_names(context):
+        values, fired = WindowValues(contents), fired_tables(spec, context)
+        for window in fired.windows():
+            for keys, kept in fired.take(window):
+                set_timers(window, keys, fired=True)
+                for key, value in zip(keys, kept, strict=True):
+                    values.put(window, key, value)
+            fired.drop(window)
+
+
+class RestoredTimers:
+    """Timers of a former operator: only which keys of a window had not fired counts. A TimerSection without timers."""
+
+    def __init__(self) -> None:
+        #: The keys whose window has not fired, by its stored form.
+        self.unfired: dict[Any, set[Any]] = {}
+
+    def snapshot_timers(self) -> Collection[Timer]:
+        """There is none."""
+        return ()
+
+    def restore_timers(self, timers: Iterable[Timer]) -> None:
+        """Notes the timers at the ends of windows."""
+        for timer in timers:
+            if timer.namespace is not None and timer.timestamp == timer.namespace[1] - 1:
+                self.unfired.setdefault(timer.namespace, set()).add(timer.key)
+
+
+def set_fired_apart(
+    contents: WindowTables[TimeWindow],
+    fired: WindowTables[TimeWindow] | None,
+    unfired: Mapping[Any, Collection[Any]],
+    watermark: int,
+) -> None:
+    """Moves contents of windows that have fired, as `unfired` says, to `fired`; None = they are not needed any more."""
+    values = WindowValues(contents)
+    for window in contents.windows_until(watermark):
+        waiting = unfired.get(TIME_WINDOWS.stored(window), ())
+        left: list[tuple[Any, Any]] = []
+        for keys, kept in contents.take(window):
+            for key, value in zip(keys, kept, strict=True):
+                if key in waiting:
+                    left.append((key, value))
+                elif fired is not None:
+                    WindowValues(fired).put(window, key, value)
+        for key, value in left:
+            values.put(window, key, value)
+        if not left:
+            contents.drop(window)

@@ -1,0 +1,127 @@
+"""WindowingBase: what all operators of windows have in common: functions, event time as state, late rows.
+
+Owner: the task thread. A subclass says how windows are kept and when they fire. See docs/design/0030-windows.md and
+0034-fast-windows.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
+from yarrow.container.operators.base import KeyReadingOperator, OperatorContext
+from yarrow.container.operators.event_time import LATE_DROPPED
+from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.container.operators.window.evicting_windows import require_same_evicting
+from yarrow.container.operators.window.window_calls import WindowCall, window_call
+from yarrow.container.operators.window.window_contexts import AssignerContext, WindowFunctionContext
+from yarrow.container.operators.window.window_timers import WindowTimers
+from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.state.timers import OperatorTimerService
+from yarrow.container.state.window_tables import TIME_WINDOWS
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.window import TimeWindow, TimeWindowSerializer, Window, WindowAssigner
+from yarrow.runtime.data.window_forms import WindowForm
+from yarrow.runtime.graph.window_spec import WindowOperator
+
+#: Results of windows with their times, side outputs as `(OutputTag, value)`.
+Results = Iterator[tuple[Any, int | None]]
+
+
+class WindowingBase(FunctionOperator, KeyReadingOperator):
+    """The functions, the clocks and the late rows of an operator of windows."""
+
+    emits_tagged = True
+    emits_state = True
+    stamps_rows = True
+
+    def __init__(self, name: str, spec: WindowOperator) -> None:
+        blob = spec.window_function or spec.combining
+        assert blob is not None
+        super().__init__(name, blob, keyed=True)
+        self._spec = spec
+        self._lateness = spec.allowed_lateness_ms
+        #: Late rows, and rows of no window, that went nowhere.
+        self.late_dropped = 0
+        self._late_tag = None if spec.late_tag is None else OutputTag(spec.late_tag)
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        spec, state = self._spec, context.state
+        require_same_evicting(spec, context)
+        self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
+        self._assigner: WindowAssigner[Any, Any] = load_function(spec.assigner, self.name)
+        # Without a window function that of reduce or aggregate is the operator's function.
+        self._combining: Any = self.function if spec.window_function is None else None
+        if spec.window_function is not None and spec.combining is not None:
+            self._combining = load_function(spec.combining, self.name)
+        self._event_time = self._assigner.is_event_time()
+        self._form, self._window_type = _form_of(self._assigner)
+        self._timers = WindowTimers(context.environment.clock, self.name, lambda: state.current_key)
+        self._stored_watermark = StoredWatermark(context)
+        self._timers.watermark = self._stored_watermark.restored
+        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+
+    @property
+    def _has_both_functions(self) -> bool:
+        """True if a window function stands behind reduce or aggregate."""
+        return self._spec.window_function is not None and self._combining is not None
+
+    def _open_functions(self, *, merging: bool) -> None:
+        """Opens the functions, and makes the calls of the window function; `merging`: windows may merge."""
+        super().open()
+        runtime = self._runtime_context
+        if self._has_both_functions:
+            open_function(self._combining, runtime)
+        self._assigner_context = AssignerContext(self._timers, runtime)
+        function_context = WindowFunctionContext(
+            self.context.state, self._timers, self._form, runtime, merging=merging
+        )
+        self._function_states = function_context.states
+        self._call: WindowCall = window_call(self._spec.call, self.function, function_context, self.name)
+
+    def close(self) -> None:
+        opened = self._opened
+        try:
+            super().close()
+        finally:
+            if opened and self._has_both_functions:
+                close_function(self._combining)
+
+    def finish(self) -> None:
+        self.context.state.current_key = NO_KEY
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        super().snapshot_state(checkpoint_id)
+        self._stored_watermark.store(self._timers.watermark)
+
+    @property
+    def timer_service(self) -> OperatorTimerService | None:
+        return self._timers
+
+    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
+        # After a restore the inputs begin below the restored watermark.
+        self._timers.watermark = max(self._timers.watermark, timestamp)
+        return ()
+
+    def _late_row(self, row: Any, timestamp: int | None, *, late: bool) -> Results:
+        """Sends a row that no window takes to the side output of late rows if it is `late`, or counts it."""
+        if late and self._late_tag is not None:
+            yield (self._late_tag, row), timestamp
+        else:
+            self.late_dropped += 1
+
+    def _failure_in(self, record: str, window: Any, error: BaseException) -> OperatorFailure:
+        key = short_record(self.context.state.current_key)
+        return OperatorFailure(self.name, f"{record} (window {short_record(window)} of the key {key})", error)
+
+
+def _form_of(assigner: WindowAssigner[Any, Any]) -> tuple[WindowForm[Any], type[Window]]:
+    """The stored form of an assigner's windows, and their type."""
+    serializer = assigner.get_window_serializer()
+    if type(serializer) is TimeWindowSerializer:
+        return TIME_WINDOWS, TimeWindow
+    return WindowForm.of_serializer(serializer), Window

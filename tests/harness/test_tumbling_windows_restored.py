@@ -1,0 +1,286 @@
+"""Tumbling windows without timers, held against the general operator: restarts change the operator and the backend.
+
+A trigger that extends the default one means the same, and takes the general way. So each restart of a run may change
+from one operator to the other, over a savepoint or a checkpoint of the backend's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.harness.test_windows_restored import (
+    ASSIGNERS,
+    KEYS,
+    LATENESS,
+    Model,
+    compare_with_the_model,
+    rows_of,
+    tuple_of,
+    windowing,
+)
+from tests.support.kept_windows import keeps_nothing
+from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from yarrow.container.operators.window.tumbling_windows import TumblingWindows
+from yarrow.container.operators.window.window_operator import WindowingOperator
+from yarrow.datastream import DataStream
+from yarrow.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
+from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.datastream.window import CountTrigger, EventTimeTrigger, Trigger
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
+from yarrow.testing.operator_harness import FragmentFailedError
+
+
+class OwnTrigger(EventTimeTrigger):
+    """Means what the default trigger means, and takes the general way."""
+
+
+class Numbers(AggregateFunction[Any, Any, Any]):
+    """All numbers of a window; the accumulator is a list that changes in place."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: Any, accumulator: list[int]) -> list[int]:
+        accumulator.append(value[1])
+        return accumulator
+
+    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
+        return tuple(sorted(accumulator))
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        return acc_a + acc_b
+
+
+class Shown(ProcessWindowFunction[Any, Any, Any, Any]):
+    """Shows each firing: key, bounds of the window, numbers. Its state must be gone with the window."""
+
+    FIRED: ValueStateDescriptor[int] = ValueStateDescriptor("fired")
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        (numbers,) = elements
+        fired = context.window_state().get_state(self.FIRED)
+        fired.update((fired.value() or 0) + 1)
+        window = context.window()
+        yield key, window.start, window.end, tuple(sorted(numbers))
+
+    def clear(self, context: Any) -> None:
+        assert context.window_state().get_state(self.FIRED).value()
+
+
+class ShownReduced(Shown):
+    """The same of a reduced row."""
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        ((_, numbers),) = elements
+        return super().process(key, context, [tuple_of(numbers)])
+
+
+def tumbling(lateness: int, *, general: bool, reduced: bool) -> Any:
+    def build(rows: DataStream) -> DataStream:
+        windows = rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"]).allowed_lateness(lateness)
+        windows = windows.trigger(OwnTrigger()) if general else windows
+        if reduced:
+            return windows.reduce(
+                lambda a, b: (a[0], (*tuple_of(a[1]), *tuple_of(b[1]))), ShownReduced()
+            ).uid("windows")
+        return windows.aggregate(Numbers(), Shown()).uid("windows")
+
+    return build
+
+
+class ChangingJob(RestartedJob):
+    """A job that takes another way at each start that says so."""
+
+    def __init__(self, lateness: int, *, reduced: bool, ways: Iterable[bool] = ()) -> None:
+        self._options: dict[str, Any] = {"lateness": lateness, "reduced": reduced}
+        self._ways = iter(ways)
+        super().__init__(tumbling(general=False, **self._options))
+
+    def start(self, parallelism: int, backend: str, *, general: bool | None = None) -> None:
+        general = next(self._ways, False) if general is None else general
+        self._build = tumbling(general=general, **self._options)
+        super().start(parallelism, backend)
+        expected = WindowingOperator if general else TumblingWindows
+        assert all(type(operator) is expected for operator in self.operators)
+
+
+steps_of = st.lists(
+    st.one_of(
+        rows_of.map(lambda rows: ("rows", rows)),
+        st.integers(0, 45).map(lambda time: ("watermark", time)),
+        st.tuples(
+            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
+        ).map(lambda how: ("restart", how)),
+    ),
+    min_size=2,
+    max_size=14,
+)
+
+
+@pytest.mark.parametrize("reduced", [False, True], ids=["aggregated", "reduced"])
+@pytest.mark.parametrize("lateness", LATENESS)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=steps_of,
+    backend=st.sampled_from(["hashmap", "rocksdb"]),
+    ways=st.lists(st.booleans(), max_size=6),
+)
+def test_both_operators_are_the_model_whichever_began(
+    lateness: int, reduced: bool, steps: list[Any], backend: str, ways: list[bool]
+) -> None:
+    job = ChangingJob(lateness, reduced=reduced, ways=ways)
+    compare_with_the_model(Model("tumbling", lateness), job, steps, backend)
+
+
+@pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("lateness", LATENESS)
+@pytest.mark.parametrize("general", [False, True], ids=["fast", "general"])
+def test_a_cut_between_any_two_keys_of_a_window_loses_and_doubles_nothing(
+    backend: str, lateness: int, general: bool, options: CheckpointOptions
+) -> None:
+    job = ChangingJob(lateness, reduced=False)
+    job.start(1, backend)
+    keys = list(range(40))
+    job.push([(key, key) for key in keys], [5] * len(keys))
+    fired: list[Any] = []
+    cuts = 0
+    while len(fired) < len(keys):
+        # A deadline that has passed: one key fires in each slice.
+        for operator in windowing(job):
+            operator.on_watermark(9)
+            if operator.event_timers_due:
+                fired += [row for row, _ in operator.fire_event_timers(0.0)]
+        cuts += 1
+        if cuts % 4 == 0:
+            job.stop(options)
+            job.start(cuts // 4 % 4 + 1, backend, general=general and cuts % 8 == 0)
+    assert sorted(fired) == [(key, 0, 10, (key,)) for key in keys]
+    job.watermark(9)
+    assert job.take() == []
+    # Rows of the window: late, or inside the lateness, where each key fires again with what it had.
+    job.push([(key, 1000) for key in keys], [6] * len(keys))
+    again = [(key, 0, 10, (key, 1000)) for key in keys] if lateness else []
+    assert sorted(row for row, _ in job.take()) == again
+    job.watermark(100)
+    assert all(map(keeps_nothing, windowing(job)))
+    assert all(not subtask.keyed for subtask in job.stop(CANONICAL).subtasks.values())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_cut_between_slices_of_a_large_window_finds_the_fired_keys_gone(backend: str) -> None:
+    def build(rows: DataStream) -> DataStream:
+        windows = rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"])
+        return windows.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("windows")
+
+    job = RestartedJob(build)
+    job.start(1, backend)
+    keys = list(range(9000))
+    for _ in range(2):
+        job.push([(key, 1) for key in keys], [5] * len(keys))
+    fired: list[Any] = []
+    for slices in (1, 17, 3):
+        (operator,) = windowing(job)
+        assert isinstance(operator, TumblingWindows)
+        operator.on_watermark(9)
+        for _ in range(slices):
+            fired += [row for row, _ in operator.fire_event_timers(0.0)]
+        assert 0 < len(fired) < len(keys) and operator.event_timers_due
+        state = job.stop(OWN)
+        assert all(subtask.keyed for subtask in state.subtasks.values())
+        job.start(1, backend)
+        (operator,) = windowing(job)
+        assert isinstance(operator, TumblingWindows)
+        (window,) = operator._tables.windows()
+        left = [key for found, _ in operator._tables.rows(window) for key in found]
+        assert sorted(left) == sorted(set(keys) - {key for key, _ in fired})
+    job.watermark(9)
+    fired += [row for row, _ in job.take()]
+    assert sorted(fired) == [(key, 2) for key in keys]
+    assert all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_no_window_fires_twice_when_subtasks_with_other_watermarks_become_one(backend: str) -> None:
+    job = ChangingJob(100, reduced=False)
+    job.start(2, backend, general=False)
+    job.push([(key, 1) for key in KEYS], [5] * len(KEYS))
+    job.watermark(9, subtask=0)
+    first = [row for row, _ in job.take()]
+    assert 0 < len(first) < len(KEYS)
+    job.stop(OWN)
+    job.start(1, backend, general=False)
+    # The window is open for all keys, and has fired for some. A row takes its key's content along.
+    job.push([(first[0][0], 2)], [6])
+    job.stop(OWN)
+    job.start(3, backend, general=False)
+    job.watermark(9)
+    second = [row for row, _ in job.take()]
+    others = set(KEYS) - {row[0] for row in first}
+    expected = [(key, 0, 10, (1,)) for key in others] + [(first[0][0], 0, 10, (1, 2))]
+    assert Counter(second) == Counter(expected)
+    job.watermark(200)
+    assert all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_trigger_is_added_and_removed_over_a_savepoint(backend: str, options: CheckpointOptions) -> None:
+    def build(trigger: Trigger[Any, Any] | None) -> Any:
+        def fragment(rows: DataStream) -> DataStream:
+            windows = rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"])
+            windows = windows if trigger is None else windows.trigger(trigger)
+            return windows.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("windows")
+
+        return fragment
+
+    job = RestartedJob(build(None))
+    job.start(2, backend)
+    job.push([(key, 1) for key in KEYS], [5] * len(KEYS))
+    job.stop(options)
+    job._build = build(CountTrigger.of(2))
+    job.start(3, backend)
+    job.push([(key, 10) for key in KEYS], [6] * len(KEYS))
+    assert job.take() == []
+    job.push([(key, 100) for key in KEYS], [7] * len(KEYS))
+    assert Counter(row for row, _ in job.take()) == Counter((key, 111) for key in KEYS)
+    job.stop(options)
+    job._build = build(None)
+    job.start(1, backend)
+    job.push([(KEYS[0], 1000)], [8])
+    job.watermark(9)
+    assert Counter(row for row, _ in job.take()) == Counter(
+        [(KEYS[0], 1111), *((key, 111) for key in KEYS[1:])]
+    )
+    assert all(map(keeps_nothing, windowing(job)))
+    job.stop(options)
+
+
+def test_windows_that_kept_a_row_are_refused_where_all_rows_are_kept() -> None:
+    job = ChangingJob(0, reduced=True)
+    job.start(1, "hashmap")
+    job.push([(1, 1)], [5])
+    job.stop(CANONICAL)
+
+    class All(WindowFunction[Any, Any, Any, Any]):
+        def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
+            return list(inputs)
+
+    def all_rows(rows: DataStream) -> DataStream:
+        return rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"]).apply(All()).uid("windows")
+
+    plain = RestartedJob(all_rows)
+    plain._metadata, plain._checkpoint_id = job._metadata, job._checkpoint_id
+    message = r"a reduced row or an accumulator.*declares windows with all rows"
+    with pytest.raises(FragmentFailedError, match=message):
+        plain.start(1, "hashmap")
+    for fragment in plain.fragments:
+        fragment.close()

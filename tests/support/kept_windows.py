@@ -1,0 +1,23 @@
+"""Whether an operator of windows keeps anything: windows, timers, or state of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarrow.container.operators.window.tumbling_windows import TumblingWindows
+from yarrow.container.operators.window.window_operator import WindowingOperator
+from yarrow.container.operators.window.windowing_base import WindowingBase
+
+
+def keeps_nothing(operator: WindowingBase) -> bool:
+    """True if no window, no timer and no state of a window is left."""
+    states: list[Any] = [operator._contents.values, *operator._function_states.values]  # type: ignore[attr-defined]
+    timers = operator._timers
+    kept: list[Any] = [len(timers.event_timers), len(timers.processing_timers)]
+    if isinstance(operator, TumblingWindows):
+        kept += [*operator._ends, *operator._fired_ends, *operator._open, *operator._mixed]
+        states += [] if operator._fired is None else [operator._fired.values]
+    elif isinstance(operator, WindowingOperator):
+        states += operator._trigger_context.states.values
+        kept += [] if operator._merger is None else operator.context.state.state_keys("_merging_windows")
+    return not any(kept) and not any(values.tables.windows() for values in states)
