@@ -1,9 +1,9 @@
 """The registry of operators by spec: operators register themselves, and the registry finds modules by package.
 
-Owner: any thread that builds operators; registering happens while a module is imported. Must not name an
-operator. Every package below this one is searched. The columnar ones are imported only when a job has
-columns, since pyarrow.compute and polars cost memory. Those of data sets, windows, joins and asynchronous functions
-are imported only when a job has some. An operator that is shipped with a job is found in the package of its spec.
+Owner: any thread that builds operators; registering happens while a module is imported. Must not name an operator.
+Every package below this one is searched. The columnar ones are imported only when a job has columns, since
+pyarrow.compute and polars cost memory. Those of data sets, windows, joins, patterns and asynchronous functions are
+imported only when a job has some. An operator that is shipped with a job is found in the package of its spec.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PACKAGE = "yarrow.container.operators"
 #: Packages that are imported only if no other operator runs a spec, one after the other.
 _ON_DEMAND = ("data_set", "columnar")
 #: Packages that are imported only for specs that name them: most jobs do without, and one of them imports asyncio.
-_NAMED = ("asynchronous", "columnar_window", "join", "window")
+_NAMED = ("asynchronous", "cep", "columnar_window", "join", "window")
 
 _O = TypeVar("_O", bound=type[Operator])
 _classes: dict[type[OperatorSpec], type[Operator]] = {}

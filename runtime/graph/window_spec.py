@@ -1,7 +1,7 @@
-"""The specs of windows, of streams of rows and of columns, and of rows in order of time.
+"""The specs of windows, of streams of rows and of columns, of rows in order of time, and of patterns.
 
-Owner: none; immutable. An operator of `yarrow.container.operators.window`, `columnar_window` or
-`event_time_order` runs each.
+Owner: none; immutable. An operator of `yarrow.container.operators.window`, `columnar_window`, `event_time_order` or
+`cep` runs each.
 """
 
 from __future__ import annotations
@@ -148,3 +148,38 @@ class KeyedEventTimeOrderOperator(
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
         """The key selector of the only input."""
         return (self.key_selector,)
+
+
+class PatternOperator(OperatorSpec, frozen=True, kw_only=True, tag="pattern"):
+    """Looks for a pattern among the rows of each key, in order of time."""
+
+    # The list has watermarks. That of an ended subtask is the greatest, which holds nothing back.
+    ended_subtasks_leave_no_unions = True
+    operator_package = "cep"
+
+    key_selector: bytes
+    #: The pickled Pattern.
+    pattern: bytes
+    #: The pickled PatternProcessFunction.
+    function: bytes
+    #: Type of rows; None = not declared.
+    row_type: TypeSpec = None
+    #: The pickled comparator of rows with one time; None = they come as they came.
+    comparator: bytes | None = None
+    #: False = rows come by the machine's clock.
+    event_time: bool = True
+    #: Side output of late rows; None = they are dropped and counted.
+    late_tag: str | None = None
+    #: Most partial matches of a key; None = any number.
+    max_partial_matches: int | None = None
+
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of the only input."""
+        return (self.key_selector,)
+
+
+class AllPatternOperator(PatternOperator, frozen=True, kw_only=True, tag="pattern_all"):
+    """Looks for a pattern in a whole stream, in one subtask: all rows have the same key."""
+
+    rescalable = False

@@ -1,0 +1,1 @@
+"""Complex event processing: patterns looked for among the rows of each key."""

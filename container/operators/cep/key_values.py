@@ -1,0 +1,43 @@
+"""KeyValues: one value a key that the operator changes in place, over the value table of a backend.
+
+Owner: the task thread. Whoever changes a value puts it again, before the next key is asked for. Must not know
+patterns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.state.backend import KeyedStateBackend
+from yarrow.container.state.value_table import MISSING, ValueTable
+from yarrow.runtime.data.keys import canonicalize
+
+
+class KeyValues:
+    """The values of one state by raw key."""
+
+    def __init__(self, state: KeyedStateBackend, name: str, value_type: TypeInformation) -> None:
+        self._table: ValueTable = state.value_table(name, value_type)
+
+    def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
+        """(canonical key, dict to write to, value or MISSING); see ValueTable."""
+        key = canonicalize(key)
+        live = self._table.live
+        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
+        value = entries.get(key, MISSING)
+        return self._table.miss(key) if value is MISSING else (key, entries, value)
+
+    def get(self, key: Any) -> Any:
+        """The value; None if there is none."""
+        value = self.find(key)[2]
+        return None if value is MISSING else value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Sets the value, which may be the one that `get` has returned."""
+        canonical, entries, _ = self.find(key)
+        entries[canonical] = value
+
+    def remove(self, key: Any) -> None:
+        """Removes the value; no effect if there is none."""
+        self._table.remove(key)

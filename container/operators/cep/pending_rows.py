@@ -1,0 +1,87 @@
+"""PendingRows: the rows of each key that the watermark has not passed, in order of time.
+
+Owner: the task thread. Equal times stand as they came, or in the order of a comparator once they leave. Must not know
+patterns, timers or the watermark.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort_right
+from collections.abc import Callable
+from functools import cmp_to_key
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.container.operators.cep.key_values import KeyValues
+from yarrow.container.state.backend import KeyedStateBackend
+from yarrow.container.state.value_table import MISSING
+
+#: Name of the state.
+PENDING_ROWS: Final = "_pattern_pending_rows"
+#: Rows that leave at once, as a piece of work between two mails.
+MOST_ROWS: Final = 4096
+#: (time, row)
+Waiting = tuple[int, Any]
+_TIME: Final = itemgetter(0)
+
+
+class PendingRows:
+    """The rows of all keys that wait."""
+
+    def __init__(
+        self,
+        state: KeyedStateBackend,
+        row_type: TypeInformation | None,
+        comparator: Callable[[Any, Any], int] | None,
+    ) -> None:
+        """`row_type` None = not declared. `comparator` None = rows of one time leave as they came."""
+        stored: TypeInformation = Types.PICKLED_BYTE_ARRAY()
+        if row_type is not None:
+            stored = Types.LIST(Types.TUPLE([Types.LONG(), row_type]))
+        self._values = KeyValues(state, PENDING_ROWS, stored)
+        self._order = None if comparator is None else cmp_to_key(comparator)
+
+    def add(self, key: Any, time: int, row: Any) -> bool:
+        """Adds a row of a raw key; True if it is the first one to leave."""
+        canonical, entries, waiting = self._values.find(key)
+        if waiting is MISSING:
+            entries[canonical] = [(time, row)]
+            return True
+        is_first: bool = time < waiting[0][0]
+        if waiting[-1][0] <= time:
+            waiting.append((time, row))
+        else:
+            insort_right(waiting, (time, row), key=_TIME)
+        entries[canonical] = waiting
+        return is_first
+
+    def take_until(self, key: Any, time: int) -> tuple[list[Waiting], int | None]:
+        """Removes rows of a raw key up to a time, and returns them with the time of the next one.
+
+        Of many rows only the first thousands are returned; all rows of one time leave together.
+        """
+        waiting: list[Waiting] | None = self._values.get(key)
+        if waiting is None:
+            return [], None
+        end = bisect_right(waiting, time, key=_TIME)
+        if end > MOST_ROWS:
+            end = bisect_right(waiting, waiting[MOST_ROWS - 1][0], key=_TIME)
+        leaving, following = waiting[:end], None
+        if end == len(waiting):
+            self._values.remove(key)
+        else:
+            following = waiting[end][0]
+            self._values.put(key, waiting[end:])
+        return self._in_order(leaving), following
+
+    def _in_order(self, rows: list[Waiting]) -> list[Waiting]:
+        order = self._order
+        if order is None:
+            return rows
+        return [
+            row
+            for _, same in groupby(rows, key=_TIME)
+            for row in sorted(same, key=lambda entry: order(entry[1]))
+        ]

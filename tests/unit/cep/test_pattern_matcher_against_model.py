@@ -1,0 +1,119 @@
+"""The matcher finds what laying all subsequences over the records finds, and each match once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.pattern_model import Kind, Records, Whole, all_matches
+from yarrow.cep.partial_matches import PartialMatches
+from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
+from yarrow.cep.pattern_table import compile_pattern
+
+LETTERS = "abcd"
+FAR = 10**9
+
+
+def run(whole: Whole, records: Records) -> list[PatternResult]:
+    """The results of the matcher, with the positions of records as records."""
+    matcher = PatternMatcher(compile_pattern(whole.pattern()), lambda: 0)
+    matches = PartialMatches.none()
+    results: list[PatternResult] = []
+    for at, (letter, time) in enumerate(records):
+        results += matcher.advance(matches, time)
+        results += matcher.take(matches, (letter, at), time)
+    results += matcher.advance(matches, FAR)
+    return results
+
+
+def found_by(results: list[PatternResult]) -> Counter[tuple[tuple[tuple[str, int], ...], int]]:
+    return Counter(
+        (
+            tuple(
+                sorted(
+                    ((name, record[1]) for name, taken in result.match.items() for record in taken), key=_at
+                )
+            ),
+            result.timestamp,
+        )
+        for result in results
+        if not result.timed_out
+    )
+
+
+def _at(taken: tuple[str, int]) -> int:
+    return taken[1]
+
+
+letters = st.sets(st.sampled_from(LETTERS), min_size=1, max_size=2).map(
+    lambda chosen: "".join(sorted(chosen))
+)
+forward = st.sampled_from(["next", "followed_by", "followed_by_any"])
+
+
+@st.composite
+def taking(draw: st.DrawFn, name: str, *, may_be_greedy: bool = True, may_be_optional: bool = True) -> Kind:
+    """A step that takes records."""
+    least, most = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (1, None), (1, 2), (2, 3), (2, None)]))
+    inner = draw(forward)
+    loops = most != 1
+    greedy = loops and may_be_greedy and inner != "followed_by_any" and draw(st.booleans())
+    return Kind(
+        name,
+        draw(letters),
+        draw(forward),
+        least=least,
+        most=most,
+        inner=inner,
+        optional=may_be_optional and draw(st.booleans()),
+        greedy=greedy,
+        until=draw(letters) if most is None and draw(st.booleans()) else "",
+        gap=draw(st.none() | st.integers(1, 4)) if name != "s0" else None,
+        inner_gap=draw(st.none() | st.integers(1, 4)) if loops else None,
+    )
+
+
+def ends_with_an_option(kind: Kind) -> bool:
+    """True for a group whose last step may be left out."""
+    return bool(kind.group) and kind.group[-1].optional
+
+
+@st.composite
+def wholes(draw: st.DrawFn) -> Whole:
+    """A pattern of up to four steps, some of them groups or negative."""
+    kinds: list[Kind] = []
+    for number in range(draw(st.integers(1, 4))):
+        before = kinds[-1] if kinds else None
+        name = f"s{number}"
+        options = ["records", "records", "records", "group"]
+        if before is not None and not before.optional and not ends_with_an_option(before):
+            options += ["not_next", "not_followed_by"]
+        choice = draw(st.sampled_from(options))
+        may_be_optional = before is None or not before.greedy
+        if choice == "records":
+            kinds.append(draw(taking(name, may_be_optional=may_be_optional)))
+        elif choice == "group":
+            first = draw(taking(f"{name}0", may_be_greedy=False, may_be_optional=may_be_optional))
+            inside = (first, draw(taking(f"{name}1", may_be_greedy=False)))
+            least, most = draw(st.sampled_from([(1, 1), (2, 2), (1, None), (1, 2)]))
+            group = Kind(name, "", draw(forward), group=inside, least=least, most=most, inner=draw(forward))
+            kinds.append(group)
+        else:
+            gap = draw(st.none() | st.integers(1, 4)) if choice == "not_followed_by" else None
+            kinds.append(Kind(name, draw(letters), choice, gap=gap))
+    return Whole(tuple(kinds), draw(st.integers(1, 8)))
+
+
+records = st.lists(st.tuples(st.sampled_from(LETTERS), st.integers(0, 2)), max_size=6).map(
+    lambda steps: [(letter, sum(step for _, step in steps[: at + 1])) for at, (letter, _) in enumerate(steps)]
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(wholes(), records)
+def test_each_match_is_found_once(whole: Whole, records: Records) -> None:
+    expected = Counter((match.taken, match.time) for match in all_matches(whole, records))
+    found = found_by(run(whole, records))
+    assert found == expected, f"{whole}"

@@ -1,0 +1,67 @@
+"""Patterns in bounded streams give what the model says, whatever the order of the chunks and the parallelism."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.support.batch_runner import collect, shuffled
+from tests.support.pattern_model import Kind, Whole, all_matches
+from tests.unit.runtime.graph.programs import environment
+from yarrow.cep import CEP, PatternProcessFunction, TimedOutPartialMatchHandler
+from yarrow.common import Types, WatermarkStrategy
+from yarrow.common.watermark_strategy import TimestampAssigner
+
+#: Few rows in memory, so that some are sorted on disk.
+SMALL = {"execution.batch.max-rows": "20"}
+WHOLES = [
+    Whole((Kind("a", "a"), Kind("b", "b"), Kind("c", "c")), 90),
+    Whole((Kind("a", "a"), Kind("n", "b", "not_followed_by")), 50),
+]
+
+
+class Second(TimestampAssigner):
+    """The time is the second field of a record."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+class Shown(PatternProcessFunction, TimedOutPartialMatchHandler):
+    def process_match(self, match: Any, ctx: Any) -> Iterable[Any]:
+        yield tuple((name, row) for name, rows in match.items() for row in rows), ctx.timestamp()
+
+    def process_timed_out_match(self, match: Any, ctx: Any) -> Iterable[Any]:
+        return []
+
+
+@pytest.mark.parametrize("whole", WHOLES, ids=["by records", "by time"])
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_matches_of_bounded_streams(whole: Whole, parallelism: int, keyed: bool) -> None:
+    for seed in range(3):
+        chosen = random.Random(seed)
+        keys = range(12) if keyed else [0]
+        times = random.Random(seed).sample(range(1000), 40 if keyed else 12)
+        rows = [(chosen.choice(keys), time, chosen.choice("abcx")) for time in times]
+        env = environment(parallelism)
+        stream: Any = env.from_collection(rows, Types.TUPLE([Types.LONG(), Types.LONG(), Types.STRING()]))
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
+        stream = stream.assign_timestamps_and_watermarks(strategy)
+        stream = stream.key_by(lambda row: row[0]) if keyed else stream
+        found = collect(
+            env,
+            CEP.pattern(stream, whole.pattern(lambda row: row[2])).process(Shown()),
+            settings=SMALL,
+            deal=shuffled(seed),
+        )
+        expected: Counter[Any] = Counter()
+        for key in keys:
+            own = sorted((row for row in rows if row[0] == key), key=lambda row: row[1])
+            for match in all_matches(whole, [(row[2], row[1]) for row in own]):
+                expected[tuple((name, own[at]) for name, at in match.taken), match.time] += 1
+        assert Counter(found) == expected

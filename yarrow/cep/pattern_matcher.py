@@ -1,0 +1,348 @@
+"""PatternMatcher: runs the table of a pattern over the records of a key, in their order.
+
+Owner: the task thread, or the caller of `match`; pure. It calls conditions, and has no clock, state or I/O. Time
+passes by `advance`, before the records of that time: a partial match has ended when a time limit has passed. Rules
+are those of Flink's NFA, as its documentation tells them. See docs/design/0039-patterns.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from yarrow.cep.conditions import IterativeCondition
+from yarrow.cep.partial_matches import PartialMatches, Run
+from yarrow.cep.pattern_table import NOWHERE, Edge, EdgeAction, PatternTable, RecordTest, Tests
+
+
+class PatternResult(NamedTuple):
+    """A match, or a partial match whose time has passed."""
+
+    #: Records by the name of their step.
+    match: dict[str, list[Any]]
+    timestamp: int
+    timed_out: bool = False
+
+
+class Observer(Protocol):
+    """Is told what runs do, for people who ask why a pattern has matched or not."""
+
+    def took(self, before: Run | None, edge: Edge, after: Run) -> None:
+        """A run (None = the empty beginning) has taken the record. `after` has state NOWHERE if it does not go on."""
+        ...
+
+    def ignored(self, run: Run, edge: Edge) -> None:
+        """A run has passed over the record."""
+        ...
+
+    def stopped(self, run: Run) -> None:
+        """The record is forbidden: the run has ended."""
+        ...
+
+    def broken(self, run: Run) -> None:
+        """The record fits nowhere: the run has ended."""
+        ...
+
+    def timed_out(self, run: Run, time: int) -> None:
+        """The time of a run has passed."""
+        ...
+
+    def pruned(self, runs: Sequence[Run]) -> None:
+        """Runs have ended by the skip strategy, or because a key has too many."""
+        ...
+
+
+class _ConditionContext(IterativeCondition.Context):
+    """What an iterative condition may ask for: the run at hand."""
+
+    def __init__(self, steps: Sequence[str], processing_time: Callable[[], int]) -> None:
+        self._numbers = {name: number for number, name in enumerate(steps)}
+        self._processing_time = processing_time
+        self.matches = PartialMatches.none()
+        self.cell = -1
+        self.time = 0
+
+    def get_events_for_pattern(self, name: str) -> list[Any]:
+        number = self._numbers.get(name)
+        if number is None:
+            raise KeyError(f"the pattern has no step '{name}'; its steps are {', '.join(self._numbers)}")
+        return self.matches.of_step(self.cell, number)
+
+    def timestamp(self) -> int:
+        return self.time
+
+    def current_processing_time(self) -> int:
+        return self._processing_time()
+
+
+class PatternMatcher:
+    """Runs one pattern; the partial matches of each key are given to each call."""
+
+    def __init__(
+        self,
+        table: PatternTable,
+        processing_time: Callable[[], int],
+        max_partial_matches: int | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        """`max_partial_matches`: the runs that a key may have at most; None = any number."""
+        self.table = table
+        self._states = table.states
+        self._most = max_partial_matches
+        self._observer = observer
+        self._tests = [_evaluation(test, self._holds) for test in table.tests]
+        self._iterative = table.iterative
+        self._context = _ConditionContext(table.steps, processing_time)
+        self._begins = table.states[0].edges
+        #: Results of tests for the record at hand, and of those that look at the run at hand.
+        self._known: dict[int, bool] = {}
+        self._of_run: dict[int, bool] = {}
+        self._record: Any = None
+        #: Runs that ended because their key had too many.
+        self.dropped = 0
+
+    # ------------------------------------------------------------------ records
+
+    def take(self, matches: PartialMatches, record: Any, timestamp: int) -> list[PatternResult]:
+        """Lets each run and the beginning do what they can with a record; returns the matches.
+
+        `advance` has been called with the time of the record. Errors of conditions are raised as they are.
+        """
+        self._record, self._known = record, {}
+        self._context.matches, self._context.time = matches, timestamp
+        step = _RecordStep(matches, record, timestamp)
+        for run in matches.runs:
+            self._follow(step, run)
+        self._of_run = {}
+        self._context.cell = -1
+        for edge in self._begins:
+            if edge.action is EdgeAction.TAKE and self._passes(edge.tests):
+                after = step.take(edge, -1, step.position)
+                if self._observer is not None:
+                    self._observer.took(None, edge, after)
+        matches.runs[:] = step.runs
+        if not step.found and not matches.complete:
+            self._drop_oldest(matches)
+            matches.sweep_if_large()
+            return []
+        return self._emit(matches, step.found, timestamp)
+
+    def _follow(self, step: _RecordStep, run: Run) -> None:
+        """Lets one run take, ignore or meet a forbidden record."""
+        number, cell, start = run
+        self._of_run, self._context.cell = {}, cell
+        passed: list[Edge] = []
+        for edge in self._states[number].edges:
+            gap = edge.gap_ms
+            if gap is not None and step.time - step.taken_at(cell) >= gap:
+                continue
+            if self._passes(edge.tests):
+                if edge.action is EdgeAction.STOP:
+                    if self._observer is not None:
+                        self._observer.stopped(run)
+                    return
+                passed.append(edge)
+        for edge in passed:
+            if edge.action is EdgeAction.TAKE:
+                after = step.take(edge, cell, start)
+                if self._observer is not None:
+                    self._observer.took(run, edge, after)
+            else:
+                step.ignore(edge, cell, start)
+                if self._observer is not None:
+                    self._observer.ignored(run, edge)
+        if not passed and self._observer is not None:
+            self._observer.broken(run)
+
+    def can_begin(self, record: Any, timestamp: int) -> bool:
+        """True if a match may begin with a record."""
+        self._record, self._known, self._of_run = record, {}, {}
+        context = self._context
+        context.matches, context.cell, context.time = _NOTHING, -1, timestamp
+        return any(self._passes(edge.tests) for edge in self._begins)
+
+    # ------------------------------------------------------------------ time
+
+    def deadline(self, matches: PartialMatches) -> int | None:
+        """When the first run ends without a further record; None = never."""
+        return min(
+            (time for run in matches.runs if (time := self._deadline_of(matches, run)) is not None),
+            default=None,
+        )
+
+    def _deadline_of(self, matches: PartialMatches, run: Run) -> int | None:
+        number, cell, start = run
+        within, gap = self.table.within_ms, self._states[number].gap_ms
+        whole = None if within is None else matches.records[start][0] + within
+        if gap is None:
+            return whole
+        last = matches.records[matches.cells[cell][1]][0] + gap
+        return last if whole is None or last < whole else whole
+
+    def advance(self, matches: PartialMatches, time: int) -> list[PatternResult]:
+        """Ends the runs whose time has passed at `time`; returns matches and partial matches by their end."""
+        results: list[PatternResult] = []
+        while (end := self.deadline(matches)) is not None and end <= time:
+            results += self._end_runs(matches, end)
+        return results
+
+    def _end_runs(self, matches: PartialMatches, time: int) -> list[PatternResult]:
+        """Ends the runs whose time passes at `time`."""
+        ended = [run for run in matches.runs if self._deadline_of(matches, run) == time]
+        matches.runs[:] = [run for run in matches.runs if self._deadline_of(matches, run) != time]
+        found = [(cell, start) for number, cell, start in ended if self._states[number].matches_in_time]
+        going_on = {run[1] for run in matches.runs} | {cell for cell, _ in found}
+        # What goes on in another way has not timed out.
+        cells = dict.fromkeys(cell for _, cell, _ in ended if cell not in going_on)
+        if self._observer is not None:
+            for run in ended:
+                if run[1] in cells:
+                    self._observer.timed_out(run, time)
+        steps = self.table.steps
+        results = [PatternResult(matches.match(cell, steps), time, timed_out=True) for cell in cells]
+        return results + self._emit(matches, found, time)
+
+    # ------------------------------------------------------------------ matches
+
+    def _emit(self, matches: PartialMatches, found: list[tuple[int, int]], time: int) -> list[PatternResult]:
+        """The matches that leave now. With a skip strategy each waits for runs that began earlier, and drops others."""
+        steps, strategy, runs = self.table.steps, self.table.skip_strategy, matches.runs
+        if not strategy.is_skip_strategy:
+            found.sort(key=_start)
+            results = [PatternResult(matches.match(cell, steps), time) for cell, _ in found]
+        else:
+            complete, results = matches.complete, []
+            complete += found
+            complete.sort(key=_start)
+            while complete and not (runs and min(map(_start_of_run, runs)) < complete[0][1]):
+                cell, _ = complete.pop(0)
+                results.append(PatternResult(matches.match(cell, steps), time))
+                positions = {steps[step]: at for step, at in matches.positions(cell).items()}
+                bound = strategy.prunes_below(positions)
+                if bound is not None:
+                    self._prune(matches, bound)
+        self._drop_oldest(matches)
+        matches.sweep_if_large()
+        return results
+
+    def _prune(self, matches: PartialMatches, bound: int) -> None:
+        """Ends all matches that began below a position."""
+        if self._observer is not None:
+            self._observer.pruned([run for run in matches.runs if run[2] < bound])
+        matches.runs[:] = [run for run in matches.runs if run[2] >= bound]
+        matches.complete[:] = [each for each in matches.complete if each[1] >= bound]
+
+    def _drop_oldest(self, matches: PartialMatches) -> None:
+        """Ends the runs that began first while the key has too many."""
+        most, runs = self._most, matches.runs
+        if most is None or len(runs) <= most:
+            return
+        excess = len(runs) - most
+        by_start = sorted(range(len(runs)), key=lambda at: runs[at][2])
+        gone = set(by_start[:excess])
+        if self._observer is not None:
+            self._observer.pruned([runs[at] for at in sorted(gone)])
+        runs[:] = [run for at, run in enumerate(runs) if at not in gone]
+        self.dropped += excess
+
+    # ------------------------------------------------------------------ tests
+
+    def _passes(self, tests: Tests) -> bool:
+        for number, needed in tests:
+            results = self._of_run if self._iterative[number] else self._known
+            result = results.get(number)
+            if result is None:
+                result = results[number] = self._tests[number](self._record, self._context)
+            if result is not needed:
+                return False
+        return True
+
+    def _holds(self, number: int) -> bool:
+        return self._passes(((number, True),))
+
+
+class _RecordStep:
+    """What the record at hand makes of the runs of a key."""
+
+    def __init__(self, matches: PartialMatches, record: Any, timestamp: int) -> None:
+        self._records, self._cells = matches.records, matches.cells
+        self._record = record
+        self.time = timestamp
+        #: Where the record stands once a run has taken it.
+        self.position = len(matches.records)
+        self.runs: list[Run] = []
+        #: (cell, position of the first record) of matches.
+        self.found: list[tuple[int, int]] = []
+        #: The new cells by (step, cell before): runs that take the record alike share one.
+        self._taken: dict[tuple[int, int], int] = {}
+        self._seen: set[tuple[int, int]] = set()
+        self._matched: set[int] = set()
+
+    def taken_at(self, cell: int) -> int:
+        """The time of the last record of a run."""
+        return self._records[self._cells[cell][1]][0]
+
+    def take(self, edge: Edge, before: int, start: int) -> Run:
+        """The run behind a record that a step takes."""
+        cell = self._taken.get((edge.step, before))
+        if cell is None:
+            if not self._taken:
+                self._records.append((self.time, self._record))
+            cell = self._taken[edge.step, before] = len(self._cells)
+            self._cells.append((edge.step, self.position, before))
+        self._follow(edge.target, cell, start)
+        self._follow(edge.waits_in, cell, start)
+        if edge.accepts and cell not in self._matched:
+            self._matched.add(cell)
+            self.found.append((cell, start))
+        return edge.target, cell, start
+
+    def ignore(self, edge: Edge, cell: int, start: int) -> None:
+        """Keeps a run that passes over the record."""
+        self._follow(edge.target, cell, start)
+        if edge.accepts and cell not in self._matched:
+            self._matched.add(cell)
+            self.found.append((cell, start))
+
+    def _follow(self, state: int, cell: int, start: int) -> None:
+        # A group that may be run through in two ways leads two runs to one place.
+        if state != NOWHERE and (state, cell) not in self._seen:
+            self._seen.add((state, cell))
+            self.runs.append((state, cell, start))
+
+
+_NOTHING = PartialMatches.none()
+
+
+def _start(found: tuple[int, int]) -> int:
+    return found[1]
+
+
+def _start_of_run(run: Run) -> int:
+    return run[2]
+
+
+def _evaluation(
+    test: RecordTest, holds: Callable[[int], bool]
+) -> Callable[[Any, IterativeCondition.Context], bool]:
+    """What computes the result of a test for the record at hand."""
+    if not test.parts and (test.taken is not None or test.unless is not None):
+        taken, unless = test.taken, test.unless
+        return lambda record, context: (
+            (taken is None or holds(taken)) and (unless is None or not holds(unless))
+        )
+    calls = [
+        (part.joined_by_or, part.condition, isinstance(part.condition, IterativeCondition))
+        for part in test.parts
+    ]
+
+    def evaluate(record: Any, context: IterativeCondition.Context) -> bool:
+        result = True
+        for at, (joined_by_or, condition, iterative) in enumerate(calls):
+            if at and result is joined_by_or:
+                continue
+            call: Any = condition.filter
+            result = bool(call(record, context) if iterative else call(record))
+        return result
+
+    return evaluate
