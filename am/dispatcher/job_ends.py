@@ -94,6 +94,9 @@ class JobEnds:
         self._jobs.running.pop(job_id, None)
         self._jobs.ending.add(master)
         _log.info("job %s (%s) is %s", graph.job.name, job_id, graph.status.value)
+        for vertex in queries.details().vertices:
+            for sentence in (told for report in vertex.late_records for told in report.sentences()):
+                _log.warning("job %s: %s", graph.job.name, sentence)
         self._endpoint.spawn(self._clean_up(master), f"clean up {job_id}")
 
     def remember(self, job: FinishedJob) -> None:

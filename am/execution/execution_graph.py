@@ -24,6 +24,7 @@ from yarrow.runtime.common.ids import (
     WorkerID,
     execution_attempt_id,
 )
+from yarrow.runtime.common.late_records import LateRecords
 from yarrow.runtime.common.state_machine import StateMachine
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.states import (
@@ -103,6 +104,7 @@ class Execution:
         self.allocation_id: AllocationID | None = None
         self.cause: FailureCause | None = None
         self.metrics: dict[str, float] = {}
+        self.late_records: tuple[LateRecords, ...] = ()
         self.accumulators: dict[str, Any] = {}
         #: The attempt's input has ended, and the attempt waits for a checkpoint that covers its end.
         self.awaits_final_checkpoint = False
@@ -354,6 +356,7 @@ class ExecutionGraph:
             execution.accumulators = update.accumulators
         if update.metrics:
             execution.metrics = {**execution.metrics, **update.metrics}
+        execution.late_records = update.late_records or execution.late_records
         if update.state is ExecutionState.FAILED:
             execution.cause = update.cause
         execution.enumerator_lives = update.enumerator_lives

@@ -116,4 +116,5 @@ def _attempt(execution: Execution) -> AttemptDetails:
         resource_id=worker.resource_id if worker is not None else "",
         metrics=execution.metrics,
         accumulators=execution.accumulators,
+        late_records=execution.late_records,
     )

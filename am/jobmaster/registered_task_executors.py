@@ -212,6 +212,7 @@ class RegisteredTaskExecutors:
             execution = self._graph.execution(metrics.attempt_id)
             if execution is not None and not execution.state.is_terminal:
                 execution.metrics = metrics.values
+                execution.late_records = metrics.late_records
         for report in payload.accumulators:
             execution = self._graph.execution(report.attempt_id)
             if execution is not None and not execution.state.is_terminal:

@@ -16,6 +16,7 @@ from yarrow.am.rest.models.jobs import JobAccumulators, JobPlan, JobsOverview
 from yarrow.am.rest.models.rescaling import RescalesHistory
 from yarrow.am.rest.models.vertices import AttemptAccumulators, SubtasksAccumulators
 from yarrow.am.rest.views import jobs, vertices
+from yarrow.am.rest.views.late_records import late_records
 from yarrow.am.rest.views.rescaling import rescale_details_of
 from yarrow.runtime.rpc.messages import VertexDetails
 
@@ -34,6 +35,7 @@ def _of_job(job: EndedJob, exceptions: int) -> Iterator[tuple[str, BaseModel]]:
     yield f"{base}/config", jobs.job_configuration(job.details)
     yield f"{base}/exceptions", jobs.job_exceptions(job.details, exceptions)
     yield f"{base}/accumulators", JobAccumulators.model_validate(job.details)
+    yield f"{base}/late-records", late_records(job.details)
 
 
 def _of_checkpoints(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:

@@ -427,8 +427,19 @@ class OperatorChain:
         operator = self.operators[index]
         if operator.emits_batches:
             return self._batches.run_all(index, cast(Iterable[ArrowBatch], results))
+        if operator.emits_lists:
+            return self._run_lists(index, cast(Iterable[tuple[list[Any], list[int]]], results))
         side_outputs = self._compiler.side_outputs(index) if operator.emits_tagged else None
         rows = cast(Iterable[tuple[Any, int | None]], results)
         emitted = EmittedResults(self.loops, (index, operator.name), rows, side_outputs)
         emitted.flow_on()
         return emitted.count
+
+    def _run_lists(self, index: int, results: Iterable[tuple[list[Any], list[int]]]) -> int:
+        """Runs lists of rows behind an operator; returns the number of rows."""
+        count = 0
+        with self.attributed(index):
+            for rows, timestamps in results:
+                count += len(rows)
+                self.loops.run(("behind", index, None), rows, timestamps)
+        return count

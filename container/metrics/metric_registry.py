@@ -14,6 +14,7 @@ from math import inf
 from yarrow.common.metrics import Counter, Distribution, Meter, MetricGroup
 from yarrow.container.metrics.histogram import WindowedHistogram
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.late_records import LateRecords
 from yarrow.runtime.metrics.rate import RateBetweenReadings
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9]")
@@ -93,6 +94,15 @@ class MetricRegistry:
         self.clock = clock
         self._readers: dict[str, Callable[[], float | None]] = {}
         self._histograms: dict[str, WindowedHistogram] = {}
+        self._late: list[Callable[[], LateRecords | None]] = []
+
+    def register_late(self, reader: Callable[[], LateRecords | None]) -> None:
+        """Registers what an operator tells of late records."""
+        self._late.append(reader)
+
+    def late_records(self) -> tuple[LateRecords, ...]:
+        """The late records of each operator that has some."""
+        return tuple(found for reader in self._late.copy() if (found := reader()) is not None)
 
     def register(self, name: str, reader: Callable[[], float | None]) -> None:
         """Registers a metric that is read by calling `reader`; a second one of a name replaces the first.

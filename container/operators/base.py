@@ -37,8 +37,9 @@ from yarrow.runtime.snapshot.key_types import key_type_of
 
 #: Writes the code that forwards a row: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]
-#: Results of a watermark or of timers: rows with their timestamps or, if `emits_batches`, record batches.
-TimeResults = Iterable[tuple[Any, int | None]] | Iterable[ArrowBatch]
+#: Results of a watermark or of timers: rows with their timestamps. If `emits_batches` they are record batches, if
+#: `emits_lists` lists of rows, each with the list of their timestamps.
+TimeResults = Iterable[tuple[Any, int | None]] | Iterable[tuple[list[Any], list[int]]] | Iterable[ArrowBatch]
 
 
 class CollectMessage(NamedTuple):
@@ -261,6 +262,8 @@ class Operator(ABC):
     takes_batches = False
     #: True for a BatchEmitter: watermarks and timers result in record batches instead of rows.
     emits_batches = False
+    #: True if watermarks and timers result in lists of rows, none of which has a tag. Nobody changes a row between two.
+    emits_lists = False
     #: True if the fused loop only collects rows: `end_of_chunk` takes them, and counts them in `records_in`.
     takes_chunks = False
     #: True if a row may be `(OutputTag, value)`: the value then goes to that side output.

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from yarrow.container.operators.base import Operator, OperatorContext, TaskEnvironment
+from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.state import ListStateDescriptor
@@ -20,10 +21,10 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 _TIMESTAMP_TYPES = frozenset((int, type(None)))
 
+#: The metric of late records that went nowhere, for operators without a LateLedger.
+LATE_DROPPED = "numLateRecordsDropped"
 #: The metric of records that came after a watermark had passed them.
 LATE_RECORDS = "numLateRecords"
-#: The metric of late records that went nowhere: those of windows, also of no window, and of joins by time.
-LATE_DROPPED = "numLateRecordsDropped"
 #: The metric of records whose timestamp was too far ahead to be believed.
 BOUNDED_JUMPS = "numWatermarkJumpsBounded"
 
@@ -153,9 +154,15 @@ class WatermarkTracker:
     """
 
     def __init__(
-        self, generator: WatermarkGenerator, max_jump_ms: int | None, changed: Callable[[], None]
+        self,
+        generator: WatermarkGenerator,
+        max_jump_ms: int | None,
+        changed: Callable[[], None],
+        ledger: LateLedger | None = None,
     ) -> None:
+        """`ledger` hears of records whose time is too far ahead to be believed."""
         self._generator = generator
+        self._ledger = ledger
         self._changed = changed
         self._max_jump = max_jump_ms
         self.needs_each_event = generator.needs_each_event
@@ -206,6 +213,8 @@ class WatermarkTracker:
             bound = self._max_jump
             if bound is not None and timestamp - greatest > bound:
                 self.bounded_jumps += 1
+                if self._ledger is not None:
+                    self._ledger.ahead(LateTime(timestamp, self.watermark, timestamp - greatest - bound))
                 timestamp = greatest + bound
             self.greatest = timestamp
         return timestamp
@@ -245,11 +254,15 @@ class WatermarkTracker:
 
 
 def tracker_of(
-    strategy: WatermarkStrategy, context: OperatorContext, settings: TimeSettings, changed: Callable[[], None]
+    strategy: WatermarkStrategy,
+    context: OperatorContext,
+    settings: TimeSettings,
+    changed: Callable[[], None],
+    ledger: LateLedger,
 ) -> WatermarkTracker:
     """A new generator of the strategy."""
     generator = strategy.create_watermark_generator(context.environment.clock.epoch_ms)
-    return WatermarkTracker(generator, settings.max_jump_ms, changed)
+    return WatermarkTracker(generator, settings.max_jump_ms, changed, ledger)
 
 
 class PeriodicEmission:

@@ -391,10 +391,10 @@ def _as_decline(report: Report, error: MessageTooLargeError) -> Report:
 
 
 def _without_payload(update: TaskExecutionStateUpdate, reason: str) -> TaskExecutionStateUpdate:
-    """The update as a failure that fits into a message, without its accumulators or metrics."""
+    """The update as a failure that fits into a message, without its accumulators, metrics or late records."""
     if update.cause is not None:
         # Causes were cut where they were caught.
-        return msgspec.structs.replace(update, accumulators={}, metrics={})
+        return msgspec.structs.replace(update, accumulators={}, metrics={}, late_records=())
     name = f"{MessageTooLargeError.__module__}.{MessageTooLargeError.__qualname__}"
     message = f"the task ended, but its accumulators could not be reported: {reason}"
     return msgspec.structs.replace(
@@ -403,4 +403,5 @@ def _without_payload(update: TaskExecutionStateUpdate, reason: str) -> TaskExecu
         cause=FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}"),
         accumulators={},
         metrics={},
+        late_records=(),
     )

@@ -388,6 +388,7 @@ class JobTasks:
                     cause=cause,
                     accumulators=accumulators,
                     metrics=metrics,
+                    late_records=task.environment.metrics.late_records(),
                     threads_left=threads_left,
                     enumerator_lives=enumerator_lives,
                     finished_readers=finished_readers,
@@ -411,7 +412,11 @@ class JobTasks:
         with self._lock:
             running = list(self._running.items())
         metrics = tuple(
-            TaskMetrics(attempt_id=attempt, values=entry.task.environment.metrics.values())
+            TaskMetrics(
+                attempt_id=attempt,
+                values=entry.task.environment.metrics.values(),
+                late_records=entry.task.environment.metrics.late_records(),
+            )
             for attempt, entry in running
         )
         accumulators = {}

@@ -58,7 +58,11 @@ def _with_file_name(code: CodeType, reduced: Any) -> Any:
     Since version 3.1.3 cloudpickle names the file of all code `<dynamic-code>`.
     """
     arguments = reduced[1]
-    return (reduced[0], (*arguments[:_FILE_NAME], code.co_filename, *arguments[_FILE_NAME + 1 :]), *reduced[2:])
+    return (
+        reduced[0],
+        (*arguments[:_FILE_NAME], code.co_filename, *arguments[_FILE_NAME + 1 :]),
+        *reduced[2:],
+    )
 
 
 class _FunctionPickler(_CodePickler):

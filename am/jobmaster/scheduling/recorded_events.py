@@ -154,7 +154,12 @@ def _recorded_offer(offer: SlotOffer) -> SlotOffer:
 def _recorded_update(update: TaskExecutionStateUpdate) -> TaskExecutionStateUpdate:
     cause = recorded_cause(update.cause) if update.cause is not None else None
     return structs.replace(
-        update, cause=cause, accumulators={}, metrics={}, threads_left=tuple(map(cut, update.threads_left))
+        update,
+        cause=cause,
+        accumulators={},
+        metrics={},
+        late_records=(),
+        threads_left=tuple(map(cut, update.threads_left)),
     )
 
 

@@ -26,9 +26,11 @@ from yarrow.am.rest.models.jobs import (
     JobStatusBody,
     SchedulerDecisions,
 )
+from yarrow.am.rest.models.late_records import JobLateRecords
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals
 from yarrow.am.rest.routes.flink_router import flink_router
 from yarrow.am.rest.views import jobs as views
+from yarrow.am.rest.views.late_records import late_records
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import CollectPosition
@@ -177,6 +179,12 @@ def _labels(text: str | None) -> dict[str, str]:
 async def job_accumulators(access: Access, job_id: JobIdPath) -> JobAccumulators:
     """Accumulators of a job, merged over its subtasks."""
     return JobAccumulators.model_validate(await access.job(job_id))
+
+
+@router.get("/jobs/{jobid}/late-records", responses=refusals(400, 404))
+async def job_late_records(access: Access, job_id: JobIdPath) -> JobLateRecords:
+    """Late records of a job by operator: number, places, delays and the last ones. The path is Yarrow's."""
+    return late_records(await access.job(job_id))
 
 
 @router.get("/jobs/{jobid}/execution-result", responses=refusals(400, 404), response_model_exclude_none=True)

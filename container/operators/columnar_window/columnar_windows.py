@@ -25,8 +25,9 @@ from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.columnar_window.stored_columns import StoredColumns
-from yarrow.container.operators.event_time import LATE_DROPPED
+from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.runtime.common.late_records import MOST_NAMED, LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch, SideBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.operator_spec import ColumnAggregate, KeyColumns
@@ -64,8 +65,7 @@ class ColumnarWindows(ColumnarOperator):
         self._times = times
         #: Side output of late rows.
         self._late_tag: str | None = None
-        #: Late rows, and rows of no window, that went nowhere.
-        self.late_dropped = 0
+        self._ledger = LateLedger(name, LateRemedy.ALLOWED_LATENESS)
         #: Event time: MIN_TIMESTAMP before the first watermark.
         self.watermark = MIN_TIMESTAMP
         #: The keys; known when the types of columns are.
@@ -92,7 +92,7 @@ class ColumnarWindows(ColumnarOperator):
                 self._columns.check(known)
                 self._begin()
         self._owes = self.event_timers_due
-        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+        self._ledger.register(context.environment.metrics, context.metric_group)
 
     @property
     @abstractmethod
@@ -146,17 +146,38 @@ class ColumnarWindows(ColumnarOperator):
     def _take(self, batch: ArrowBatch, times: Times) -> Iterator[ArrowBatch]:
         """Takes rows with their times (int64, shape (rows,)); gives late rows, and windows that fire for late rows."""
 
-    def _lose(self, batch: ArrowBatch, late: Mask, nowhere: Mask) -> Iterator[ArrowBatch]:
-        """Sends late rows to their side output, if there is one, and counts all others; masks have shape (rows,).
+    @property
+    def late_dropped(self) -> int:
+        """Late rows, and rows of no window, that went nowhere."""
+        return self._ledger.dropped
 
+    def _lose(
+        self, batch: ArrowBatch, times: Times, ends: Times, late: Mask, nowhere: Mask
+    ) -> Iterator[ArrowBatch]:
+        """Notes lost rows, and sends late ones to their side output, if there is one.
+
+        Arrays have shape (rows,). `ends`, int64, are the last times of the last windows of rows, or their own times.
         Rows of no window that are not late are `nowhere`.
         """
-        if self._late_tag is None:
-            self.late_dropped += int(late.sum())
-        else:
+        self._note_late(batch, times, self.watermark - ends + 1, np.flatnonzero(late))
+        self._ledger.of_no_window(int(nowhere.sum()))
+        if self._late_tag is not None:
             for lost in kept_rows(batch, pa.array(late)):
                 yield SideBatch(self._late_tag, lost)
-        self.late_dropped += int(nowhere.sum())
+
+    def _note_late(self, batch: ArrowBatch, times: Times, delays: Times, late: Times) -> None:
+        """Notes late rows; `times` and `delays` (int64) have shape (rows,), `late` (int64) the places of late ones."""
+        place = LatePlace.DROPPED if self._late_tag is None else LatePlace.SIDE_OUTPUT
+        found, counts = np.unique(delays[late], return_counts=True)
+        self._ledger.late_together(place, dict(zip(found.tolist(), counts.tolist(), strict=True)))
+        columns = [batch.batch.column(name) for name in self._columns.key.names]
+        last = late[-MOST_NAMED:].tolist()
+        keys = ([column[at].as_py() for column in columns] for at in last)
+        stamps = (LateTime(int(times[at]), self.watermark, int(delays[at])) for at in last)
+        self._ledger.name_last(
+            (tuple(key) if self._columns.key.is_tuple else key[0], time)
+            for key, time in zip(keys, stamps, strict=True)
+        )
 
     def _slots_of(self, keys: Sequence[pa.Array]) -> Slots:
         """The slot of each row's key, int64, shape (rows,)."""

@@ -66,12 +66,16 @@ class SlicedColumnarWindows(ColumnarWindows):
         lost = [part for part in parts if self._live.is_lost(part[0], self.watermark)]
         if lost:
             late, nowhere = np.zeros((2, len(batch)), np.bool_)
+            last_times = times.copy()
             for start, rows in lost:
                 at = _index(rows)
+                ends = self._layout.ends_of(start)
+                if ends:
+                    last_times[at] = ends[-1] - 1
                 # A row of no window is late by its own time.
-                late[at] = bool(self._layout.ends_of(start)) | (times[at] <= self.watermark - self._lateness)
+                late[at] = bool(ends) | (times[at] <= self.watermark - self._lateness)
                 nowhere[at] = ~late[at]
-            yield from self._lose(batch, late, nowhere)
+            yield from self._lose(batch, times, last_times, late, nowhere)
             kept = ~(late | nowhere)
             taken = kept_rows(batch, pa.array(kept))
             if not taken:

@@ -106,9 +106,14 @@ class EventTimeBuffer:
         """Whether the watermark has passed a row, so that it must not be added."""
         if time > self.perhaps_late_until:
             return False
-        if self._unequal is None or time <= self.watermark:
-            return True
-        return time <= self._unequal.watermark_of(group_of_raw_key(key, self._max_parallelism))
+        return time <= self.watermark_of(key)
+
+    def watermark_of(self, key: Any) -> int:
+        """The watermark by which rows of a key are late: that of its key group while some had come further."""
+        if self._unequal is None:
+            return self.watermark
+        group = group_of_raw_key(key, self._max_parallelism)
+        return max(self.watermark, self._unequal.watermark_of(group))
 
     def add(self, key: Any, time: int, row: Any) -> None:
         """Adds a row that is not late; nobody changes it any more. `key` is raw or canonical."""
@@ -207,13 +212,12 @@ class EventTimeBuffer:
 
     def _open(self, watermark: int) -> None:
         """Holds in memory, too, the rows of all seconds that the watermark has reached."""
-        add = self._in_order.add
+        add_all = self._in_order.add_all
         for second in self._unopened(watermark):
             self._opened.add(_start(second))
             for keys, values in self._tables.rows(second):
                 for key, entries in zip(keys, values, strict=True):
-                    for time, number, row in entries:
-                        add(time, number, key, row)
+                    add_all(key, entries)
         self.opened_until = max(self.opened_until, watermark)
 
     def _drop_empty_seconds(self) -> None:

@@ -22,26 +22,30 @@ from yarrow.container.operators.base import (
     declared_type,
     input_type_of,
 )
-from yarrow.container.operators.event_time import LATE_DROPPED, refuse_missing
+from yarrow.container.operators.event_time import refuse_missing
 from yarrow.container.operators.event_time_order.event_time_buffer import EventTimeBuffer
 from yarrow.container.operators.event_time_order.unkeyed_buffer import UnkeyedBuffer
+from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_key
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.window_spec import EventTimeOrderOperator, KeyedEventTimeOrderOperator
 
 #: Name of the state with the rows that wait; part of the format of savepoints.
 WAITING_ROWS = "_waiting_rows"
 
-_Results = Iterator[tuple[Any, int | None]]
+#: Rows that run in one call of the loop behind the operator, and a few more.
+_MOST_IN_A_LIST = 1024
 
 
 class _Ordering(RowOperator):
     """What both operators have in common."""
 
     emits_tagged = True
+    emits_lists = True
     # Rows that have left may be in a snapshot that is being written.
     emits_state = True
     stamps_rows = True
@@ -58,8 +62,7 @@ class _Ordering(RowOperator):
         self._spec = spec
         self._row_type = row_type
         self._late_tag = None if spec.late_tag is None else OutputTag(spec.late_tag)
-        #: Late rows that went nowhere.
-        self.late_dropped = 0
+        self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
         self._bounded = False
 
     # ------------------------------------------------------------------ life
@@ -70,7 +73,7 @@ class _Ordering(RowOperator):
         self.one_to_one = self._bounded
         if not self._bounded:
             self._buffer = self._open_buffer(context)
-        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+        self._ledger.register(context.environment.metrics, context.metric_group)
 
     @abstractmethod
     def _open_buffer(self, context: OperatorContext) -> EventTimeBuffer | UnkeyedBuffer:
@@ -112,12 +115,17 @@ class _Ordering(RowOperator):
     def _on_perhaps_late(self, key: Any, row: Any, timestamp: int | None) -> Iterable[Any]:
         """Takes a row that may be late; the results."""
 
-    def _late(self, row: Any) -> Iterable[Any]:
-        """The results of a late row."""
-        if self._late_tag is None:
-            self.late_dropped += 1
-            return ()
-        return ((self._late_tag, row),)
+    @property
+    def late_dropped(self) -> int:
+        """Late rows that went nowhere."""
+        return self._ledger.dropped
+
+    def _late(self, key: Any, row: Any, timestamp: int, watermark: int) -> Iterable[Any]:
+        """Notes a late row; its results. `key`: the row itself where there are no keys."""
+        tag = self._late_tag
+        place = LatePlace.DROPPED if tag is None else LatePlace.SIDE_OUTPUT
+        self._ledger.late(place, key, LateTime(timestamp, watermark, watermark - timestamp + 1))
+        return () if tag is None else ((tag, row),)
 
     # ------------------------------------------------------------------ time
 
@@ -130,14 +138,21 @@ class _Ordering(RowOperator):
     def event_timers_due(self) -> bool:
         return not self._bounded and self._buffer.is_due
 
-    def fire_event_timers(self, deadline: float) -> _Results:
+    def fire_event_timers(self, deadline: float) -> Iterator[tuple[list[Any], list[int]]]:
         if self._bounded:
             return
+        leaving: list[Any] = []
+        times: list[int] = []
         for time, rows in self._buffer.take():
-            for _, _, row in rows:
-                yield row, time
-            if perf_counter() >= deadline:
-                return
+            leaving += [row for _, _, row in rows]
+            times += [time] * len(rows)
+            if len(times) >= _MOST_IN_A_LIST or perf_counter() >= deadline:
+                yield leaving, times
+                leaving, times = [], []
+                if perf_counter() >= deadline:
+                    return
+        if times:
+            yield leaving, times
 
     def end_keys(self) -> tuple[()]:
         """Nothing ends with a key: rows have come in order, and went on."""
@@ -168,7 +183,7 @@ class KeyedOrdering(_Ordering, KeyReadingOperator):
         if timestamp is None:
             refuse_missing(row, self.name)
         if self._buffer.is_late(key, timestamp):
-            return self._late(row)
+            return self._late(key, row, timestamp, self._buffer.watermark_of(key))
         self._buffer.add(key, timestamp, row)
         return ()
 
@@ -188,4 +203,4 @@ class Ordering(_Ordering):
     def _on_perhaps_late(self, key: Any, row: Any, timestamp: int | None) -> Iterable[Any]:
         if timestamp is None:
             refuse_missing(row, self.name)
-        return self._late(row)
+        return self._late(row, row, timestamp, self._buffer.watermark)

@@ -5,7 +5,7 @@ Owner: the task thread; pure, without clock, state and I/O. Must not know waterm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any, Final
@@ -41,6 +41,17 @@ class RowsByTime:
             heappush(self._times, time)
         else:
             rows.append((number, key, row))
+
+    def add_all(self, key: Any, entries: Iterable[tuple[int, int, Any]]) -> None:
+        """Adds rows of a key: (time, number, row)."""
+        found = self._rows
+        for time, number, row in entries:
+            rows = found.get(time)
+            if rows is None:
+                found[time] = [(number, key, row)]
+                heappush(self._times, time)
+            else:
+                rows.append((number, key, row))
 
     def take_until(self, last: int) -> Iterator[tuple[int, list[NumberedRow]]]:
         """Removes the rows up to time `last`, and yields them by time: at most `PIECE` rows together.

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, HistoryTime, OperatorContext, declared_type
-from yarrow.container.operators.event_time import LATE_DROPPED, refuse_missing
+from yarrow.container.operators.event_time import refuse_missing
 from yarrow.container.operators.join.join_sizes import JoinSizes
 from yarrow.container.operators.join.pair_calls import PairCalls
 from yarrow.container.operators.join.side_size import SideSize
+from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.key_selection import KeyReader, generate_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.window.window_watermark import StoredWatermark
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.timers import OperatorTimerService
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.join_spec import KeyedJoinOperator
@@ -34,6 +36,8 @@ class KeyedJoiningOperator(FunctionOperator):
     emits_tagged = True
     emits_state = True
     stamps_rows = True
+    #: True if a row at the watermark is late; False = only one below it is.
+    late_at_watermark: ClassVar[bool] = False
 
     #: The sizes of both sides; None = the join does not count its rows.
     sizes: JoinSizes | None = None
@@ -41,8 +45,7 @@ class KeyedJoiningOperator(FunctionOperator):
     def __init__(self, name: str, spec: KeyedJoinOperator) -> None:
         super().__init__(name, spec.function, keyed=True)
         self._joined = spec
-        #: Late rows that went nowhere.
-        self.late_dropped = 0
+        self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
         #: Milliseconds by which event time behind the join stays behind the watermark: results leave so late.
         self.delay = 0
         self._watches_growth = False
@@ -64,7 +67,7 @@ class KeyedJoiningOperator(FunctionOperator):
         self._timers = self._make_timers(context)
         self._stored_watermark = StoredWatermark(context)
         self._timers.watermark = self._stored_watermark.restored
-        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+        self._ledger.register(context.environment.metrics, context.metric_group)
 
     def _make_timers(self, context: OperatorContext) -> OperatorTimerService:
         # Without timers of its own it has a service for its time: whoever runs one key at a time moves that.
@@ -123,11 +126,18 @@ class KeyedJoiningOperator(FunctionOperator):
             refuse_missing(row, self.name)
         return timestamp
 
+    @property
+    def late_dropped(self) -> int:
+        """Late rows that went nowhere."""
+        return self._ledger.dropped
+
     def late(self, index: int, row: Any, timestamp: int) -> Iterable[tuple[Any, int | None]]:
         """What becomes of a late row: it goes to the side output of its side, or is counted."""
-        tag = self._late_tags[index]
+        tag, watermark = self._late_tags[index], self._timers.watermark
+        place = LatePlace.DROPPED if tag is None else LatePlace.SIDE_OUTPUT
+        time = LateTime(timestamp, watermark, watermark - timestamp + self.late_at_watermark)
+        self._ledger.late(place, self.context.state.current_key, time)
         if tag is None:
-            self.late_dropped += 1
             return ()
         return (((tag, row), timestamp),)
 

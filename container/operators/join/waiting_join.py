@@ -37,6 +37,7 @@ class WaitingJoiningOperator(KeyedJoiningOperator):
     """Base of the joins whose rows wait for a timer."""
 
     has_upkeep = True
+    late_at_watermark = True
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)

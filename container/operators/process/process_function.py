@@ -15,6 +15,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.event_time import LATE_RECORDS
+from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator, generate_iteration
@@ -29,6 +30,7 @@ from yarrow.datastream.functions import (
 )
 from yarrow.datastream.functions.timers import TimeDomain, TimerService
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import BroadcastProcessOperator, CoProcessOperator, ProcessOperator
@@ -93,6 +95,7 @@ class ProcessingOperator(FunctionOperator):
         self.emits_state = True
         #: Records behind the watermark; they are processed nevertheless.
         self.late_records = 0
+        self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -102,6 +105,7 @@ class ProcessingOperator(FunctionOperator):
         ]
         state, clock = context.state, context.environment.clock
         context.metric_group.gauge(LATE_RECORDS, lambda: self.late_records)
+        self._ledger.register(context.environment.metrics)
         if self._keyed:
             self._timers = OperatorTimerService(clock, self.name, lambda: state.current_key)
             if context.environment.bounded:
@@ -144,11 +148,19 @@ class ProcessingOperator(FunctionOperator):
         self.generate_key(code, index, value, is_head)
         if timestamp is not None:
             code.line(f"{context}.element_timestamp = {timestamp}")
-            operator, timers = code.bind("operator", self), code.bind("timers", self._timers)
+            note, timers = code.bind("note_late", self._note_late), code.bind("timers", self._timers)
             with code.block(f"if {timestamp} is not None and {timestamp} <= {timers}.watermark:"):
-                code.line(f"{operator}.late_records += 1")
+                code.line(f"{note}({value}, {timestamp})")
         process = code.bind("process", method_of(self.function, self.method_name(index), self.name))
         generate_iteration(code, f"{process}({value}, {context})", timestamp, emit)
+
+    def _note_late(self, row: Any, timestamp: int) -> None:
+        """Notes a late row, which the function gets all the same."""
+        self.late_records += 1
+        watermark = self._timers.watermark
+        key = self.context.state.current_key if self._keyed else row
+        time = LateTime(timestamp, watermark, watermark - timestamp + 1)
+        self._ledger.late(LatePlace.FUNCTION, key, time)
 
     def generate_key(self, code: CodeWriter, index: int, value: str, is_head: bool) -> None:
         """Generates code that makes the key of a record of input `index` the current one."""

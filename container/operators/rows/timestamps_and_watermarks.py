@@ -25,7 +25,9 @@ from yarrow.container.operators.event_time import (
     strategy_in,
     tracker_of,
 )
+from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.registry import runs
+from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.graph.operator_spec import TimestampsAndWatermarksOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
@@ -54,7 +56,9 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         super().setup(context)
         self._strategy = strategy_in(context.environment, load_function(self._blob, self.name))
         settings = TimeSettings(context)
-        self._tracker = tracker_of(self._strategy, context, settings, self._changed)
+        ledger = LateLedger(self.name, LateRemedy.MORE_DISORDER)
+        ledger.register(context.environment.metrics)
+        self._tracker = tracker_of(self._strategy, context, settings, self._changed, ledger)
         interval = settings.interval_ms if self._strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
         stamped = self._strategy.needs_timestamps or self._strategy.timestamp_assigner is not None

@@ -24,11 +24,13 @@ from yarrow.container.operators.event_time import (
     check_timestamps,
     refuse_missing,
 )
+from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.sources.source_metrics import SplitMetrics
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 
@@ -140,6 +142,8 @@ class SplitWatermarks(SourceTime):
         self._asked_time = _AskedTime(context.environment.clock)
         interval = settings.interval_ms if strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
+        self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
+        self._ledger.register(context.environment.metrics)
         self._splits: dict[str, WatermarkTracker] = {}
         #: The metrics of the same splits.
         self._split_metrics: dict[str, SplitMetrics] = {}
@@ -164,7 +168,7 @@ class SplitWatermarks(SourceTime):
 
     def _new_tracker(self, changed: Callable[[], None]) -> WatermarkTracker:
         generator = self._strategy.create_watermark_generator(self._asked_time)
-        return WatermarkTracker(generator, self._settings.max_jump_ms, changed)
+        return WatermarkTracker(generator, self._settings.max_jump_ms, changed, self._ledger)
 
     def _add_tracker(self, split_id: str) -> WatermarkTracker:
         def changed() -> None:

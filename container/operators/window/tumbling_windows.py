@@ -198,7 +198,7 @@ class TumblingWindows(WindowingBase):
         window = TimeWindow(start, start + self._size)
         watermark = self._timers.watermark
         if is_window_late(window, self._lateness, watermark, event_time=self._event_time):
-            yield from self._late_row(row, timestamp, late=True)
+            yield from self._late_row(row, timestamp, late=True, windows=(window,))
             return
         has_fired = self._event_time and window.max_timestamp() <= watermark
         contents = self._fired if has_fired else self._contents

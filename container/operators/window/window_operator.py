@@ -131,7 +131,7 @@ class WindowingOperator(WindowingBase):
             late = bool(windows) or is_row_late(
                 stamp, self._lateness, self._timers.watermark, event_time=self._event_time
             )
-            yield from self._late_row(row, timestamp, late=late)
+            yield from self._late_row(row, timestamp, late=late, windows=windows)
         if self._contents.values.perhaps_empty > _MOST_EMPTY:
             self._drop_empty()
 

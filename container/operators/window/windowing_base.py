@@ -6,12 +6,12 @@ Owner: the task thread. A subclass says how windows are kept and when they fire.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import KeyReadingOperator, OperatorContext
-from yarrow.container.operators.event_time import LATE_DROPPED
+from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.window.evicting_windows import require_same_evicting
 from yarrow.container.operators.window.window_calls import WindowCall, window_call
@@ -24,6 +24,8 @@ from yarrow.container.state.timers import OperatorTimerService
 from yarrow.container.state.window_tables import TIME_WINDOWS
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.window import TimeWindow, TimeWindowSerializer, Window, WindowAssigner
+from yarrow.runtime.common.late_records import LatePlace, LateRemedy
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.graph.window_spec import WindowOperator
 
@@ -44,8 +46,7 @@ class WindowingBase(FunctionOperator, KeyReadingOperator):
         super().__init__(name, blob, keyed=True)
         self._spec = spec
         self._lateness = spec.allowed_lateness_ms
-        #: Late rows, and rows of no window, that went nowhere.
-        self.late_dropped = 0
+        self._ledger = LateLedger(name, LateRemedy.ALLOWED_LATENESS)
         self._late_tag = None if spec.late_tag is None else OutputTag(spec.late_tag)
 
     def setup(self, context: OperatorContext) -> None:
@@ -63,7 +64,7 @@ class WindowingBase(FunctionOperator, KeyReadingOperator):
         self._timers = WindowTimers(context.environment.clock, self.name, lambda: state.current_key)
         self._stored_watermark = StoredWatermark(context)
         self._timers.watermark = self._stored_watermark.restored
-        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+        self._ledger.register(context.environment.metrics, context.metric_group)
 
     @property
     def _has_both_functions(self) -> bool:
@@ -107,12 +108,29 @@ class WindowingBase(FunctionOperator, KeyReadingOperator):
         self._timers.watermark = max(self._timers.watermark, timestamp)
         return ()
 
-    def _late_row(self, row: Any, timestamp: int | None, *, late: bool) -> Results:
-        """Sends a row that no window takes to the side output of late rows if it is `late`, or counts it."""
-        if late and self._late_tag is not None:
+    @property
+    def late_dropped(self) -> int:
+        """Late rows, and rows of no window, that went nowhere."""
+        return self._ledger.dropped
+
+    def _late_row(
+        self, row: Any, timestamp: int | None, *, late: bool, windows: Sequence[Window] = ()
+    ) -> Results:
+        """Notes a row that no window takes, and sends it to the side output of late rows if it is `late`.
+
+        `windows` are those of the row. The one that ends last says how late the row is, or else its own time.
+        """
+        if not late:
+            self._ledger.of_no_window()
+            return
+        stamp, watermark = MIN_TIMESTAMP if timestamp is None else timestamp, self._timers.watermark
+        last = max(windows, key=lambda window: window.max_timestamp(), default=None)
+        end = stamp if last is None else last.max_timestamp()
+        place = LatePlace.DROPPED if self._late_tag is None else LatePlace.SIDE_OUTPUT
+        time = LateTime(stamp, watermark, watermark - end + 1)
+        self._ledger.late(place, self.context.state.current_key, time, last)
+        if self._late_tag is not None:
             yield (self._late_tag, row), timestamp
-        else:
-            self.late_dropped += 1
 
     def _failure_in(self, record: str, window: Any, error: BaseException) -> OperatorFailure:
         key = short_record(self.context.state.current_key)

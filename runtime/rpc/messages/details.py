@@ -11,6 +11,7 @@ import msgspec
 
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID
+from yarrow.runtime.common.late_records import LateRecords, summed_up
 from yarrow.runtime.graph.states import ExecutionState, JobType
 from yarrow.runtime.rpc.messages.base import Message
 from yarrow.runtime.rpc.messages.batch import IterationDetails, LargeKeyGroup
@@ -49,6 +50,8 @@ class AttemptDetails(Message, frozen=True, kw_only=True):
     resource_id: str
     metrics: dict[str, float]
     accumulators: dict[str, Any]
+    #: Of each operator that has some.
+    late_records: tuple[LateRecords, ...] = ()
 
 
 class VertexDetails(Message, frozen=True, kw_only=True):
@@ -62,6 +65,11 @@ class VertexDetails(Message, frozen=True, kw_only=True):
     operators: tuple[tuple[OperatorID, str], ...]
     subtasks: tuple[AttemptDetails, ...]
     former_attempts: tuple[AttemptDetails, ...] = ()
+
+    @property
+    def late_records(self) -> list[LateRecords]:
+        """The late records of each operator that has some, summed up over its present subtasks."""
+        return summed_up(report for attempt in self.subtasks for report in attempt.late_records)
 
 
 class ExceptionEntry(Message, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
+from yarrow.runtime.common.late_records import LateRecords
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages.base import Message
 from yarrow.runtime.rpc.messages.slots import SlotReport
@@ -43,6 +44,8 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
     accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Last IO metrics of an ended task.
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    #: Last late records of the operators of an ended task.
+    late_records: tuple[LateRecords, ...] = ()
     #: Threads of user code that an ended task has left behind: its worker must not be used again.
     threads_left: tuple[str, ...] = ()
     #: For an ended subtask 0 of a source: its split enumerator lives on in the worker.
@@ -60,6 +63,8 @@ class TaskMetrics(Message, frozen=True, kw_only=True):
 
     attempt_id: ExecutionAttemptID
     values: dict[str, float]
+    #: Of each operator that has some.
+    late_records: tuple[LateRecords, ...] = ()
 
 
 class AccumulatorReport(Message, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment, run_fast
 from yarrow.common import Duration, Time, Types, WatermarkStrategy
-from yarrow.common.watermark_strategy import TimestampAssigner
+from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import ProcessWindowFunction, WindowFunction
 from yarrow.datastream.window import (
@@ -214,3 +214,33 @@ class Numbers(WindowFunction[int, Any, int, TimeWindow]):
 
     def apply(self, key: int, window: TimeWindow, inputs: Iterable[int]) -> Iterable[Any]:
         return [(key, window.start, sum(inputs))]
+
+
+class EachRow(WatermarkGenerator):
+    """A watermark behind each record, so that it is known which ones are late."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: Any) -> None:
+        output.emit_watermark(event_timestamp)
+
+    def on_periodic_emit(self, output: Any) -> None:
+        pass
+
+
+def test_the_end_of_a_job_tells_of_late_records(
+    cluster: MiniCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = cluster.get_execution_environment().set_parallelism(1)
+    strategy = WatermarkStrategy.for_generator(EachRow)
+    stamped = strategy.with_timestamp_assigner(SecondField())
+    stream = env.from_collection([("anna", 4), ("anna", 40), ("anna", 6), ("ben", 13)], PAIR)
+    keyed = stream.assign_timestamps_and_watermarks(stamped).key_by(lambda visit: visit[0], Types.STRING())
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(5)))
+    found = collected(windows.process(CountOfWindow(), COUNTED).name("Visits"))
+    assert sorted(found) == [("anna", 0, 5, 1), ("anna", 40, 45, 1)]
+    told = (
+        "Operator 'Visits': 2 records late (2 dropped), at most 32 ms; an allowed lateness of 32 ms keeps"
+        " 99 % of them."
+    )
+    wait_until(
+        lambda: any(record.getMessage().endswith(told) for record in caplog.records), lambda: caplog.text
+    )

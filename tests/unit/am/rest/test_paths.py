@@ -30,9 +30,10 @@ from tests.unit.am.rest.running import run
 from yarrow.am.rest.errors import status_of
 from yarrow.am.rest.routes import jobs
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.late_records import LatePlace, LateRecord, LateRecords, LateRemedy
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.errors import AnswerTooLargeError, MessageTooLargeError
-from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
+from yarrow.runtime.rpc.messages import COLLECT_START, AttemptDetails, CollectPosition, CollectRows
 
 
 def get(cluster: FakeCluster, path: str, status: int = 200) -> Any:
@@ -452,3 +453,54 @@ def test_applications_share_the_routes_that_modules_made(cluster: FakeCluster) -
         "/openapi.json",
         None,
     }
+
+
+def test_late_records_are_summed_up_by_operator(cluster: FakeCluster) -> None:
+    path = f"/jobs/{JOB}/late-records"
+    assert get(cluster, path) == {"operators": []}
+    job = cluster.dispatcher.jobs[JOB]
+    source, reduce = job.vertices
+
+    def told(place: LatePlace, delay: int, **fields: Any) -> AttemptDetails:
+        record = LateRecord(key="'a'", timestamp=5, watermark=5 + delay, delay_ms=delay, window="[0, 6)")
+        report = LateRecords(
+            operator="windows",
+            remedy=LateRemedy.ALLOWED_LATENESS,
+            places={place: 1},
+            delays={delay: 1},
+            longest_ms=delay,
+            last=(record,),
+            **fields,
+        )
+        return msgspec.structs.replace(attempt(REDUCE, 0), late_records=(report,))
+
+    subtasks = (
+        told(LatePlace.DROPPED, 9, of_no_window=3),
+        told(LatePlace.SIDE_OUTPUT, 2),
+        told(LatePlace.FUNCTION, 7, ahead=4),
+    )
+    reduce = msgspec.structs.replace(reduce, subtasks=subtasks)
+    cluster.dispatcher.jobs[JOB] = msgspec.structs.replace(job, vertices=(source, reduce))
+    (found,) = get(cluster, path)["operators"]
+    last, delays = found.pop("last"), found.pop("delays")
+    assert found == {
+        "operator": "windows",
+        "vertex": REDUCE,
+        "dropped": 1,
+        "sideOutput": 1,
+        "function": 1,
+        "ofNoWindow": 3,
+        "aheadOfTime": 4,
+        "longestDelay": 9,
+        "latenessFor99Percent": 9,
+        "lastAheadOfTime": [],
+        "sentences": [
+            "Operator 'windows': 3 records late (1 dropped, 1 side output, 1 function), at most 9 ms; an allowed"
+            " lateness of 9 ms keeps 99 % of them.",
+            "Operator 'windows': no window contains 3 records, dropped.",
+            "Operator 'windows': 4 records too far ahead of time to be believed.",
+        ],
+    }
+    assert delays == {"2": 1, "7": 1, "9": 1}
+    assert [record["delay"] for record in last] == [2, 7, 9]
+    assert last[0] == {"key": "'a'", "timestamp": 5, "watermark": 7, "delay": 2, "window": "[0, 6)"}
