@@ -28,7 +28,8 @@ async def calls(begin: int, end: int) -> int:
     async def one(value: int) -> None:
         nonlocal kept
         try:
-            kept += len(await call(value))
+            found = await call(value)
+            kept += len(found)
         finally:
             free.release()
 

@@ -6,7 +6,7 @@ key. Must not know how calls are run, nor which result may leave.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from yarrow.common.typeinfo import Types
@@ -52,9 +52,10 @@ class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
         self.begin(map(self.pending, rows, timestamps or [None] * len(rows)))
 
-    def pending(self, row: Any, timestamp: int | None) -> PendingResult:
-        """A record for the queue."""
-        return PendingResult(row, timestamp)
+    @property
+    def pending(self) -> Callable[[Any, int | None], PendingResult]:
+        """Makes a record for the queue of a row and its timestamp."""
+        return PendingResult
 
     # ------------------------------------------------------------------ calls and results
 
@@ -68,10 +69,11 @@ class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
     def shares_of(self, records: Sequence[PendingResult], results: list[Any]) -> Iterable[list[Any]]:
         return results
 
-    def emitted(self, complete: PendingResult) -> Iterator[tuple[Any, int | None]]:
-        assert complete.results is not None, "only complete records leave"
-        for result in complete.results:
-            yield result, complete.timestamp
+    def emitted(self, complete: PendingResult) -> Iterable[tuple[Any, int | None]]:
+        results, timestamp = complete.results, complete.timestamp
+        assert results is not None, "only complete records leave"
+        # Most have one, for which a tuple is the cheapest.
+        return ((results[0], timestamp),) if len(results) == 1 else [(each, timestamp) for each in results]
 
     def described(self, records: Sequence[PendingResult]) -> str:
         first = records[0]
@@ -89,7 +91,8 @@ class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
         return pending.timestamp is not None, pending.timestamp or 0, pending.row
 
     def restored(self, elements: Sequence[tuple[bool, int, Any]]) -> Iterable[PendingResult]:
-        return [self.pending(row, stamp if timed else None) for timed, stamp, row in elements]
+        pending = self.pending
+        return [pending(row, stamp if timed else None) for timed, stamp, row in elements]
 
 
 @runs(AsyncByKeyOperator)
@@ -106,7 +109,11 @@ class AsyncByKeyWaitingOperator(AsyncWaitingOperator):
         descriptor: ListStateDescriptor[Any] = ListStateDescriptor(IN_FLIGHT, self.stored_type)
         return self.context.operator_state.union_list_state(descriptor)
 
-    def pending(self, row: Any, timestamp: int | None) -> PendingResult:
+    @property
+    def pending(self) -> Callable[[Any, int | None], PendingResult]:
+        return self._pending
+
+    def _pending(self, row: Any, timestamp: int | None) -> PendingResult:
         assert self._key_of is not None, "the stream is keyed"
         try:
             return PendingResult(row, timestamp, canonicalize(self._key_of(row)))

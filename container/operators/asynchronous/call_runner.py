@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from yarrow.container.operators.asynchronous.called_function import CalledFunction
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
-from yarrow.container.operators.asynchronous.retrying import CallOutcome, Retrying
+from yarrow.container.operators.asynchronous.retrying import Retrying
 from yarrow.runtime.common.clock import Clock
 
 #: Bounds of the seconds between two looks at the deadlines.
@@ -31,17 +31,6 @@ class Request(Protocol):
         ...
 
 
-class FinishedCall(NamedTuple):
-    """A request with its results, or with the error that fails the job."""
-
-    request: Any
-    #: As of CalledFunction.
-    results: list[Any]
-    error: BaseException | None
-    #: Seconds from the beginning of the first attempt.
-    seconds: float
-
-
 class CallLimits(NamedTuple):
     """The limits of the calls of one operator."""
 
@@ -50,18 +39,23 @@ class CallLimits(NamedTuple):
     capacity: int
 
 
-class _Call:
-    """A request on its way, over all attempts."""
+class AsyncCall:
+    """A request on its way, over all attempts.
 
-    __slots__ = ("attempts", "began", "deadline", "decided", "request", "worker")
+    When it is decided it has the results, or the error that fails the job.
+    """
 
-    def __init__(self, request: Request, began: float, timeout: float, worker: asyncio.Task[None]) -> None:
+    __slots__ = ("began", "decided", "error", "request", "results", "worker")
+
+    def __init__(self, request: Any, began: float, worker: asyncio.Task[None]) -> None:
         self.request = request
+        #: Time (monotonic) of the first attempt.
         self.began = began
-        self.deadline = began + timeout
-        self.attempts = 0
         #: True from the moment at which its results, error or timeout are known.
         self.decided = False
+        #: As of CalledFunction.
+        self.results: list[Any] = []
+        self.error: BaseException | None = None
         #: The coroutine that runs it.
         self.worker = worker
 
@@ -76,7 +70,7 @@ class CallRunner:
         retrying: Retrying,
         limits: CallLimits,
         clock: Clock,
-        deliver: Callable[[Sequence[FinishedCall]], None],
+        deliver: Callable[[Sequence[AsyncCall]], None],
     ) -> None:
         self._thread = thread
         self._loop = thread.loop
@@ -92,9 +86,9 @@ class CallRunner:
         self._workers: set[asyncio.Task[None]] = set()
         #: Coroutines that were cancelled and have not ended.
         self._cancelled: set[asyncio.Task[None]] = set()
-        #: Undecided calls, in order of their deadlines.
-        self._calls: dict[_Call, None] = {}
-        self._finished: list[FinishedCall] = []
+        #: Undecided calls, in order of their first attempts, and so of their deadlines.
+        self._calls: dict[AsyncCall, None] = {}
+        self._finished: list[AsyncCall] = []
         self._ticking = False
         self._tick_seconds = min(max(self._timeout / 20, _TICK_SECONDS[0]), _TICK_SECONDS[1])
         self._closing = False
@@ -149,57 +143,68 @@ class CallRunner:
             worker.exception()
 
     async def _work(self) -> None:
+        """Makes one call after another; waits while there is none."""
         worker = asyncio.current_task()
         assert worker is not None, "it runs as a task of the loop"
+        # Each name that is looked up here costs every call.
+        waiting, calls, invoke, now = self._waiting, self._calls, self._function.invoke, self._clock.monotonic
+        never_again = not self._retrying.is_possible
         while True:
-            while not self._waiting:
+            while not waiting:
                 idle = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
-            call = _Call(self._waiting.popleft(), self._clock.monotonic(), self._timeout, worker)
-            self._calls[call] = None
+            call = AsyncCall(waiting.popleft(), now(), worker)
+            calls[call] = None
             if not self._ticking:
                 self._tick_later()
-            await self._run(call)
+            attempts = 0
+            while True:
+                attempts += 1
+                try:
+                    returned, error = await invoke(call.request.argument), None
+                except BaseException as raised:  # user code may raise anything; it must not end the loop
+                    returned, error = None, raised
+                if call.decided or self._closing:
+                    break
+                if never_again:
+                    self._decide(call, returned, error, "async_invoke")
+                    break
+                delay = self._seconds_until_retry(call, attempts, returned, error)
+                if delay is None:
+                    break
+                await asyncio.sleep(delay)
             if self._closing or worker in self._cancelled:
                 return  # In the latter case another coroutine has taken this one's place.
 
-    async def _run(self, call: _Call) -> None:
-        """Attempts a call until it is decided."""
-        argument = call.request.argument
-        while not call.decided:
-            call.attempts += 1
-            try:
-                outcome = CallOutcome(await self._function.invoke(argument))
-            except BaseException as error:  # user code may raise anything; it must not end the loop
-                outcome = CallOutcome(error=error)
-            if call.decided or self._closing:
-                return
-            try:
-                delay = self._retrying.seconds_until_retry(call.attempts, outcome)
-            except BaseException as error:  # predicates are user code
-                outcome, delay = CallOutcome(error=error), None
-            if delay is None:
-                self._decide(call, outcome, "async_invoke")
-                return
+    def _seconds_until_retry(
+        self, call: AsyncCall, attempts: int, returned: Any, error: BaseException | None
+    ) -> float | None:
+        """Seconds to wait before the next attempt; None = the outcome stands, and has decided the call."""
+        try:
+            delay = self._retrying.seconds_until_retry(attempts, returned, error)
+        except BaseException as raised:  # predicates are user code
+            returned, error, delay = None, raised, None
+        if delay is None:
+            self._decide(call, returned, error, "async_invoke")
+        else:
             self.retries += 1
-            await asyncio.sleep(delay)
+        return delay
 
     # ------------------------------------------------------------------ decisions
 
-    def _decide(self, call: _Call, outcome: CallOutcome, method: str) -> None:
+    def _decide(self, call: AsyncCall, returned: Any, error: BaseException | None, method: str) -> None:
         call.decided = True
         del self._calls[call]
-        results, error = [], outcome.error
         if error is None:
             try:
-                results = self._function.results(call.request.argument, outcome.returned, method)
+                call.results = self._function.results(call.request.argument, returned, method)
             except BaseException as refused:  # also what a user's object raises while it is shown
                 error = refused
-        finished = FinishedCall(call.request, results, error, self._clock.monotonic() - call.began)
+        call.error = error
         if not self._finished:
             self._loop.call_soon(self._flush)
-        self._finished.append(finished)
+        self._finished.append(call)
 
     def _flush(self) -> None:
         finished, self._finished = self._finished, []
@@ -214,25 +219,26 @@ class CallRunner:
     def _tick(self) -> None:
         """Ends the calls whose time is over."""
         self._ticking = False
-        now = self._clock.monotonic()
+        overdue = self._clock.monotonic() - self._timeout
         while not self._closing and (call := next(iter(self._calls), None)) is not None:
-            if call.deadline > now:
+            if call.began > overdue:
                 break
             self._time_out(call)
         self._tick_later()
 
-    def _time_out(self, call: _Call) -> None:
+    def _time_out(self, call: AsyncCall) -> None:
         """Cancels a call and asks `timeout`; another coroutine takes the place of the cancelled one."""
         self.timeouts += 1
         worker = call.worker
         self._workers.discard(worker)
         self._cancelled.add(worker)
         worker.cancel()
+        returned, error = None, None
         try:
-            outcome = CallOutcome(self._function.timeout(call.request.argument))
-        except BaseException as error:  # user code may raise anything
-            outcome = CallOutcome(error=error)
-        self._decide(call, outcome, "timeout")
+            returned = self._function.timeout(call.request.argument)
+        except BaseException as raised:  # user code may raise anything
+            error = raised
+        self._decide(call, returned, error, "timeout")
         self._begin_worker()
 
     def _cancel_all(self, ended: threading.Event) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from yarrow.runtime.data.elements import Watermark, WatermarkStatus
@@ -57,14 +57,13 @@ class ResultQueue(ABC):
         """Number of rows whose results have not left."""
         return self._rows
 
-    def add(self, added: PendingResult) -> PendingResult:
-        """Adds a record behind all others, and returns it."""
-        self._rows += added.size
+    def add(self, added: Sequence[PendingResult]) -> None:
+        """Adds records behind all others."""
+        self._rows += sum([record.size for record in added])
         self._append(added)
-        return added
 
     @abstractmethod
-    def _append(self, added: PendingResult) -> None: ...
+    def _append(self, added: Sequence[PendingResult]) -> None: ...
 
     @abstractmethod
     def add_mark(self, mark: TimeMark) -> None:
@@ -95,8 +94,8 @@ class OrderedResultQueue(ResultQueue):
         super().__init__()
         self._waiting: deque[PendingResult | TimeMark] = deque()
 
-    def _append(self, added: PendingResult) -> None:
-        self._waiting.append(added)
+    def _append(self, added: Sequence[PendingResult]) -> None:
+        self._waiting.extend(added)
 
     def add_mark(self, mark: TimeMark) -> None:
         _append_mark(self._waiting, mark)
@@ -146,11 +145,13 @@ class UnorderedResultQueue(ResultQueue):
         super().__init__()
         self._segments: deque[_Segment] = deque([_Segment()])
 
-    def _append(self, added: PendingResult) -> None:
-        if self._segments[-1].marks:
+    def _append(self, added: Sequence[PendingResult]) -> None:
+        if self._segments[-1].marks and added:
             self._segments.append(_Segment())
-        added.segment = self._segments[-1]
-        added.segment.records[added] = None
+        segment = self._segments[-1]
+        segment.records.update(dict.fromkeys(added))
+        for record in added:
+            record.segment = segment
 
     def add_mark(self, mark: TimeMark) -> None:
         _append_mark(self._segments[-1].marks, mark)
@@ -189,10 +190,11 @@ class KeyedResultQueue(UnorderedResultQueue):
     Results never leave past a mark of time.
     """
 
-    def _append(self, added: PendingResult) -> None:
+    def _append(self, added: Sequence[PendingResult]) -> None:
         super()._append(added)
-        assert added.segment is not None, "it was added to one"
-        added.segment.of_keys.setdefault(added.key, deque()).append(added)
+        of_keys = self._segments[-1].of_keys
+        for record in added:
+            of_keys.setdefault(record.key, deque()).append(record)
 
     def complete(self, pending: PendingResult, results: list[Any]) -> None:
         pending.results = results

@@ -10,16 +10,6 @@ from typing import Any
 from yarrow.datastream.functions import AsyncRetryStrategy
 
 
-class CallOutcome:
-    """The end of one attempt: what the function returned, or what it raised."""
-
-    __slots__ = ("error", "returned")
-
-    def __init__(self, returned: Any = None, error: BaseException | None = None) -> None:
-        self.returned = returned
-        self.error = error
-
-
 class Retrying:
     """The decisions of one AsyncRetryStrategy, whose predicates are asked for once."""
 
@@ -28,12 +18,13 @@ class Retrying:
         self._strategy = strategy
         self._on_result = predicates.result_predicate()
         self._on_error = predicates.exception_predicate()
+        #: False if no outcome leads to another attempt.
+        self.is_possible = self._on_result is not None or self._on_error is not None
 
-    def seconds_until_retry(self, attempts: int, outcome: CallOutcome) -> float | None:
+    def seconds_until_retry(self, attempts: int, returned: Any, error: BaseException | None) -> float | None:
         """Seconds to wait before the next attempt; None = the outcome stands. Raises what a predicate raises."""
-        error = outcome.error
         if error is None:
-            retries = self._on_result is not None and self._on_result(outcome.returned)
+            retries = self._on_result is not None and self._on_result(returned)
         else:
             # SystemExit and the like end the task at once.
             retries = self._on_error is not None and isinstance(error, Exception) and self._on_error(error)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, cast
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.asynchronous.call_batches import CallBatches
-from yarrow.container.operators.asynchronous.call_runner import CallLimits, CallRunner, FinishedCall, Request
+from yarrow.container.operators.asynchronous.call_runner import AsyncCall, CallLimits, CallRunner, Request
 from yarrow.container.operators.asynchronous.called_function import CalledFunction, ResultsOf
 from yarrow.container.operators.asynchronous.calling_threads import CallingThreads
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
@@ -79,7 +79,7 @@ class WaitingCallsOperator(Operator):
         self._threads: CallingThreads | None = None
         self._opened = False
         #: Finished calls on their way from the event loop.
-        self._inbox: deque[Sequence[FinishedCall]] = deque()
+        self._inbox: deque[Sequence[AsyncCall]] = deque()
         #: Set while finished calls are on their way.
         self.arrived = threading.Event()
         #: Time (perf_counter) of the next look at the event loop; the loop was told of as blocked.
@@ -199,7 +199,8 @@ class WaitingCallsOperator(Operator):
         """Takes records; their calls begin now, or with others."""
         if not len(self._queue):
             self._look_at = perf_counter() + _BLOCKED_SECONDS
-        added = [self._queue.add(record) for record in records]
+        added = list(records)
+        self._queue.add(added)
         batches = self._batches
         if batches is None:
             self._submit(added)
@@ -223,7 +224,7 @@ class WaitingCallsOperator(Operator):
 
     # ------------------------------------------------------------------ results
 
-    def _deliver(self, finished: Sequence[FinishedCall]) -> None:
+    def _deliver(self, finished: Sequence[AsyncCall]) -> None:
         """Takes finished calls; runs on the thread of the event loop."""
         self._inbox.append(finished)
         self.arrived.set()
@@ -234,18 +235,22 @@ class WaitingCallsOperator(Operator):
         self.arrived.clear()
         batches, complete = self._batches, self._queue.complete
         while self._inbox:
-            for request, results, error, seconds in self._inbox.popleft():
+            for call in self._inbox.popleft():
+                request = call.request
                 if batches is None:
-                    if error is not None:
-                        raise OperatorFailure(self.name, self.described([request]), error)
-                    complete(request, results[0])
-                    continue
-                records = request.records
-                if error is not None:
-                    raise OperatorFailure(self.name, self.described(records), error)
-                batches.size.measured(sum(record.size for record in records), seconds)
-                for record, share in zip(records, self.shares_of(records, results), strict=True):
-                    complete(record, share)
+                    if call.error is not None:
+                        raise OperatorFailure(self.name, self.described([request]), call.error)
+                    complete(request, call.results[0])
+                else:
+                    self._complete_batch(batches, request.records, call)
+
+    def _complete_batch(self, batches: CallBatches, records: Sequence[PendingResult], call: AsyncCall) -> None:
+        if call.error is not None:
+            raise OperatorFailure(self.name, self.described(records), call.error)
+        seconds = self.context.environment.clock.monotonic() - call.began
+        batches.size.measured(sum(record.size for record in records), seconds)
+        for record, share in zip(records, self.shares_of(records, call.results), strict=True):
+            self._queue.complete(record, share)
 
     @property
     def awaits_results(self) -> bool:

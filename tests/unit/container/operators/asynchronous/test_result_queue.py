@@ -35,7 +35,9 @@ def drained(queue: ResultQueue) -> list[Any]:
 
 def added(queue: ResultQueue, row: Any, timestamp: int | None = None) -> PendingResult:
     key = row % KEYS if isinstance(row, int) else None
-    return queue.add(PendingResult(row, timestamp, key))
+    record = PendingResult(row, timestamp, key)
+    queue.add([record])
+    return record
 
 
 def may_go(row: int, segment: list[int], done: list[int], order: ResultOrder) -> bool:
@@ -157,7 +159,8 @@ def test_a_slow_record_holds_back_its_own_key_alone() -> None:
 
 def test_rows_are_counted_where_a_record_has_several() -> None:
     queue = ResultQueue.of(ORDERED)
-    piece = queue.add(PendingResult("piece", None, size=7))
+    piece = PendingResult("piece", None, size=7)
+    queue.add([piece])
     assert len(queue) == 7
     queue.complete(piece, [])
     drained(queue)
