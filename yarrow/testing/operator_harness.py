@@ -1,8 +1,8 @@
 """Runs a fragment of a DataStream program in the calling thread, step by step: rows in, rows out, time by hand.
 
 The fragment's operators run as their tasks in a cluster would (gate, generated chain, exchange by reference).
-They run at parallelism 1, without worker, threads or sockets. Owner: the calling thread. Must not be used to
-measure speed.
+They run without worker, threads or sockets, at parallelism 1 unless the test says otherwise. Owner: the calling
+thread. Must not be used to measure speed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from yarrow.container.operators.base import RestoredState
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
+from yarrow.container.task.task_life import TaskStage
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.program.arrow_schemas import schema_bytes
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
-from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.common.clock import ManualClock, perf_counter
+from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import (
+    MAX_TIMESTAMP,
     ArrowBatch,
     CheckpointBarrier,
     ControlElement,
@@ -44,6 +46,9 @@ from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.graph.transformations import SourceTransformation
 from yarrow.runtime.rpc.messages import FailureCause
+from yarrow.runtime.snapshot.handles import OperatorSubtaskState
+from yarrow.testing.harness_snapshot import HarnessSnapshot, MemoryOutput, Subtask
+from yarrow.testing.input_routing import InputRouting
 
 #: Makes the streams to read from the input streams: one stream, or several (main output, side outputs).
 Fragment = Callable[..., "DataStream | Sequence[DataStream]"]
@@ -52,10 +57,22 @@ Fragment = Callable[..., "DataStream | Sequence[DataStream]"]
 Restore = Callable[[JobGraph], tuple[JobGraph, Mapping[JobVertexID, RestoredState]]]
 
 
+#: Most key groups of a harness with several subtasks, whatever their number.
+_KEY_GROUPS = 128
+#: Seconds after which `finish` gives up.
+_FINISH_SECONDS = 60.0
+#: Seconds for which it waits for results at a time.
+_AWAIT_SECONDS = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class HarnessState:
-    """The origin and the destination of a harness's state."""
+    """The origin and the destination of a harness's state, and the subtasks among which it is divided."""
 
+    #: Number of subtasks of each operator of the fragment.
+    parallelism: int = 1
+    #: The state with which the tasks begin; None = see `restore`.
+    snapshot: HarnessSnapshot | None = None
     #: Return the graph to run and the state of its tasks; None = empty state.
     restore: Restore | None = None
     #: Hear of the snapshots that a barrier has cut.
@@ -100,14 +117,21 @@ class OperatorHarness:
         self.clock = clock if clock is not None else ManualClock()
         #: The output of `print()`.
         self.printed: list[str] = []
+        self._made_by = (fragment, inputs, types, configuration)
+        self._parallelism = state.parallelism
         declared = list(types) if types is not None else [None] * inputs
         self._input_types = [each if isinstance(each, TypeInformation) else None for each in declared]
         self._schemas = [None if isinstance(each, TypeInformation) else each for each in declared]
         self._columnar_outputs = any(schema is not None for schema in self._schemas)
         graph, outputs = self._build_graph(fragment, inputs, configuration or {})
-        restored: Mapping[JobVertexID, RestoredState] = {}
+        restored: Mapping[FragmentSubtask, RestoredState] = {}
         if state.restore is not None:
-            graph, restored = state.restore(graph)
+            graph, of_vertices = state.restore(graph)
+            restored = {FragmentSubtask(vertex_id): own for vertex_id, own in of_vertices.items()}
+        elif state.snapshot is not None:
+            restored = {FragmentSubtask(*place): own for place, own in state.snapshot.divided(graph).items()}
+        #: The last checkpoint that a barrier has begun.
+        self._checkpoint_id = 0 if state.snapshot is None else state.snapshot.metadata.checkpoint_id
         by_name = {vertex.operators[0].name: FragmentSubtask(vertex.id) for vertex in graph.vertices}
         self._inputs = [by_name[_input(index)] for index in range(inputs)]
         self._outputs = [by_name[_output(index)] for index in range(outputs)]
@@ -118,7 +142,7 @@ class OperatorHarness:
             Settings({}, "the operator harness").overlay(graph.configuration, "the job"),
             self.clock,
             subtasks=[subtask for subtask in subtasks_of(graph) if subtask not in outside],
-            restored={FragmentSubtask(vertex_id): state for vertex_id, state in restored.items()},
+            restored={subtask: own for subtask, own in restored.items() if subtask not in outside},
             snapshots=state.snapshots,
             write_output=self._print,
             output_credit=output_credit,
@@ -128,6 +152,7 @@ class OperatorHarness:
             if chunk_rows is not None:
                 for task in self.tasks:
                     task.slices.sizer = SliceSizer(1.0, chunk_rows)
+            self._routings = [self._routing(subtask) for subtask in self._inputs]
             self.fragment.start()
         except BaseException:
             self.close()
@@ -139,20 +164,24 @@ class OperatorHarness:
         made = Configuration()
         for key, value in {"rest.bind-port": "0", **configuration}.items():
             made.set_string(key, value)
-        env = StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(1)
+        env = StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(self._parallelism)
+        if self._parallelism > 1:
+            env.set_max_parallelism(_KEY_GROUPS)
         env.set_buffer_timeout(0)
         streams = [self._input_stream(env, index) for index in range(inputs)]
         read = fragment(*streams) if inputs else fragment(env)
         outputs = [read] if isinstance(read, DataStream) else list(read)
         for index, stream in enumerate(outputs):
             if self._columnar_outputs and stream.is_columnar:
-                stream.map_batches(_unread).disable_chaining().name(_output(index))
+                end = stream.map_batches(_unread).disable_chaining().name(_output(index))
+                end.set_parallelism(1)
             else:
-                stream.add_sink(_Unread()).disable_chaining().name(_output(index).removeprefix("Sink: "))
+                sink = stream.add_sink(_Unread()).disable_chaining()
+                sink.name(_output(index).removeprefix("Sink: ")).set_parallelism(1)
         return env.get_job_graph("operator harness"), len(outputs)
 
     def _input_stream(self, env: StreamExecutionEnvironment, index: int) -> DataStream:
-        stream = env.from_collection([], self._input_types[index]).disable_chaining()
+        stream = env.from_collection([], self._input_types[index]).disable_chaining().set_parallelism(1)
         stream.name(_input(index).removeprefix("Source: "))
         source = stream.transformation
         assert isinstance(source, SourceTransformation)
@@ -164,6 +193,14 @@ class OperatorHarness:
             stream.transformation.output_kind = StreamKind.COLUMNAR
             stream.transformation.output_schema = schema_bytes(schema)
         return stream
+
+    def _routing(self, producer: FragmentSubtask) -> InputRouting | None:
+        """How the elements of an input are divided among subtasks; None = there is one."""
+        if self._parallelism == 1:
+            return None
+        graph = self.fragment.graph
+        edges = [edge for edge in graph.edges if edge.source == producer.vertex_id]
+        return InputRouting(graph, edges, self.fragment.inputs[producer])
 
     # ------------------------------------------------------------------ the fragment
 
@@ -233,7 +270,14 @@ class OperatorHarness:
 
     def send(self, element: StreamElement, input: int = 0) -> None:
         """Sends any element and runs until nothing moves."""
-        self.fragment.push(element, self._inputs[input])
+        if isinstance(element, CheckpointBarrier):
+            self._checkpoint_id = max(self._checkpoint_id, element.checkpoint_id)
+        routing = self._routings[input]
+        if routing is None:
+            self.fragment.push(element, self._inputs[input])
+        else:
+            routing.send(element)
+            self.run()
 
     def advance(self, seconds: float) -> None:
         """Moves the clock and runs: due timers fire."""
@@ -244,7 +288,69 @@ class OperatorHarness:
         """Steps all tasks, downstream first, until nothing moves."""
         self.fragment.run_until_idle()
 
+    def finish(self) -> None:
+        """Ends all inputs, at the maximum of event time, and runs until all tasks have finished.
+
+        Waits for asynchronous functions. Raises FragmentFailedError, and TimeoutError if a task does not finish.
+        """
+        for index in range(len(self._inputs)):
+            self.watermark(MAX_TIMESTAMP, index)
+        self.end()
+        until = perf_counter() + _FINISH_SECONDS
+        while not all(task.life.stage is TaskStage.ENDED for task in self.tasks):
+            if perf_counter() > until:
+                raise TimeoutError(f"tasks have not finished: {self.states}")
+            for task in self.tasks:
+                if task.chain.awaits_results:
+                    task.chain.head.await_results(_AWAIT_SECONDS)
+            self.run()
+
+    # ------------------------------------------------------------------ state
+
+    def snapshot(self) -> HarnessSnapshot:
+        """The state of all operators now, as a savepoint has it.
+
+        Raises RuntimeError if a task cannot be cut, because records wait before it that it has no room for.
+        """
+        self._checkpoint_id += 1
+        cut = self.fragment.snapshot(self._checkpoint_id, MemoryOutput())
+        missing = sum(task.life.is_live for task in self.tasks) - len(cut)
+        if missing > 0:
+            raise RuntimeError(
+                f"{missing} tasks could not be cut, because records wait before them: let the tasks go on first"
+            )
+        states: dict[Subtask, Mapping[OperatorID, OperatorSubtaskState]] = {
+            (place.vertex_id, place.number): own for place, own in cut.items()
+        }
+        return HarnessSnapshot.of(self.graph, self._checkpoint_id, self.clock.epoch_ms(), states)
+
+    def restarted(
+        self,
+        snapshot: HarnessSnapshot | None = None,
+        *,
+        parallelism: int = 1,
+        fragment: Fragment | None = None,
+    ) -> OperatorHarness:
+        """A harness that begins with the state of a snapshot, by default of one that is made now. This one is closed.
+
+        What came behind the snapshot is lost, as in a crash, and the clock is that of the snapshot. `fragment` is
+        another version of the program; None = that of this harness.
+        """
+        snapshot = snapshot or self.snapshot()
+        state = HarnessState(parallelism=parallelism, snapshot=snapshot)
+        clock = ManualClock(snapshot.metadata.timestamp_ms)
+        self.close()
+        own, inputs, types, configuration = self._made_by
+        return OperatorHarness(
+            fragment or own, inputs=inputs, types=types, configuration=configuration, clock=clock, state=state
+        )
+
     # ------------------------------------------------------------------ output
+
+    @property
+    def number_of_outputs(self) -> int:
+        """Number of streams that the fragment has made."""
+        return len(self._outputs)
 
     @property
     def output(self) -> list[Any]:
