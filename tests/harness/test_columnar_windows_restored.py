@@ -23,7 +23,12 @@ from yarrow.container.operators.columnar_window.columnar_windows import Columnar
 from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import WindowFunction
-from yarrow.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from yarrow.datastream.window import (
+    CumulativeEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 KEYS = [1, 2, -7, None, 2**40]
@@ -54,6 +59,20 @@ ASSIGNERS: dict[str, tuple[WindowAssigner[Any, Any], WindowsOf]] = {
         fixed(4, 6),
     ),
 }
+
+
+def cumulative(size: int, step: int, offset: int = 0) -> WindowsOf:
+    def windows_of(time: int) -> list[tuple[int, int]]:
+        start = time - (time - offset) % size
+        return [(start, end) for end in range(start + step, start + size + 1, step) if end > time]
+
+    return windows_of
+
+
+ASSIGNERS["cumulative"] = (
+    CumulativeEventTimeWindows.of(Time.milliseconds(12), Time.milliseconds(4), Time.milliseconds(3)),
+    cumulative(12, 4, 3),
+)
 
 
 class Model:

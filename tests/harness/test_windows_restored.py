@@ -21,6 +21,7 @@ from yarrow.container.operators.window.windowing_base import WindowingBase
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import WindowFunction
 from yarrow.datastream.window import (
+    CumulativeEventTimeWindows,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -53,6 +54,9 @@ class Model:
     def windows_of(self, time: int) -> list[tuple[int, int]]:
         if self.assigner == "tumbling":
             return [(time - time % 10, time - time % 10 + 10)]
+        if self.assigner == "cumulative":
+            start = time - time % 12
+            return [(start, end) for end in range(start + 4, start + 13, 4) if end > time]
         if self.assigner == "sliding":
             last = time - time % 4
             return [(start, start + 10) for start in range(last, time - 10, -4)]
@@ -95,6 +99,7 @@ class Model:
 ASSIGNERS: dict[str, WindowAssigner[Any, Any]] = {
     "tumbling": TumblingEventTimeWindows.of(Time.milliseconds(10)),
     "sliding": SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(4)),
+    "cumulative": CumulativeEventTimeWindows.of(Time.milliseconds(12), Time.milliseconds(4)),
     "session": EventTimeSessionWindows.with_gap(Time.milliseconds(5)),
 }
 

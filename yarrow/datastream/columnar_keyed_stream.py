@@ -14,7 +14,12 @@ from yarrow.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.program.arrow_schemas import check_column, check_time_column, column_type
 from yarrow.datastream.program.graph_builder import declared
-from yarrow.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from yarrow.datastream.window import (
+    CumulativeEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from yarrow.datastream.windowed_stream import WindowsWithLateness
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
@@ -199,6 +204,7 @@ class ColumnarWindowedStream(WindowsWithLateness, _ColumnAggregates):
             size_ms=shape.size,
             slide_ms=shape.slide,
             offset_ms=shape.offset,
+            cumulative=shape.cumulative,
             time_column=self._time_column,
             allowed_lateness_ms=self._lateness_ms,
             late_tag=None if self._late_tag is None else self._late_tag.tag_id,
@@ -217,12 +223,16 @@ class _Shape(NamedTuple):
     size: int
     slide: int
     offset: int
+    cumulative: bool = False
 
 
 #: How the windows of an assigner are cut; other assigners have no columnar form.
 _SHAPES: Mapping[type[WindowAssigner[Any, Any]], Callable[[Any], _Shape]] = {
     TumblingEventTimeWindows: lambda windows: _Shape(windows.size, windows.size, windows.offset),
     SlidingEventTimeWindows: lambda windows: _Shape(windows.size, windows.slide, windows.offset),
+    CumulativeEventTimeWindows: lambda windows: _Shape(
+        windows.size, windows.step, windows.offset, cumulative=True
+    ),
 }
 
 

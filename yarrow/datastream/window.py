@@ -18,6 +18,8 @@ from yarrow.datastream.functions.trigger import Trigger, TriggerResult
 from yarrow.datastream.window_assigner import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
+    CumulativeEventTimeWindows,
+    CumulativeProcessingTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
@@ -61,6 +63,8 @@ __all__ = [
     "CountTumblingWindowAssigner",
     "CountWindow",
     "CountWindowSerializer",
+    "CumulativeEventTimeWindows",
+    "CumulativeProcessingTimeWindows",
     "DeltaEvictor",
     "DeltaFunction",
     "DeltaTrigger",

@@ -38,6 +38,8 @@ from yarrow.datastream.window_types import (
 __all__ = [
     "CountSlidingWindowAssigner",
     "CountTumblingWindowAssigner",
+    "CumulativeEventTimeWindows",
+    "CumulativeProcessingTimeWindows",
     "DynamicEventTimeSessionWindows",
     "DynamicProcessingTimeSessionWindows",
     "EventTimeSessionWindows",
@@ -228,6 +230,51 @@ class SlidingProcessingTimeWindows(_ProcessingTimeWindows, _SlidingWindows):
     ) -> SlidingProcessingTimeWindows:
         """Return windows of a size, one starting at `offset` and at every slide from there."""
         return SlidingProcessingTimeWindows(milliseconds_of(size), milliseconds_of(slide), _offset_of(offset))
+
+
+class _CumulativeWindows(_TimeWindows):
+    """Windows of one start that grow by a step up to a size; the next ones start there."""
+
+    def __init__(self, size: int, step: int, offset: int) -> None:
+        _check_size_and_offset(self, size, size, offset)
+        if step < 1 or size % step:
+            raise ValueError(
+                f"{type(self).__name__} needs a size that is a multiple of its step, and a step of at least 1 ms. It"
+                f" got size {size} ms, step {step} ms"
+            )
+        self.size, self.step, self.offset = size, step, offset
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time = self._time(timestamp, context)
+        start = TimeWindow.get_window_start_with_offset(time, self.offset, self.size)
+        first = time - (time - start) % self.step + self.step
+        return [TimeWindow(start, end) for end in range(first, start + self.size + 1, self.step)]
+
+
+class CumulativeEventTimeWindows(_EventTimeWindows, _CumulativeWindows):
+    """Windows by event time that grow by a step up to a size, such as the sales of a day so far, each hour."""
+
+    @staticmethod
+    def of(
+        size: Time | Duration, step: Time | Duration, offset: Time | Duration | None = None
+    ) -> CumulativeEventTimeWindows:
+        """Return windows that start at `offset` and multiples of the size from there, one ending at every step."""
+        return CumulativeEventTimeWindows(milliseconds_of(size), milliseconds_of(step), _offset_of(offset))
+
+
+class CumulativeProcessingTimeWindows(_ProcessingTimeWindows, _CumulativeWindows):
+    """Windows by processing time that grow by a step up to a size."""
+
+    @staticmethod
+    def of(
+        size: Time | Duration, step: Time | Duration, offset: Time | Duration | None = None
+    ) -> CumulativeProcessingTimeWindows:
+        """Return windows that start at `offset` and multiples of the size from there, one ending at every step."""
+        return CumulativeProcessingTimeWindows(
+            milliseconds_of(size), milliseconds_of(step), _offset_of(offset)
+        )
 
 
 class _FixedGap(SessionWindowTimeGapExtractor):

@@ -30,6 +30,8 @@ from yarrow.datastream.window import (
     CountTumblingWindowAssigner,
     CountWindow,
     CountWindowSerializer,
+    CumulativeEventTimeWindows,
+    CumulativeProcessingTimeWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindow,
@@ -160,6 +162,34 @@ def test_sliding_windows_are_exactly_those_that_contain_the_time(time: int, size
     expected = {TimeWindow(s, s + size) for s in range(first, time + 1, slide) if s <= time < s + size}
     assert set(windows) == expected
     assert len(windows) == len(expected)
+
+
+@given(times, st.integers(1, 100), st.integers(1, 20), st.integers(-100, 100))
+def test_cumulative_windows_of_one_start_end_behind_the_time(
+    time: int, step: int, steps: int, offset: int
+) -> None:
+    size = step * steps
+    offset %= size
+    windows = list(CumulativeEventTimeWindows(size, step, offset).assign_windows(None, time, OneKey()))
+    (start,) = {window.start for window in windows}
+    assert (start - offset) % size == 0 and start <= time < start + size
+    ends = [start + step * number for number in range(1, steps + 1)]
+    assert [window.end for window in windows] == [end for end in ends if end > time]
+
+
+def test_cumulative_windows_grow_by_the_clock_too() -> None:
+    assigner = CumulativeProcessingTimeWindows.of(Time.seconds(3), Time.seconds(1), Time.milliseconds(100))
+    assert list(assigner.assign_windows(None, MIN_TIMESTAMP, OneKey(now=1_500))) == [
+        TimeWindow(100, 2_100),
+        TimeWindow(100, 3_100),
+    ]
+    assert not assigner.is_event_time()
+
+
+@pytest.mark.parametrize(("size", "step", "offset"), [(0, 1, 0), (10, 0, 0), (10, 3, 0), (10, 5, 10)])
+def test_a_size_is_a_multiple_of_its_step(size: int, step: int, offset: int) -> None:
+    with pytest.raises(ValueError, match="CumulativeEventTimeWindows needs a size"):
+        CumulativeEventTimeWindows(size, step, offset)
 
 
 def test_processing_time_windows_go_by_the_clock() -> None:
