@@ -15,7 +15,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.container.operators.asynchronous.waiting_calls import WaitingCallsOperator
 from yarrow.datastream import AsyncDataStream, DataStream
 from yarrow.datastream.async_retry_predicates import has_exception_predicate
-from yarrow.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from yarrow.datastream.functions import AsyncBatchFunction, AsyncFunction, AsyncRetryStrategy
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import RowBatch, Watermark
 from yarrow.testing.operator_harness import Fragment, FragmentFailedError, OperatorHarness
@@ -91,6 +91,40 @@ def test_an_error_tells_the_key(gates: Gates, ordered: bool) -> None:
             run_until(harness, lambda: False)
         cause = harness.failures[0]
         assert (cause.operator_name, cause.record) == ("async wait operator", "('a', 1) (of the key 'a')")
+
+
+class Doubled(AsyncBatchFunction):
+    def async_invoke(self, values: list[Any]) -> list[Any]:
+        return [(key, 2 * number) for key, number in values]
+
+
+def test_other_functions_capacities_and_parallelisms_take_what_was_in_flight(gates: Gates) -> None:
+    """Records in flight of an AsyncFunction go to threads, many at a time."""
+    with OperatorHarness(lookups, types=[ROW]) as harness:
+        harness.push(("a", 1), ("b", 2), ("a", 3))
+        snapshot = harness.snapshot()
+
+        def in_threads(rows: DataStream) -> DataStream:
+            keyed = rows.key_by(lambda row: row[0], Types.STRING())
+            return AsyncDataStream.ordered_by_key(keyed, Doubled(), MINUTE, 64, ROW, threads=2).uid("lookups")
+
+        with harness.restarted(snapshot, parallelism=4, fragment=in_threads) as again:
+            again.push(("b", 4))
+            again.finish()
+            assert [row for row in again.output if row[0] == "a"] == [("a", 2), ("a", 6)]
+            assert [row for row in again.output if row[0] == "b"] == [("b", 4), ("b", 8)]
+
+
+def test_another_order_does_not_take_what_was_in_flight(gates: Gates) -> None:
+    """Records of a key could be restored by different subtasks."""
+    with OperatorHarness(lookups, types=[ROW]) as harness:
+        harness.push(("a", 1))
+        with pytest.raises(FragmentFailedError, match="Ask for the state as it was"):
+            harness.restarted(
+                fragment=lambda rows: AsyncDataStream.ordered_wait(rows, Gated(), MINUTE, 9, ROW).uid(
+                    "lookups"
+                )
+            )
 
 
 # Restored at other parallelisms: all records in flight belong to the subtask of their key.
