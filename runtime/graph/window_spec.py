@@ -121,6 +121,27 @@ class ColumnarWindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="colum
         return () if self.late_tag is None else (self.late_tag,)
 
 
+class ColumnarSessionOperator(OperatorSpec, frozen=True, kw_only=True, tag="columnar_session"):
+    """Aggregates of a columnar stream by key and session of event time."""
+
+    # As of windows of rows.
+    ended_subtasks_leave_no_unions = True
+    operator_package = "columnar_window"
+
+    key_column: KeyColumns
+    aggregates: tuple[ColumnAggregate, ...]
+    #: A session ends so long behind its last row, in ms.
+    gap_ms: int
+    #: As of ColumnarWindowOperator.
+    time_column: str | None = None
+    allowed_lateness_ms: int = 0
+    late_tag: str | None = None
+
+    @property
+    def columnar_side_outputs(self) -> tuple[str, ...]:
+        return () if self.late_tag is None else (self.late_tag,)
+
+
 class EventTimeOrderOperator(OperatorSpec, frozen=True, kw_only=True, tag="event_time_order"):
     """Rows of a stream without keys wait for the watermark, and leave in order of their time."""
 

@@ -25,6 +25,7 @@ from yarrow.datastream import DataStream
 from yarrow.datastream.functions import WindowFunction
 from yarrow.datastream.window import (
     CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -54,6 +55,7 @@ ASSIGNERS: dict[str, tuple[WindowAssigner[Any, Any], WindowsOf]] = {
         SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(4)),
         fixed(10, 4),
     ),
+    "session": (EventTimeSessionWindows.with_gap(Time.milliseconds(5)), lambda time: [(time, time + 5)]),
     "sliding with gaps": (
         SlidingEventTimeWindows.of(Time.milliseconds(4), Time.milliseconds(6)),
         fixed(4, 6),
@@ -78,8 +80,9 @@ ASSIGNERS["cumulative"] = (
 class Model:
     """Windows by key in dicts; a batch fires a window that the watermark has passed once for each key."""
 
-    def __init__(self, windows_of: WindowsOf, lateness: int) -> None:
-        self.windows_of, self.lateness = windows_of, lateness
+    def __init__(self, assigner: str, lateness: int) -> None:
+        self.windows_of, self.lateness = ASSIGNERS[assigner][1], lateness
+        self.merging = assigner == "session"
         self.watermark = MIN_TIMESTAMP
         self.content: dict[tuple[Any, int, int], list[tuple[int | None, float | None]]] = {}
         self.fired: Counter[Any] = Counter()
@@ -88,14 +91,24 @@ class Model:
     def batch(self, rows: Sequence[tuple[Any, int | None, float | None, int]]) -> None:
         behind = set()
         for key, number, share, time in rows:
-            live = [w for w in self.windows_of(time) if w[1] - 1 + self.lateness > self.watermark]
-            self.dropped += not live
-            for start, end in live:
-                self.content.setdefault((key, start, end), []).append((number, share))
+            taken = False
+            for start, end in self.windows_of(time):
+                touched = self.touched(key, start, end) if self.merging else []
+                start, end = min([start, *(w[1] for w in touched)]), max([end, *(w[2] for w in touched)])
+                if end - 1 + self.lateness <= self.watermark:
+                    continue
+                taken = True
+                held = [row for other in touched for row in self.content.pop(other)]
+                self.content.setdefault((key, start, end), held).append((number, share))
                 if end - 1 <= self.watermark:
                     behind.add((key, start, end))
-        for window in behind:
+            self.dropped += not taken
+        for window in behind & {*self.content}:
             self.fire(window)
+
+    def touched(self, key: Any, start: int, end: int) -> list[tuple[Any, int, int]]:
+        """The sessions of a key that overlap or touch a window."""
+        return [w for w in self.content if w[0] == key and w[1] <= end and start <= w[2]]
 
     def fire(self, window: tuple[Any, int, int]) -> None:
         rows = self.content[window]
@@ -162,8 +175,7 @@ steps_of = st.lists(
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]))
 def test_windows_are_those_of_the_model(assigner: str, lateness: int, steps: list[Any], backend: str) -> None:
-    model = Model(ASSIGNERS[assigner][1], lateness)
-    compare_with_the_model(model, job_of(assigner, lateness), steps, backend)
+    compare_with_the_model(Model(assigner, lateness), job_of(assigner, lateness), steps, backend)
 
 
 def compare_with_the_model(model: Model, job: RestartedColumns, steps: list[Any], backend: str) -> None:
@@ -253,12 +265,13 @@ def test_windows_fire_after_a_restore_before_any_batch_has_come() -> None:
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("assigner", ["tumbling", "sliding"])
+@pytest.mark.parametrize("assigner", ["session", "sliding", "tumbling"])
 @pytest.mark.parametrize("lateness", LATENESS)
 def test_a_cut_in_the_middle_of_firing_loses_and_doubles_nothing(
     monkeypatch: pytest.MonkeyPatch, assigner: str, lateness: int, backend: str
 ) -> None:
-    monkeypatch.setattr("yarrow.container.operators.columnar_window.sliced_windows.MOST_ROWS", 100)
+    for module in ("sliced_windows", "session_windows"):
+        monkeypatch.setattr(f"yarrow.container.operators.columnar_window.{module}.MOST_ROWS", 100)
     job = job_of(assigner, lateness)
     job.start(1, backend)
     job.push_rows([(key, key, None) for key in range(500)], [7] * 500)

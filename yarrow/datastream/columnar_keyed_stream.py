@@ -16,6 +16,7 @@ from yarrow.datastream.program.arrow_schemas import check_column, check_time_col
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.window import (
     CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -33,7 +34,7 @@ from yarrow.runtime.graph.operator_spec import (
     StreamKind,
 )
 from yarrow.runtime.graph.transformations import ChainingStrategy, Transformation
-from yarrow.runtime.graph.window_spec import ColumnarWindowOperator
+from yarrow.runtime.graph.window_spec import ColumnarSessionOperator, ColumnarWindowOperator
 
 if TYPE_CHECKING:
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -121,7 +122,7 @@ class ColumnarKeyedStream(DataStream, _ColumnAggregates):
     def window(
         self, window_assigner: WindowAssigner[Any, Any], time_column: str | None = None
     ) -> ColumnarWindowedStream:
-        """Return the stream cut into windows of event time: tumbling or sliding ones.
+        """Return the stream cut into windows of event time: tumbling, sliding, cumulative, or sessions with one gap.
 
         `time_column` names the column of the times: timestamps, or epoch milliseconds as integers. Without it the rows'
         own timestamps count. Raises InvalidProgramError for other windows, and for a column that does not exist.
@@ -177,14 +178,14 @@ class ColumnarWindowedStream(WindowsWithLateness, _ColumnAggregates):
         self._time_column = time_column
         if time_column is not None:
             check_time_column(keyed_stream.transformation.output_schema, time_column, "window")
-        name, shape_of = type(window_assigner).__name__, _SHAPES.get(type(window_assigner))
-        if shape_of is None:
-            listed = ", ".join(sorted(kind.__name__ for kind in _SHAPES))
+        name, cut_of = type(window_assigner).__name__, _CUTS.get(type(window_assigner))
+        if cut_of is None:
+            listed = ", ".join(sorted(kind.__name__ for kind in _CUTS))
             raise InvalidProgramError(
                 f"window({name}): columnar streams have these windows: {listed}. Convert the stream with to_rows() for"
                 " all others"
             )
-        self._shape: _Shape = shape_of(window_assigner)
+        self._cut: _Cut = cut_of(window_assigner)
 
     def aggregate(self, aggregates: Sequence[_Wanted]) -> DataStream:
         """Return key columns, `window_start`, `window_end` (epoch ms) and aggregates, a row for each key and window.
@@ -197,17 +198,14 @@ class ColumnarWindowedStream(WindowsWithLateness, _ColumnAggregates):
             self._require_time(keyed.transformation, environment)
         read = keyed.transformation.output_schema
         wanted = _checked(aggregates, read, (*keyed.key_columns, "window_start", "window_end"))
-        assigner, shape = type(self._assigner).__name__, self._shape
-        spec = ColumnarWindowOperator(
+        assigner = type(self._assigner).__name__
+        spec = self._cut.spec(
             key_column=keyed.key_column,
             aggregates=wanted,
-            size_ms=shape.size,
-            slide_ms=shape.slide,
-            offset_ms=shape.offset,
-            cumulative=shape.cumulative,
             time_column=self._time_column,
             allowed_lateness_ms=self._lateness_ms,
             late_tag=None if self._late_tag is None else self._late_tag.tag_id,
+            **self._cut.milliseconds,
         )
         return keyed.aggregated(
             assigner,
@@ -217,22 +215,26 @@ class ColumnarWindowedStream(WindowsWithLateness, _ColumnAggregates):
         )
 
 
-class _Shape(NamedTuple):
-    """Windows of fixed bounds, in ms."""
+class _Cut(NamedTuple):
+    """How an assigner cuts windows: the spec, and its settings in milliseconds."""
 
-    size: int
-    slide: int
-    offset: int
-    cumulative: bool = False
+    spec: type[ColumnarWindowOperator | ColumnarSessionOperator]
+    milliseconds: Mapping[str, Any]
+
+
+def _sliced(size: int, slide: int, offset: int, *, cumulative: bool = False) -> _Cut:
+    settings = {"size_ms": size, "slide_ms": slide, "offset_ms": offset, "cumulative": cumulative}
+    return _Cut(ColumnarWindowOperator, settings)
 
 
 #: How the windows of an assigner are cut; other assigners have no columnar form.
-_SHAPES: Mapping[type[WindowAssigner[Any, Any]], Callable[[Any], _Shape]] = {
-    TumblingEventTimeWindows: lambda windows: _Shape(windows.size, windows.size, windows.offset),
-    SlidingEventTimeWindows: lambda windows: _Shape(windows.size, windows.slide, windows.offset),
-    CumulativeEventTimeWindows: lambda windows: _Shape(
+_CUTS: Mapping[type[WindowAssigner[Any, Any]], Callable[[Any], _Cut]] = {
+    TumblingEventTimeWindows: lambda windows: _sliced(windows.size, windows.size, windows.offset),
+    SlidingEventTimeWindows: lambda windows: _sliced(windows.size, windows.slide, windows.offset),
+    CumulativeEventTimeWindows: lambda windows: _sliced(
         windows.size, windows.step, windows.offset, cumulative=True
     ),
+    EventTimeSessionWindows: lambda windows: _Cut(ColumnarSessionOperator, {"gap_ms": windows.session_gap}),
 }
 
 

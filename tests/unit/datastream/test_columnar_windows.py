@@ -14,6 +14,7 @@ from yarrow.datastream import ColumnarKeyedStream, ColumnarWindowedStream, DataS
 from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.window import (
     CountTumblingWindowAssigner,
+    EventTimeSessionWindows,
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -22,7 +23,7 @@ from yarrow.datastream.window import (
 )
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import AggregateKind, ColumnAggregate
-from yarrow.runtime.graph.window_spec import ColumnarWindowOperator
+from yarrow.runtime.graph.window_spec import ColumnarSessionOperator, ColumnarWindowOperator
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("ms"))])
 TUMBLING = TumblingEventTimeWindows.of(SECOND)
@@ -54,6 +55,16 @@ def test_the_spec_has_the_windows_in_milliseconds() -> None:
         time_column="at",
         allowed_lateness_ms=7,
         late_tag="late",
+    )
+
+
+def test_the_spec_of_sessions_has_the_gap() -> None:
+    made = keyed().window(EventTimeSessionWindows.with_gap(SECOND)).allowed_lateness(7).count()
+    assert operator_of(made).spec == ColumnarSessionOperator(
+        key_column="k",
+        aggregates=(ColumnAggregate(AggregateKind.COUNT, None, "count"),),
+        gap_ms=1000,
+        allowed_lateness_ms=7,
     )
 
 
@@ -94,7 +105,8 @@ def test_late_rows_are_columns_of_the_schema_that_came() -> None:
 )
 def test_windows_without_a_columnar_form_are_refused(assigner: WindowAssigner[Any, Any]) -> None:
     with pytest.raises(
-        InvalidProgramError, match=r"TumblingEventTimeWindows\. Convert the stream with to_rows\(\)"
+        InvalidProgramError,
+        match=r"columnar streams have these windows: .*EventTimeSession.*Convert the stream with to_rows\(\)",
     ):
         keyed().window(assigner)
 

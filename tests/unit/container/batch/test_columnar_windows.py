@@ -13,7 +13,12 @@ from tests.unit.container.batch.test_joins import SMALL, rows, timed
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Time
 from yarrow.datastream import OutputTag
-from yarrow.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from yarrow.datastream.window import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.int64()), ("name", pa.string())])
 #: Windows, and their size and slide.
@@ -45,6 +50,23 @@ def test_windows_are_those_of_a_list(
             for (key, start), held in content.items()
         ]
         assert sorted(results) == sorted(expected)
+
+
+def test_sessions_are_those_of_a_list() -> None:
+    found, env = rows(4, "a"), environment(3)
+    columns = timed(env, found).to_arrow(SCHEMA)
+    windows = columns.key_by("k").window(EventTimeSessionWindows.with_gap(Time.milliseconds(12)))
+    made = windows.aggregate([("at", "min"), ("at", "max"), (None, "count")])
+    results = collect(env, made.to_rows(as_tuple=True), settings=SMALL, deal=shuffled(4))
+    expected: list[list[int]] = []
+    for key, time, _ in sorted(found):
+        if expected and expected[-1][0] == key and time <= expected[-1][2]:
+            expected[-1][2] = time + 12
+            expected[-1][4] = time
+            expected[-1][5] += 1
+        else:
+            expected.append([key, time, time + 12, time, time, 1])
+    assert sorted(results) == sorted(map(tuple, expected))
 
 
 def test_no_row_is_late_in_bounded_input() -> None:
