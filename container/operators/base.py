@@ -146,6 +146,8 @@ class TaskEnvironment:
     bounded: bool = False
     #: The superstep in which the task runs; None = the task is no part of an iteration.
     superstep: IterationRuntimeContext | None = None
+    #: Paths of cached files by name.
+    cached_files: Mapping[str, str] = field(default_factory=dict)
 
 
 class OperatorContext(msgspec.Struct, frozen=True):

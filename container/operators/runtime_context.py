@@ -17,6 +17,7 @@ from yarrow.common.metrics import MetricGroup
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.datastream.functions import RuntimeContext
+from yarrow.datastream.functions.distributed_cache import DistributedCache
 from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
 from yarrow.datastream.state import (
     AggregatingState,
@@ -96,6 +97,9 @@ class OperatorRuntimeContext(RuntimeContext):
     def get_task_name_with_subtasks(self) -> str:
         env = self._environment
         return f"{env.task_name} ({env.subtask + 1}/{env.parallelism})#{env.attempt_number}"
+
+    def get_distributed_cache(self) -> DistributedCache:
+        return DistributedCache(self._environment.cached_files)
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._job_parameters.get(key, default_value)

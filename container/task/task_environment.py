@@ -89,6 +89,7 @@ def task_environment(
         latest_savepoint_id=attempt.latest_savepoint_id,
         bounded=attempt.bounded,
         superstep=attempt.superstep,
+        cached_files={file.name: file.local_path for file in graph.user_code.files if file.local_path},
     )
 
 

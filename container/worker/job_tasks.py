@@ -37,6 +37,7 @@ from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_builder import TaskBuilder, TaskHooks, position_of
 from yarrow.container.task.task_metrics import register_task_metrics
 from yarrow.container.task.task_thread import TaskThread
+from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
@@ -185,6 +186,7 @@ class JobTasks:
                 # First: modules of the program may set levels of their own.
                 use_client_levels(graph.client_log_levels)
             install_user_code(graph, message.file_paths, own_main=self._own_process)
+        graph = with_cached_files(graph, message.file_paths)
         self._graphs[job_id] = (data, graph)
         return graph
 

@@ -124,6 +124,11 @@ class ShippedFile(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     blob_key: str
     target: str | None = None
+    #: The payload is the zip of a folder.
+    is_folder: bool = False
+    executable: bool = False
+    #: Where the worker finds a cached file; "" outside of workers.
+    local_path: str = ""
 
 
 class UserCode(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,14 @@ def ship_files(job_graph: JobGraph, files: Sequence[LocalFile], store: Callable[
     if not files:
         return job_graph
     shipped = [
-        ShippedFile(name=file.name, kind=file.kind, blob_key=store(payload_of(file)), target=file.target)
+        ShippedFile(
+            name=file.name,
+            kind=file.kind,
+            blob_key=store(payload_of(file)),
+            target=file.target,
+            is_folder=os.path.isdir(file.path),
+            executable=file.executable,
+        )
         for file in files
     ]
     user_code = msgspec.structs.replace(job_graph.user_code, files=(*job_graph.user_code.files, *shipped))
@@ -44,12 +51,12 @@ def payload_of(file: LocalFile) -> bytes:
 def archive_of(file: LocalFile) -> bytes | None:
     """A zip of a folder or of a module, which keeps its name; None = the file is sent as it is.
 
-    A package is at the top of its zip. Any other folder is a part of the search path, and so its content is
-    at the top.
+    A package is at the top of its zip. The content of any other folder is at the top: it is a part of the search
+    path, or a cached folder.
     """
     path = Path(os.path.abspath(file.path))
     if path.is_dir():
-        package = (path / "__init__.py").exists()
+        package = file.kind != "cached_file" and (path / "__init__.py").exists()
         return _zip(path.parent if package else path, path)
     if file.kind == "python_file" and not zipfile.is_zipfile(path):
         return _zip(path.parent, path)

@@ -97,7 +97,14 @@ class ProgramJobs:
         except OSError as error:
             raise BadRequestError(f"the program ships {file.name!r}, which cannot be read: {error}") from None
         key = await self.services.put_blob(data)
-        return ShippedFile(name=file.name, kind=file.kind, blob_key=key, target=file.target)
+        return ShippedFile(
+            name=file.name,
+            kind=file.kind,
+            blob_key=key,
+            target=file.target,
+            is_folder=file.is_folder,
+            executable=file.executable,
+        )
 
 
 def _entry(program: StoredProgram, entry: str) -> str:

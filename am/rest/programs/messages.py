@@ -33,6 +33,9 @@ class ProgramFileToShip(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     path: str
     target: str | None = None
+    #: The file is the zip of a folder.
+    is_folder: bool = False
+    executable: bool = False
 
 
 class JobHandedOver(msgspec.Struct, frozen=True, kw_only=True, tag="job"):

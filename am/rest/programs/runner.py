@@ -113,6 +113,8 @@ def _readable(files: Sequence[LocalFile], working: Path) -> tuple[ProgramFileToS
             kind=file.kind,
             path=_as_file(file, working / f"shipped-{number}.zip"),
             target=file.target,
+            is_folder=os.path.isdir(file.path),
+            executable=file.executable,
         )
         for number, file in enumerate(files)
     )

@@ -56,6 +56,7 @@ from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.protocol.errors import FrameError
 from yarrow.container.protocol.framing import FramedSocket
 from yarrow.container.protocol.worker_protocol import CurrentUserCall, StartBatchWorker
+from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
@@ -204,6 +205,7 @@ class BatchWorker:
             if self._start.forward_logs:
                 use_client_levels(graph.client_log_levels)
             install_user_code(graph, shared.file_paths, own_main=self._own_process)
+            graph = with_cached_files(graph, shared.file_paths)
             cluster = Settings(shared.configuration, "the cluster")
             if self._own_process:
                 use_hdfs_settings(HdfsSettings.of(cluster))

@@ -13,6 +13,7 @@ from yarrow.common.accumulators import Accumulator
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_id import JobID
 from yarrow.common.metrics import MetricGroup
+from yarrow.datastream.functions.distributed_cache import DistributedCache
 
 if TYPE_CHECKING:
     from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
@@ -116,6 +117,10 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_accumulator(self, name: str) -> Accumulator[Any, Any]:
         """Return an accumulator that this subtask added. Raises KeyError when it added none of this name."""
+
+    @abstractmethod
+    def get_distributed_cache(self) -> DistributedCache:
+        """Return the files that the program has registered by `register_cached_file`."""
 
     def get_iteration_runtime_context(self) -> IterationRuntimeContext:
         """Return the context of the superstep. Raises RuntimeError for a function outside of an iteration."""

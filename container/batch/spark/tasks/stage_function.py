@@ -39,6 +39,7 @@ from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
 from yarrow.container.batch.spark.tasks.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.tasks.waiting_results import WaitingResults
 from yarrow.container.protocol.framing import encode_frame
+from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import SystemClock
@@ -74,7 +75,7 @@ def _graph_of(encoded: bytes, files: tuple[tuple[str, str], ...]) -> JobGraph:
     """The graph, with its user code made loadable; once for all runs of a job."""
     graph = decode_job_graph(encoded)
     install_user_code(graph, dict(files), own_main=True)
-    return graph
+    return with_cached_files(graph, dict(files))
 
 
 @cache
