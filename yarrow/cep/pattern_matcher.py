@@ -93,7 +93,9 @@ class PatternMatcher:
         self._tests = [_evaluation(test, self._holds) for test in table.tests]
         self._iterative = table.iterative
         self._context = _ConditionContext(table.steps, processing_time)
-        self._begins = table.states[0].edges
+        self._begins = [edge for edge in table.states[0].edges if edge.action is EdgeAction.TAKE]
+        #: No step has a time limit of its own.
+        self._one_limit = all(state.gap_ms is None for state in table.states)
         #: Results of tests for the record at hand, and of those that look at the run at hand.
         self._known: dict[int, bool] = {}
         self._of_run: dict[int, bool] = {}
@@ -110,22 +112,32 @@ class PatternMatcher:
         """
         self._record, self._known = record, {}
         self._context.matches, self._context.time = matches, timestamp
-        step = _RecordStep(matches, record, timestamp)
-        for run in matches.runs:
-            self._follow(step, run)
-        self._of_run = {}
-        self._context.cell = -1
-        for edge in self._begins:
-            if edge.action is EdgeAction.TAKE and self._passes(edge.tests):
-                after = step.take(edge, -1, step.position)
-                if self._observer is not None:
-                    self._observer.took(None, edge, after)
+        if not matches.runs:
+            begins = self._passed_begins()
+            if not begins:
+                return []
+            step = _RecordStep(matches, record, timestamp)
+        else:
+            step = _RecordStep(matches, record, timestamp)
+            for run in matches.runs:
+                self._follow(step, run)
+            begins = self._passed_begins()
+        for edge in begins:
+            after = step.take(edge, -1, step.position)
+            if self._observer is not None:
+                self._observer.took(None, edge, after)
         matches.runs[:] = step.runs
         if not step.found and not matches.complete:
             self._drop_oldest(matches)
             matches.sweep_if_large()
             return []
         return self._emit(matches, step.found, timestamp)
+
+    def _passed_begins(self) -> list[Edge]:
+        """The edges by which a match begins with the record at hand."""
+        self._of_run = {}
+        self._context.cell = -1
+        return [edge for edge in self._begins if self._passes(edge.tests)]
 
     def _follow(self, step: _RecordStep, run: Run) -> None:
         """Lets one run take, ignore or meet a forbidden record."""
@@ -154,21 +166,19 @@ class PatternMatcher:
         if not passed and self._observer is not None:
             self._observer.broken(run)
 
-    def can_begin(self, record: Any, timestamp: int) -> bool:
-        """True if a match may begin with a record."""
-        self._record, self._known, self._of_run = record, {}, {}
-        context = self._context
-        context.matches, context.cell, context.time = _NOTHING, -1, timestamp
-        return any(self._passes(edge.tests) for edge in self._begins)
-
     # ------------------------------------------------------------------ time
 
     def deadline(self, matches: PartialMatches) -> int | None:
         """When the first run ends without a further record; None = never."""
-        return min(
-            (time for run in matches.runs if (time := self._deadline_of(matches, run)) is not None),
-            default=None,
-        )
+        runs = matches.runs
+        if not runs:
+            return None
+        if self._one_limit:
+            # Runs stand in the order in which they began.
+            within = self.table.within_ms
+            return None if within is None else matches.records[runs[0][2]][0] + within
+        times = (self._deadline_of(matches, run) for run in runs)
+        return min((time for time in times if time is not None), default=None)
 
     def _deadline_of(self, matches: PartialMatches, run: Run) -> int | None:
         number, cell, start = run
@@ -181,6 +191,9 @@ class PatternMatcher:
 
     def advance(self, matches: PartialMatches, time: int) -> list[PatternResult]:
         """Ends the runs whose time has passed at `time`; returns matches and partial matches by their end."""
+        end = self.deadline(matches)
+        if end is None or end > time:
+            return []
         results: list[PatternResult] = []
         while (end := self.deadline(matches)) is not None and end <= time:
             results += self._end_runs(matches, end)
@@ -309,9 +322,6 @@ class _RecordStep:
         if state != NOWHERE and (state, cell) not in self._seen:
             self._seen.add((state, cell))
             self.runs.append((state, cell, start))
-
-
-_NOTHING = PartialMatches.none()
 
 
 def _start(found: tuple[int, int]) -> int:

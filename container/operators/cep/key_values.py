@@ -22,21 +22,13 @@ class KeyValues:
 
     def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """(canonical key, dict to write to, value or MISSING); see ValueTable."""
-        key = canonicalize(key)
+        kind = type(key)
+        if kind is not int and kind is not str:
+            key = canonicalize(key)
         live = self._table.live
         entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
         value = entries.get(key, MISSING)
         return self._table.miss(key) if value is MISSING else (key, entries, value)
-
-    def get(self, key: Any) -> Any:
-        """The value; None if there is none."""
-        value = self.find(key)[2]
-        return None if value is MISSING else value
-
-    def put(self, key: Any, value: Any) -> None:
-        """Sets the value, which may be the one that `get` has returned."""
-        canonical, entries, _ = self.find(key)
-        entries[canonical] = value
 
     def remove(self, key: Any) -> None:
         """Removes the value; no effect if there is none."""

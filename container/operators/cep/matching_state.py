@@ -6,19 +6,30 @@ pattern, whose states would mean something else. Must not know conditions or tim
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern_table import PatternTable
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.cep.key_values import KeyValues
+from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.errors import InvalidProgramError
 
 #: Names of the states.
 PARTIAL_MATCHES: Final = "_pattern_partial_matches"
 PATTERN: Final = "_pattern"
+
+
+class KeptMatches(NamedTuple):
+    """Where the partial matches of a key stand."""
+
+    #: The canonical key.
+    key: Any
+    entries: dict[Any, Any]
+    #: The five lists, which change in place; None = there are none yet.
+    value: tuple[Any, ...] | None
 
 
 class MatchingState:
@@ -39,17 +50,20 @@ class MatchingState:
                     " over a savepoint. Give the operator another uid to begin anew"
                 )
 
-    def get(self, key: Any) -> PartialMatches | None:
-        """The partial matches of a raw key, to be changed in place and put again; None if there are none."""
-        found = self._values.get(key)
-        return None if found is None else PartialMatches(*found)
+    def find(self, key: Any) -> tuple[KeptMatches, PartialMatches | None]:
+        """The place of a raw key, and its partial matches to be changed and kept again; None if there are none."""
+        canonical, entries, found = self._values.find(key)
+        if found is MISSING:
+            return KeptMatches(canonical, entries, None), None
+        return KeptMatches(canonical, entries, found), PartialMatches._make(found)
 
-    def put(self, key: Any, matches: PartialMatches) -> None:
-        """Keeps what a raw key has now."""
+    def keep(self, place: KeptMatches, matches: PartialMatches) -> None:
+        """Keeps what a key has now; no other key was asked for meanwhile."""
         if matches.is_empty:
-            self._values.remove(key)
+            if place.value is not None:
+                self._values.remove(place.key)
         else:
-            self._values.put(key, tuple(matches))
+            place.entries[place.key] = tuple(matches) if place.value is None else place.value
 
     def store(self) -> None:
         """Puts the pattern into the state of a snapshot."""

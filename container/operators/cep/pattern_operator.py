@@ -106,6 +106,7 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
         self._timers.watermark = self._stored_watermark.restored
         state.register_timers(EVENT_TIMERS, self._timers.event_timers)
         state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
+        self._nothing = PartialMatches.none()
         self._match_context = MatchContext(environment.clock)
         handles = isinstance(self.function, TimedOutPartialMatchHandler)
         self._on_timeout: Any = self.function.process_timed_out_match if handles else None
@@ -220,16 +221,14 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
 
         `following`: the time of the next row that waits.
         """
-        matcher, matches = self._matcher, self._matches.get(key)
-        if matches is None:
-            if not rows:
-                return []
-            matches, before = PartialMatches.none(), None
-        else:
-            before = matcher.deadline(matches)
+        matcher = self._matcher
+        place, matches = self._matches.find(key)
+        before = None if matches is None else matcher.deadline(matches)
         results: list[PatternResult] = []
         row: Any = None
         try:
+            if matches is None:
+                matches = self._nothing
             for time, row in rows:
                 results += matcher.advance(matches, time)
                 results += matcher.take(matches, row, time)
@@ -237,16 +236,22 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
             results += matcher.advance(matches, until)
         except Exception as error:
             raise self._failure(short_record(row), key, error) from error
-        if before is not None or not matches.is_empty:
-            self._matches.put(key, matches)
-            self._set_timer(key, before, matcher.deadline(matches), following)
+        if matches is self._nothing:
+            if matches.is_empty:
+                return results
+            # Most keys have no partial match: one empty object serves them all until one begins.
+            self._nothing = PartialMatches.none()
+        self._matches.keep(place, matches)
+        self._set_timer(place.key, before, matcher.deadline(matches), following)
         return results
 
-    def _set_timer(self, key: Any, before: int | None, after: int | None, following: int | None) -> None:
-        """Moves the timer that ends partial matches of a key."""
+    def _set_timer(
+        self, canonical: Any, before: int | None, after: int | None, following: int | None
+    ) -> None:
+        """Moves the timer that ends partial matches of a canonical key."""
         if before == after:
             return
-        canonical, queue = canonicalize(key), self._queue
+        queue = self._queue
         leaves_at = following if following is None or self._event_time else following + 1
         if before is not None and before != leaves_at:
             queue.delete(min(before, MAX_TIMESTAMP), canonical)
@@ -325,7 +330,9 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
         while (timer := timers.pop(limit)) is not None:
             fired += 1
             state.current_key = key = user_key(timer[1])
-            yield from self._emit(self._run_waiting(key, time), key)
+            found = self._run_waiting(key, time)
+            if found:
+                yield from self._emit(found, key)
             if perf_counter() >= deadline:
                 break
         self.fired_timers += fired

@@ -62,8 +62,8 @@ class PendingRows:
 
         Of many rows only the first thousands are returned; all rows of one time leave together.
         """
-        waiting: list[Waiting] | None = self._values.get(key)
-        if waiting is None:
+        canonical, entries, waiting = self._values.find(key)
+        if waiting is MISSING:
             return [], None
         end = bisect_right(waiting, time, key=_TIME)
         if end > MOST_ROWS:
@@ -73,7 +73,7 @@ class PendingRows:
             self._values.remove(key)
         else:
             following = waiting[end][0]
-            self._values.put(key, waiting[end:])
+            entries[canonical] = waiting[end:]
         return self._in_order(leaving), following
 
     def _in_order(self, rows: list[Waiting]) -> list[Waiting]:
