@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import inf
 from typing import Any, cast
 
@@ -107,6 +108,8 @@ class OperatorChain:
         for index, operator in enumerate(self.operators):
             if operator.delivers_batches:
                 operator.deliver = self._deliverer(index)
+            if operator.emits_again:
+                operator.emit_again = partial(self._emit_again, index)
         self.loops.open()
         self.counts.register(self._environment.metrics, self.time)
         for index, operator in enumerate(self.operators):
@@ -135,6 +138,13 @@ class OperatorChain:
 
     def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
         return lambda batch: self._batches.run_behind(index, batch)
+
+    def _emit_again(
+        self, index: int, side_output: str | None, rows: list[Any], timestamps: list[int | None] | None
+    ) -> None:
+        if side_output is None or side_output in self._compiler.side_outputs(index):
+            self.loops.run(("behind", index, side_output), rows, timestamps)
+            self.end_of_chunk()
 
     def finish(self) -> None:
         """Finishes the operators in order after the end of input; their last rows flow on."""

@@ -106,6 +106,10 @@ class PendingSubtaskSnapshot:
         """The checkpoint to which it belongs."""
         return self.barrier.checkpoint_id
 
+    def add_head(self, part: OperatorPart) -> None:
+        """Adds the state of the head, where that was not known at the cut."""
+        self._parts = (part, *self._parts)
+
     def write(self, output: SnapshotOutput) -> dict[OperatorID, OperatorSubtaskState]:
         """Writes everything; leaves out operators without state. Raises OperatorFailure with the operator."""
         states: dict[OperatorID, OperatorSubtaskState] = {}

@@ -25,6 +25,7 @@ from yarrow.runtime.data.elements import (
     ControlElement,
     EndOfData,
     LatencyMarker,
+    LoopMarker,
     RowBatch,
     StreamElement,
     Watermark,
@@ -38,6 +39,7 @@ Buffer = bytes | bytearray | memoryview
 _I64 = struct.Struct("<q")
 _BARRIER = struct.Struct("<qqB")
 _LENGTH = struct.Struct("<I")
+_LOOP_MARKER = struct.Struct("<IQQ")
 #: Fields of a row by which its size is estimated, and the assumed bytes of a value without a known size.
 _SAMPLED_FIELDS = slice(16)
 _UNKNOWN_SIZE = 64
@@ -211,6 +213,8 @@ def encode_control(element: ControlElement) -> tuple[FrameType, bytes]:
     if isinstance(element, LatencyMarker):
         head = struct.pack("<qI", element.marked_time_ms, element.subtask)
         return FrameType.LATENCY_MARKER, head + element.operator_id.encode()
+    if isinstance(element, LoopMarker):
+        return FrameType.LOOP_MARKER, _LOOP_MARKER.pack(element.loop, element.round, element.quiet_rounds)
     return FrameType.END_OF_DATA, b""
 
 
@@ -241,6 +245,8 @@ def decode_control(frame_type: FrameType, payload: Buffer) -> ControlElement:
             return LatencyMarker(marked, bytes(payload[12:]).decode(), subtask)
         if frame_type is FrameType.END_OF_DATA:
             return EndOfData()
+        if frame_type is FrameType.LOOP_MARKER:
+            return LoopMarker(*_LOOP_MARKER.unpack(payload))
     except (struct.error, ValueError, msgspec.DecodeError) as error:
         raise WireProtocolError(f"data connection: malformed {frame_type.name} frame: {error}") from error
     raise WireProtocolError(f"data connection: {frame_type.name} is no stream element")

@@ -45,6 +45,7 @@ class FrameType(IntEnum):
     LATENCY_MARKER = 32
     BARRIER = 33
     END_OF_DATA = 34
+    LOOP_MARKER = 35
 
 
 _CONTROL = frozenset(t for t in FrameType if t not in (FrameType.ROWS, FrameType.ARROW))

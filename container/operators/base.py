@@ -19,6 +19,7 @@ from yarrow.common.accumulators import Accumulator
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
+from yarrow.container.operators.loop_ends import LoopAccess, LoopMarkerSender, NoLoops
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.container.state.backend_builder import keyed_state_backend
 from yarrow.container.state.operator_state import OperatorStateBackend
@@ -148,6 +149,8 @@ class TaskEnvironment:
     superstep: IterationRuntimeContext | None = None
     #: Paths of cached files by name.
     cached_files: Mapping[str, str] = field(default_factory=dict)
+    #: The feedback channels of the loops to which the task belongs.
+    loops: LoopAccess = field(default_factory=NoLoops)
 
 
 class OperatorContext(msgspec.Struct, frozen=True):
@@ -290,6 +293,16 @@ class Operator(ABC):
     keeps_state_behind_end = False
     #: Lists of operator state that the engine keeps for the user's source or sink, by name.
     engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {}
+    #: True for the head of a loop: it emits rows that have left it before.
+    emits_again = False
+    #: Emits rows, perhaps with timestamps, on a side output or, for None, on the main output; the chain sets it.
+    emit_again: Callable[[str | None, list[Any], list[int | None] | None], None]
+    #: Sends the markers of its loop; the task sets it.
+    markers: LoopMarkerSender
+    #: Call it when `has_gathered` may have become true; the task sets it.
+    tell_gathered: Callable[[], None]
+    #: True for the tail of a loop: the operator is a LoopEnd.
+    is_loop_end = False
     #: True from `setup` on, when `context` exists.
     is_set_up = False
     #: Takes each batch of an operator that delivers batches; the chain sets it.
@@ -351,6 +364,10 @@ class Operator(ABC):
         """True while the end of the input has to wait, because results of former rows have not been emitted."""
         return False
 
+    def await_end(self) -> None:
+        """Takes note that no further input comes, while the operator awaits results."""
+        return None
+
     def await_results(self, seconds: float) -> None:
         """Waits, at most so long, until results can be emitted; for callers that have nothing else to do."""
         return None
@@ -391,6 +408,15 @@ class Operator(ABC):
         Must be short.
         """
         return None
+
+    @property
+    def gathers_behind_cut(self) -> bool:
+        """True if the state of a head is frozen when `has_gathered` says so, not at the cut."""
+        return False
+
+    def has_gathered(self, checkpoint_id: int) -> bool:
+        """Whether all that belongs to the state of a cut has come."""
+        return True
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is complete; so are all earlier ones, whose notifications may have been lost."""

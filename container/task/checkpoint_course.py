@@ -90,6 +90,7 @@ class CheckpointCourse:
             drains = kind is SnapshotKind.SAVEPOINT_TERMINATE and not finished
             if drains and self._chain.awaits_results:
                 self._awaiting_results = ready
+                self._chain.head.await_end()
                 continue
             in_flight = self._in_flight.begin(ready, self._inputs.at_hand(ready.barrier.checkpoint_id))
             is_cut = self._coordinator.cut(

@@ -26,6 +26,7 @@ from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
     SubtaskCheckpointCoordinator,
 )
 from yarrow.container.task.latency import LatencyTracker
+from yarrow.container.task.loop_markers import LoopMarkers, LoopOfTask
 from yarrow.container.task.source_reading import SourceReading
 from yarrow.container.task.task_inputs import TaskInputs
 from yarrow.container.task.task_life import TaskLife, TaskStage
@@ -150,6 +151,10 @@ class StreamTask:
             self.in_flight,
         )
 
+    def join_loops(self, loops: Sequence[LoopOfTask]) -> None:
+        """Makes the task carry the markers of these loops; called once, before it opens."""
+        self.inputs.loops = LoopMarkers(loops, self.chain, self.gate, self.outputs)
+
     # ------------------------------------------------------------------ any thread
 
     def post(self, mail: Callable[[], None]) -> None:
@@ -249,6 +254,7 @@ class StreamTask:
         if self.life.stage is not TaskStage.ENDED:
             self.life.enter(TaskStage.ENDED)
         self.in_flight.drop()
+        self.checkpoints.gathering.drop()
         errors = self.chain.close()
         if state is ExecutionState.FINISHED and errors:
             state = ExecutionState.FAILED
@@ -295,6 +301,8 @@ class StreamTask:
         life = self.life
         if life.is_working:
             self.chain.upkeep()
+            if self.inputs.loops is not None:
+                self.inputs.loops.proceed()
             if not life.skipped and self.course.look():
                 return True, Phase.BUSY
         if life.stage is TaskStage.RUNNING:
@@ -405,6 +413,7 @@ class StreamTask:
         """
         self._awaits_results = self.chain.awaits_results
         if self._awaits_results:
+            self.chain.head.await_end()
             self.course.cut(self.gate.barriers.channel_ended())
             return
         if self.life.begin_to_finish():

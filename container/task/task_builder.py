@@ -15,6 +15,7 @@ from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.codegen.freezing import needs_fixing
 from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel, SpoolError
 from yarrow.container.network.element_codec import ElementCodec
+from yarrow.container.network.feedback.feedback_channel import FeedbackChannel, FeedbackChannels
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
@@ -26,6 +27,7 @@ from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, 
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import NoSnapshots, SnapshotReceiver
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
+from yarrow.container.task.loop_markers import LoopOfTask
 from yarrow.container.task.stream_task import StreamTask, TaskHost, TaskListener
 from yarrow.container.task.task_environment import (
     BatchBounds,
@@ -41,6 +43,7 @@ from yarrow.runtime.config.options import checkpointing, execution, pipeline, ta
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
+from yarrow.runtime.graph.loops.loop_paths import LoopPath, loops_of
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.rpc.messages import (
     NOT_PLACED,
@@ -88,6 +91,8 @@ class TaskHooks:
         self.send_operator_event = send_operator_event
         self.push_collected = push_collected
         self.result_key = result_key
+        #: The feedback of all loops of the worker.
+        self.feedback = FeedbackChannels()
 
 
 class TaskBuilder:
@@ -117,6 +122,7 @@ class TaskBuilder:
         self._placements: Mapping[str, tuple[TaskPlacement, ...]] = {
             placement.vertex_id: placement.subtasks for placement in deployment.placements
         }
+        self._paths = [path for path in loops_of(graph) if self._belongs_to(path)]
         self._task: StreamTask | None = None
         #: Folder for files that end with the task.
         self.local_directory = os.path.join(network.working_directory, f"task-{descriptor.attempt_id}")
@@ -157,8 +163,32 @@ class TaskBuilder:
             ),
             recover=self._recovered,
         )
+        if self._paths:
+            self._task.join_loops([self._loop_of_task(path) for path in self._paths])
         self._watch_channels(self._task)
         return self._task
+
+    def _belongs_to(self, path: LoopPath) -> bool:
+        vertex = self.vertex.id
+        ends = (path.head, path.tail)
+        return vertex in ends or any(edge.index in path.edges for edge in self.graph.outputs_of(vertex))
+
+    def _loop_of_task(self, path: LoopPath) -> LoopOfTask:
+        edges = [edge for edge in self.graph.inputs_of(self.vertex.id) for _ in self._producers(edge)]
+        positions = [position for position, edge in enumerate(edges) if edge.index in path.edges]
+        return LoopOfTask(path, tuple(positions))
+
+    def head_of(self, loop: int) -> ExecutionAttemptID:
+        """The attempt of the head of a loop in this subtask. Raises RuntimeError if another worker has it."""
+        subtask = self.descriptor.subtask
+        head = next(path.head for path in self._paths if path.number == loop)
+        if self.address_of(head, subtask) != self.address_of(self.vertex.id, subtask):
+            raise RuntimeError(
+                f"subtask {subtask + 1} of '{self.vertex.name}' must run in the slot of"
+                f" '{self.graph.vertex(head).name}'. Both belong to one iteration: give them one parallelism and"
+                " slot sharing group"
+            )
+        return self.attempt_of(head, subtask)
 
     def _watch_channels(self, task: StreamTask) -> None:
         """Registers a metric that watches for stalled channels: it is read once a second."""
@@ -206,6 +236,7 @@ class TaskBuilder:
             send_operator_event=lambda *event: hooks.send_operator_event(self, *event),
             push_collected=lambda message: hooks.push_collected(self, message),
             result_key=hooks.result_key,
+            loops=_LoopsOfSubtask(self, hooks.feedback),
         )
         attempt = TaskAttempt(
             descriptor.attempt_id,
@@ -320,6 +351,20 @@ class TaskBuilder:
         return producers_of(
             edge.partitioner.kind, producers, self.vertex.parallelism, self.descriptor.subtask
         )
+
+
+class _LoopsOfSubtask:
+    """The LoopAccess of one task."""
+
+    def __init__(self, builder: TaskBuilder, channels: FeedbackChannels) -> None:
+        self._builder = builder
+        self._channels = channels
+
+    def acquire(self, loop: int) -> FeedbackChannel:
+        return self._channels.acquire(self._builder.head_of(loop), loop)
+
+    def release(self, loop: int) -> None:
+        self._channels.release(self._builder.head_of(loop), loop)
 
 
 def position_of(graph: JobGraph, vertex: JobVertex) -> int:

@@ -19,6 +19,7 @@ from yarrow.container.operators.base import (
     RestoredState,
     TaskEnvironment,
 )
+from yarrow.container.operators.loop_ends import LoopAccess, NoLoops
 from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
@@ -40,6 +41,7 @@ class TaskServices(msgspec.Struct, frozen=True):
     send_operator_event: Callable[[str, int, int, bytes], None]
     push_collected: Callable[[CollectMessage], None]
     result_key: bytes = b""
+    loops: LoopAccess = NoLoops()
 
 
 class TaskAttempt(NamedTuple):
@@ -90,6 +92,7 @@ def task_environment(
         bounded=attempt.bounded,
         superstep=attempt.superstep,
         cached_files={file.name: file.local_path for file in graph.user_code.files if file.local_path},
+        loops=services.loops,
     )
 
 

@@ -19,6 +19,7 @@ from yarrow.container.operators.base import TimeHolder
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.input_watermarks import InputWatermarks
 from yarrow.container.task.latency import LatencyTracker
+from yarrow.container.task.loop_markers import LoopMarkers
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
@@ -30,6 +31,7 @@ from yarrow.runtime.data.elements import (
     ControlElement,
     EndOfData,
     LatencyMarker,
+    LoopMarker,
     RowBatch,
     StreamElement,
     Watermark,
@@ -85,6 +87,8 @@ class TaskInputs:
         #: A barrier that may overtake waits in a queue. Set by any thread; true at first, for barriers before
         #: the task.
         self._announced = True
+        #: The loops to which the task belongs; None = it belongs to none.
+        self.loops: LoopMarkers | None = None
         for entry in gate.channels:
             entry.channel.on_announced = self._on_announced
 
@@ -281,10 +285,15 @@ class TaskInputs:
         elif isinstance(element, LatencyMarker):
             self._latency.arrived(element)
             self._outputs.forward_marker(element)
+        elif isinstance(element, LoopMarker):
+            assert self.loops is not None, "markers go along edges of loops alone"
+            self.loops.arrived(position, element)
         elif isinstance(element, EndOfData):
             self._gate.end_channel(entry)
             valve.channel_ended()
             self.watermarks.advance()
+            if self.loops is not None:
+                self.loops.proceed()
             if not self._gate.all_ended:
                 self._cut(self._gate.barriers.channel_ended())
             elif not self.watermarks.firing:

@@ -175,6 +175,24 @@ class EndOfData:
         return "EndOfData()"
 
 
+class LoopMarker:
+    """Goes once round a loop, behind all rows that its head sent before, and shows whether the loop is empty.
+
+    `quiet_rounds` is the number of rounds in a row in which no head that it comes from has had feedback. Tasks of the
+    loop align it like a barrier and pass the least number on.
+    """
+
+    __slots__ = ("loop", "quiet_rounds", "round")
+
+    def __init__(self, loop: int, round: int, quiet_rounds: int) -> None:
+        self.loop = loop
+        self.round = round
+        self.quiet_rounds = quiet_rounds
+
+    def __repr__(self) -> str:
+        return f"LoopMarker(loop {self.loop}, round {self.round}, quiet {self.quiet_rounds})"
+
+
 Batch = RowBatch | ArrowBatch
-ControlElement = Watermark | WatermarkStatus | LatencyMarker | CheckpointBarrier | EndOfData
+ControlElement = Watermark | WatermarkStatus | LatencyMarker | CheckpointBarrier | EndOfData | LoopMarker
 StreamElement = Batch | ControlElement

@@ -1,7 +1,8 @@
-"""Specs of the operators where rows enter and leave an iteration of a DataSet program.
+"""Specs of the operators where rows enter and leave an iteration of a DataSet program, or a loop of a stream.
 
-Owner: none (frozen values). An iteration is a part of the JobGraph without a cycle: rows go from its inputs to its
-outputs. Whoever runs the job begins it again with what came out. Must not import operators.
+Owner: none (frozen values). Both are parts of the JobGraph without a cycle. Whoever runs a DataSet program begins the
+part again with what came out. In a stream, rows reach the head of a loop from the tail of the same subtask inside the
+worker, past all edges. Must not import operators.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from yarrow.runtime.graph.operator_spec import (
     IterationPlace,
     IterationRole,
     OperatorSpec,
+    TypeSpec,
 )
 
 
@@ -58,3 +60,34 @@ class IterationResultOperator(OperatorSpec, frozen=True, kw_only=True, tag="iter
     @property
     def iteration_place(self) -> IterationPlace:
         return IterationPlace(self.iteration, IterationRole.RESULT, self.variable)
+
+
+class LoopHeadOperator(OperatorSpec, frozen=True, kw_only=True, tag="loop_head"):
+    """Emits the rows of its input, and the feedback of its loop."""
+
+    keeps_time = True
+    operator_package = "loop"
+
+    loop: int
+    #: Milliseconds without feedback after which the loop may end; 0 = it ends as soon as it is empty.
+    max_wait_ms: int = 0
+    #: Side output of the feedback; None = it leaves with the rows of the input.
+    feedback_tag: str | None = None
+    #: Declared type of the feedback; None = not declared.
+    feedback_type: TypeSpec = None
+
+    @property
+    def opens_loop(self) -> int:
+        return self.loop
+
+
+class LoopTailOperator(OperatorSpec, frozen=True, kw_only=True, tag="loop_tail"):
+    """Sends rows back to the head of its loop."""
+
+    operator_package = "loop"
+
+    loop: int
+
+    @property
+    def closes_loop(self) -> int:
+        return self.loop

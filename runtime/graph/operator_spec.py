@@ -228,6 +228,16 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return None
 
     @property
+    def opens_loop(self) -> int | None:
+        """The number of the loop whose feedback the operator emits; None = it is no head of a loop."""
+        return None
+
+    @property
+    def closes_loop(self) -> int | None:
+        """The number of the loop to whose head the operator sends rows; None = it is no tail of a loop."""
+        return None
+
+    @property
     def collects_for(self) -> str | None:
         """Id of the client's iterator for the operator's rows; None = no client collects them."""
         return None

@@ -28,7 +28,6 @@ from yarrow.runtime.graph.stream_graph import (
     StreamNode,
 )
 from yarrow.runtime.graph.transformations import (
-    FeedbackTransformation,
     PartitionTransformation,
     SideOutputTransformation,
     SinkTransformation,
@@ -74,11 +73,6 @@ def generate_stream_graph(roots: Iterable[Transformation], settings: GraphSettin
         chain_different_max_parallelism=settings.chain_different_max_parallelism,
     )
     for transformation in _in_order_of_inputs(roots):
-        if isinstance(transformation, FeedbackTransformation):
-            raise UnsupportedFeatureError(
-                f"{transformation.name!r} is an iteration, and this version runs none:"
-                " send the records round through an outside system, or unroll the loop."
-            )
         if isinstance(transformation, SpecTransformation):
             _add_operator(graph, transformation, settings)
     return graph
@@ -138,7 +132,9 @@ def _node(
     origins: Sequence[Sequence[_Origin]],
     settings: GraphSettings,
 ) -> StreamNode:
-    groups = [graph.nodes[origin.node.id].slot_sharing_group for sources in origins for origin in sources]
+    followed = transformation.slots_like
+    deciding = [origin.node for sources in origins for origin in sources] if followed is None else [followed]
+    groups = [graph.nodes[node.id].slot_sharing_group for node in deciding]
     timeout = transformation.buffer_timeout_ms
     return StreamNode(
         id=transformation.id,

@@ -8,7 +8,7 @@ operators: they say how records reach the next operator, and vanish in the Strea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from yarrow.common.typeinfo import TypeInformation
@@ -74,6 +74,10 @@ class SpecTransformation(Transformation):
     state_key_columns: tuple[str, ...] = ()
     #: If set, this operator has the parallelism of that one when the graph is made.
     parallelism_like: SpecTransformation | None = None
+    #: If set, this operator runs in the slots of that one, whatever its inputs' group.
+    slots_like: SpecTransformation | None = None
+    #: The tail of the loop that this operator begins; None = it begins none, or the loop is open.
+    closed_by: SpecTransformation | None = None
 
     @property
     def inputs(self) -> Sequence[Transformation]:
@@ -141,19 +145,6 @@ class SideOutputTransformation(Transformation):
 
     @property
     def inputs(self) -> Sequence[Transformation]:
-        return (self.read,)
-
-
-@dataclass(eq=False, kw_only=True)
-class FeedbackTransformation(Transformation):
-    """The head of an iteration: reads its input and the records that `feedback` returns."""
-
-    read: Transformation
-    feedback: list[Transformation] = field(default_factory=list)
-
-    @property
-    def inputs(self) -> Sequence[Transformation]:
-        # Feedback is left out on purpose: it is the only edge that may close a cycle.
         return (self.read,)
 
 

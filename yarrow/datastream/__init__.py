@@ -26,7 +26,11 @@ if TYPE_CHECKING:
         ColumnarKeyedStream,
         ColumnarWindowedStream,
     )
-    from yarrow.datastream.connected_streams import ConnectedStreams
+    from yarrow.datastream.connected_streams import (
+        ConnectedIterativeStreams,
+        ConnectedStreams,
+        IterativeStream,
+    )
     from yarrow.datastream.data_stream import DataStream, OrderedStream
     from yarrow.datastream.data_stream_sink import DataStreamSink
     from yarrow.datastream.execution_mode import RuntimeExecutionMode
@@ -79,8 +83,6 @@ if TYPE_CHECKING:
     from yarrow.datastream.keyed_joins import (
         AsOfJoin,
         AsOfJoined,
-        ColumnarIntervalJoin,
-        ColumnarIntervalJoined,
         DelayedJoin,
         DelayedJoined,
         ImmediateJoin,
@@ -153,10 +155,9 @@ __all__ = [
     "CoMapFunction",
     "CoProcessFunction",
     "ColumnAggregate",
-    "ColumnarIntervalJoin",
-    "ColumnarIntervalJoined",
     "ColumnarKeyedStream",
     "ColumnarWindowedStream",
+    "ConnectedIterativeStreams",
     "ConnectedStreams",
     "CountWindow",
     "CustomCheckpointStorage",
@@ -180,6 +181,7 @@ __all__ = [
     "ImmediateJoin",
     "IntervalJoin",
     "IntervalJoined",
+    "IterativeStream",
     "JobManagerCheckpointStorage",
     "JoinFunction",
     "JoinedStreams",
@@ -259,10 +261,9 @@ _MODULE_OF = {
     "CoMapFunction": "functions",
     "CoProcessFunction": "functions",
     "ColumnAggregate": "columnar_keyed_stream",
-    "ColumnarIntervalJoin": "keyed_joins",
-    "ColumnarIntervalJoined": "keyed_joins",
     "ColumnarKeyedStream": "columnar_keyed_stream",
     "ColumnarWindowedStream": "columnar_keyed_stream",
+    "ConnectedIterativeStreams": "connected_streams",
     "ConnectedStreams": "connected_streams",
     "CountWindow": "window",
     "CustomCheckpointStorage": "checkpoint_storage",
@@ -286,6 +287,7 @@ _MODULE_OF = {
     "ImmediateJoin": "keyed_joins",
     "IntervalJoin": "keyed_joins",
     "IntervalJoined": "keyed_joins",
+    "IterativeStream": "connected_streams",
     "JobManagerCheckpointStorage": "checkpoint_storage",
     "JoinFunction": "functions.two_data_sets_functions",
     "JoinedStreams": "joined_streams",

@@ -1,4 +1,4 @@
-"""ConnectedStreams: two streams, of any types, read by one operator.
+"""ConnectedStreams: two streams, of any types, read by one operator; also a stream with its own feedback.
 
 Owner: the thread that builds the program. If both streams are keyed, their operator has one key space:
 records of both streams with one key share its state.
@@ -18,12 +18,13 @@ from yarrow.datastream.functions import (
 )
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.loop_ends import end_loop, feedback_of_type
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.stream_distribution import KeyFunction
 from yarrow.runtime.data.key_types import keys_may_meet
 from yarrow.runtime.graph.operator_spec import CoFunctionOperator, CoProcessOperator, CoShape
 
-__all__ = ["ConnectedStreams"]
+__all__ = ["ConnectedIterativeStreams", "ConnectedStreams", "IterativeStream"]
 
 
 class ConnectedStreams:
@@ -123,3 +124,43 @@ class ConnectedStreams:
             state_key_type=self._key_type(),
         )
         return DataStream(environment, made)
+
+
+class IterativeStream(DataStream):
+    """The records of a stream, and those that come back to it. Made by `DataStream.iterate`."""
+
+    def close_with(self, feedback_stream: DataStream) -> DataStream:
+        """Send the records of `feedback_stream` round again, and return it.
+
+        It must have the type and parallelism of this stream, and come from it. Raises InvalidProgramError for another
+        type, for a second call, and for a stream of another program. The graph is refused for another parallelism.
+        """
+        head = self.operator("close_with")
+        end_loop(self._builder, head, head.output_type, self._same_program(feedback_stream, "close_with"))
+        return feedback_stream
+
+    def with_feedback_type(self, feedback_type: TypeInformation | None) -> ConnectedIterativeStreams:
+        """Return this stream connected with its feedback, whose records have a type of their own.
+
+        The second input of functions behind it gets the feedback.
+        """
+        made = feedback_of_type(self._builder, self.operator("with_feedback_type"), feedback_type)
+        return ConnectedIterativeStreams(self, self._stream(made))
+
+
+class ConnectedIterativeStreams(ConnectedStreams):
+    """A stream connected with the feedback of a loop. Made by `IterativeStream.with_feedback_type`."""
+
+    def close_with(self, feedback_stream: DataStream) -> DataStream:
+        """Send the records of `feedback_stream` to the second input, and return it.
+
+        Raises InvalidProgramError for another type than that of `with_feedback_type`, for a second call, and for a
+        stream of another program. The graph is refused for another parallelism.
+        """
+        stream = self.stream1
+        read = stream._same_program(feedback_stream, "close_with")
+        wanted = self.stream2.transformation.output_type
+        end_loop(
+            stream.get_execution_environment().graph_builder, stream.operator("close_with"), wanted, read
+        )
+        return feedback_stream

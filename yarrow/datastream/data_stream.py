@@ -28,6 +28,7 @@ from yarrow.datastream.functions import (
 )
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.loop_ends import begin_loop
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
@@ -47,7 +48,7 @@ from yarrow.runtime.graph.window_spec import EventTimeOrderOperator
 if TYPE_CHECKING:
     from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
-    from yarrow.datastream.connected_streams import ConnectedStreams
+    from yarrow.datastream.connected_streams import ConnectedStreams, IterativeStream
     from yarrow.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
     from yarrow.datastream.window import WindowAssigner
@@ -299,6 +300,21 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         Raises InvalidProgramError if nothing gives records a timestamp.
         """
         return OrderedStream.of(self, EventTimeOrderOperator()).start_new_chain()
+
+    # Loops
+
+    def iterate(self, max_wait_time_ms: int = 0) -> IterativeStream:
+        """Begin a loop: `close_with` names the stream whose records come back here.
+
+        0: the loop ends when the input has ended and no record is in the loop. With a wait the loop also goes on until
+        no record has come back for so many milliseconds. Raises InvalidProgramError for a wait below 0, and for
+        columns.
+        """
+        from yarrow.datastream.connected_streams import IterativeStream
+
+        return IterativeStream(
+            self._environment, begin_loop(self._builder, self.transformation, max_wait_time_ms)
+        )
 
     # Windows
 

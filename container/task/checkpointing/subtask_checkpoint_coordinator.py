@@ -20,6 +20,7 @@ from yarrow.container.chain.pending_snapshot import (
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.protocol.failure import OperatorFailure
+from yarrow.container.task.checkpointing.feedback_gathering import FeedbackGathering
 from yarrow.container.task.checkpointing.records_in_flight import RecordsInFlight
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
@@ -90,6 +91,10 @@ class SubtaskCheckpointCoordinator:
         #: Number of parts that were handed over, and neither acknowledged nor declined nor dropped.
         self.unsettled = 0
         self._completed = environment.restored.checkpoint_id
+        #: Parts that wait for the feedback of a loop.
+        self.gathering = FeedbackGathering(chain, receiver.deliver, self.decline)
+        if chain.head.emits_again:
+            chain.head.tell_gathered = self.gathering.proceed
 
     # ------------------------------------------------------------------ the cut
 
@@ -191,10 +196,11 @@ class SubtaskCheckpointCoordinator:
             settled=self._settled,
             channels=in_flight,
         )
+        deliver = self.gathering.hold if self._chain.head.gathers_behind_cut else self._receiver.deliver
         if in_flight is None:
-            self._receiver.deliver(snapshot)
+            deliver(snapshot)
         else:
-            in_flight.hand_over(snapshot, self._receiver.deliver)
+            in_flight.hand_over(snapshot, deliver)
 
     def _settled(self) -> None:
         """Notes that a part was acknowledged, declined or dropped. Any thread."""
@@ -210,6 +216,8 @@ class SubtaskCheckpointCoordinator:
         parts: list[OperatorPart] = []
         try:
             for index in self._chain.operators_in_use:
+                if index == 0 and self._chain.head.gathers_behind_cut:
+                    continue
                 parts.append(self._chain.snapshot_operator(index, number, options))
                 fault_points.reach("checkpoint.inside-snapshot", **detail)
             fault_points.reach("checkpoint.after-snapshot", **detail)
@@ -234,5 +242,6 @@ class SubtaskCheckpointCoordinator:
 
     def aborted(self, checkpoint_id: int) -> None:
         """Tells operators and backends of an aborted checkpoint."""
+        self.gathering.drop(checkpoint_id)
         if checkpoint_id > self._completed:
             self._chain.checkpoint_aborted(checkpoint_id)

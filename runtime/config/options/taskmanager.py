@@ -111,6 +111,18 @@ NETWORK_TASK_POOL_BATCHES: Final = option(
     "256",
     "The most batches that may be queued for one task.",
 )
+LOOP_MEMORY: Final = option(
+    "taskmanager.memory.network.loop.size",
+    memory_size("64 mb", MemorySize(1)),
+    "64 mb",
+    "Bytes of feedback that wait in memory for one subtask of an iteration. More goes to disk.",
+)
+LOOP_INPUT_BOUND: Final = option(
+    "taskmanager.network.loop.input-bound",
+    memory_size("4 mb", MemorySize(1)),
+    "4 mb",
+    "Bytes of waiting feedback beyond which a subtask of an iteration takes no new input.",
+)
 CHANNEL_CREDIT_SIZE: Final = option(
     "taskmanager.network.channel.credit-size",
     memory_size("4 mb", MemorySize(1)),

@@ -83,7 +83,19 @@ def check(graph: JobGraph) -> None:
                 "set the mode to STREAMING",
             )
         _check_inputs(graph, vertex)
+        _check_loops(vertex)
     _check_iterations(graph)
+
+
+def _check_loops(vertex: JobVertex) -> None:
+    """A stage runs once, and its rows do not come back."""
+    for operator in vertex.operators:
+        if operator.spec.opens_loop is not None:
+            raise BatchRefusedError(
+                operator.name,
+                "it is the iteration of a stream, whose rows go round while it runs",
+                "set the mode to STREAMING, or iterate over a data set (yarrow.batch.dataset)",
+            )
 
 
 def _check_iterations(graph: JobGraph) -> None:

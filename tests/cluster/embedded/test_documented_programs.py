@@ -20,7 +20,7 @@ _LINES = r"((?:(?!^```).)*)"
 SHOWN = re.compile(rf"^```python\n{_LINES}^```${_LINES}^```\n{_LINES}^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = {
     f"{page} {number}": (program, shown)
-    for page in ("async", "cep", "event_time", "joins", "windows")
+    for page in ("async", "cep", "event_time", "joins", "loops", "windows")
     for number, (program, _, shown) in enumerate(
         SHOWN.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
     )

@@ -28,7 +28,6 @@ from yarrow.datastream.data_stream import CachedDataStream
 from yarrow.datastream.utils import pickled_bytes_to_python_converter
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.executor import ProgramAborted, plan_only
-from yarrow.runtime.graph.transformations import FeedbackTransformation, OneInputTransformation
 
 Build = Callable[[StreamExecutionEnvironment], object]
 
@@ -366,17 +365,6 @@ def test_a_cycle_names_its_operators() -> None:
         InvalidProgramError,
         match=r"a cycle that no iteration made: (First -> Second -> First|Second -> First -> Second)",
     ):
-        env.get_stream_graph()
-
-
-def test_an_iteration_is_refused_as_missing_not_as_a_cycle() -> None:
-    env = environment()
-    first, second = two_maps(env)
-    assert isinstance(first.transformation, OneInputTransformation)
-    loop = FeedbackTransformation(id=99, name="Loop", read=first.transformation.reads[0])
-    first.transformation.reads = (loop,)
-    loop.feedback.append(second.transformation)
-    with pytest.raises(UnsupportedFeatureError, match="'Loop' is an iteration, and this version runs none"):
         env.get_stream_graph()
 
 

@@ -47,7 +47,8 @@ def test_flights_resume(delays: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "example", ["word_count.py", "hashtags.py", "sessions.py", "lookups.py", "flights/delays.py"]
+    "example",
+    ["word_count.py", "hashtags.py", "sessions.py", "lookups.py", "parcels.py", "flights/delays.py"],
 )
 def test_examples_plan(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [example])
