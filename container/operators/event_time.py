@@ -21,8 +21,6 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 _TIMESTAMP_TYPES = frozenset((int, type(None)))
 
-#: The metric of late records that went nowhere, for operators without a LateLedger.
-LATE_DROPPED = "numLateRecordsDropped"
 #: The metric of records that came after a watermark had passed them.
 LATE_RECORDS = "numLateRecords"
 #: The metric of records whose timestamp was too far ahead to be believed.

@@ -244,7 +244,9 @@ class WaitingCallsOperator(Operator):
                 else:
                     self._complete_batch(batches, request.records, call)
 
-    def _complete_batch(self, batches: CallBatches, records: Sequence[PendingResult], call: AsyncCall) -> None:
+    def _complete_batch(
+        self, batches: CallBatches, records: Sequence[PendingResult], call: AsyncCall
+    ) -> None:
         if call.error is not None:
             raise OperatorFailure(self.name, self.described(records), call.error)
         seconds = self.context.environment.clock.monotonic() - call.began

@@ -28,7 +28,8 @@ from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorCo
 from yarrow.container.operators.cep.cep_runtime_context import CepRuntimeContext
 from yarrow.container.operators.cep.matching_state import MatchingState
 from yarrow.container.operators.cep.pending_rows import PendingRows
-from yarrow.container.operators.event_time import LATE_DROPPED, refuse_missing
+from yarrow.container.operators.event_time import refuse_missing
+from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
@@ -40,6 +41,7 @@ from yarrow.container.state.timers import OperatorTimerService, TimerQueue
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.clock import Clock, perf_counter
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import canonicalize, user_key
@@ -78,8 +80,7 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
         self._spec = spec
         self._event_time = spec.event_time
         self.stamps_rows = spec.event_time
-        #: Late rows that went nowhere.
-        self.late_dropped = 0
+        self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
         self._late_tag = None if spec.late_tag is None else OutputTag(spec.late_tag)
 
     # ------------------------------------------------------------------ life
@@ -110,7 +111,7 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
         self._match_context = MatchContext(environment.clock)
         handles = isinstance(self.function, TimedOutPartialMatchHandler)
         self._on_timeout: Any = self.function.process_timed_out_match if handles else None
-        context.metric_group.gauge(LATE_DROPPED, lambda: self.late_dropped)
+        self._ledger.register(context.environment.metrics, context.metric_group)
         context.metric_group.gauge(PARTIAL_MATCHES_DROPPED, lambda: self._matcher.dropped)
 
     def open(self) -> None:
@@ -179,13 +180,19 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
         """Keeps a row of the current key until the watermark has passed it; gives a late row back."""
         if timestamp is None:
             refuse_missing(row, self.name)
-        if timestamp <= self._timers.watermark:
-            if self._late_tag is not None:
-                return (((self._late_tag, row), timestamp),)
-            self.late_dropped += 1
-            return ()
+        watermark, tag = self._timers.watermark, self._late_tag
+        if timestamp <= watermark:
+            place = LatePlace.DROPPED if tag is None else LatePlace.SIDE_OUTPUT
+            time = LateTime(timestamp, watermark, watermark - timestamp + 1)
+            self._ledger.late(place, self.context.state.current_key, time)
+            return () if tag is None else (((tag, row), timestamp),)
         self._keep(row, timestamp, timestamp)
         return ()
+
+    @property
+    def late_dropped(self) -> int:
+        """Late rows that went nowhere."""
+        return self._ledger.dropped
 
     def on_row_now(self, row: Any, timestamp: int | None) -> _Results:
         """Runs the pattern over a row of the current key, at the time of the machine."""

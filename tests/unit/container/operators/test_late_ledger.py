@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from yarrow.cep import CEP, Pattern
 from yarrow.common import Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.container.metrics.metric_registry import MetricRegistry
@@ -156,6 +157,21 @@ def test_late_rows_of_both_sides_of_an_interval_join_are_noted() -> None:
         (report,) = reports(harness)
     assert report.places == {LatePlace.DROPPED: 1, LatePlace.SIDE_OUTPUT: 1}
     assert [(record.key, record.delay_ms) for record in report.last] == [("'a'", 1), ("'b'", 60)]
+
+
+def test_late_rows_of_a_pattern_are_noted() -> None:
+    def build(stream: DataStream) -> list[DataStream]:
+        pattern = Pattern.begin("first").where(lambda row: row[1] == "x")
+        matches = CEP.pattern(keyed(stream), pattern).side_output_late_data(LATE)
+        found = matches.select(lambda match: match)
+        return [found, found.get_side_output(LATE)]
+
+    with OperatorHarness(build) as harness:
+        harness.watermark(100)
+        harness.push(("a", "x"), ("b", "y"), timestamps=[90, 101])
+        (report,) = reports(harness)
+    assert report.places == {LatePlace.SIDE_OUTPUT: 1}
+    assert [(record.key, record.delay_ms) for record in report.last] == [("'a'", 11)]
 
 
 def test_a_late_row_of_a_delayed_join_is_noted() -> None:
