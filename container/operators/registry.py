@@ -24,7 +24,7 @@ _PACKAGE = "yarrow.container.operators"
 #: Packages that are imported only if no other operator runs a spec, one after the other.
 _ON_DEMAND = ("data_set", "columnar")
 #: Packages that are imported only for specs that name them: most jobs do without, and one of them imports asyncio.
-_NAMED = ("asynchronous", "cep", "columnar_window", "join", "window")
+_NAMED = ("asynchronous", "cep", "columnar_join", "columnar_window", "join", "window")
 
 _O = TypeVar("_O", bound=type[Operator])
 _classes: dict[type[OperatorSpec], type[Operator]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from yarrow.runtime.graph.data_set_spec import JoinKind
-from yarrow.runtime.graph.operator_spec import OperatorSpec, TypeSpec
+from yarrow.runtime.graph.operator_spec import KeyColumns, OperatorSpec, TypeSpec
 
 
 class KeyedJoinOperator(OperatorSpec, frozen=True, kw_only=True):
@@ -74,3 +74,27 @@ class ImmediateJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="i
     latest_only: bool = False
     #: The pickled StateTtlConfig of kept rows; None = they stay.
     ttl: bytes | None = None
+
+
+class ColumnarIntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag="columnar_interval_join"):
+    """An interval join of record batches: the columns of both sides stand beside each other."""
+
+    ended_subtasks_leave_no_unions = True
+    operator_package = "columnar_join"
+
+    kind: JoinKind
+    key_columns: tuple[KeyColumns, KeyColumns]
+    #: IPC bytes of the schemas of both sides.
+    schemas: tuple[bytes, bytes]
+    #: IPC bytes of the schema of the results: the columns of the left side, then those of the right one.
+    schema: bytes
+    #: Both bounds belong to the interval, in ms.
+    lower_ms: int
+    upper_ms: int
+    #: Side outputs of batches of late left and right rows; None = they are dropped and counted.
+    late_tags: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def columnar_side_outputs(self) -> tuple[str, ...]:
+        """The tags of late rows."""
+        return tuple(tag for tag in self.late_tags if tag is not None)

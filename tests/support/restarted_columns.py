@@ -24,20 +24,32 @@ class RestartedColumns(RestartedJob):
 
     def __init__(
         self,
-        build: Callable[[DataStream], DataStream],
+        build: Callable[..., DataStream],
         schema: pa.Schema,
         keys: str | tuple[str, ...],
         configuration: Mapping[str, str] | None = None,
+        *,
+        others: tuple[pa.Schema, ...] = (),
     ) -> None:
-        super().__init__(lambda rows: build(rows.to_arrow(schema)).to_rows(), configuration)
-        self._schema = schema
+        """`others`: the schemas of further inputs, which have key columns of the same names."""
+        self._schemas = (schema, *others)
+        super().__init__(
+            lambda *streams: build(
+                *(rows.to_arrow(of) for rows, of in zip(streams, self._schemas, strict=True))
+            ).to_rows(),
+            configuration,
+            inputs=len(self._schemas),
+        )
         self._key = BatchKey(keys)
 
     def start(self, parallelism: int, backend: str) -> None:
         super().start(parallelism, backend)
         # The conversion to columns before the operator has as many subtasks.
-        (feeder,) = self._feeders
-        self._feeders = [FragmentSubtask(feeder.vertex_id, number) for number in range(parallelism)]
+        self._feeders_of = [
+            [FragmentSubtask(feeder.vertex_id, number) for number in range(parallelism)]
+            for feeder in self._feeders
+        ]
+        self._feeders = [feeder for feeders in self._feeders_of for feeder in feeders]
 
     @property
     def operators(self) -> list[Operator]:
@@ -45,19 +57,21 @@ class RestartedColumns(RestartedJob):
         return [task.chain.operators[0] for fragment in self.fragments for task in fragment.tasks]
 
     def push_rows(
-        self, rows: Sequence[Sequence[Any]], timestamps: Sequence[int | None] | None = None
+        self, rows: Sequence[Sequence[Any]], timestamps: Sequence[int | None] | None = None, input: int = 0
     ) -> None:
         """Sends rows as one batch to each subtask that has keys among them."""
+        schema = self._schemas[input]
         columns = [
             pa.array(list(column), field.type)
-            for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
+            for column, field in zip(zip(*rows, strict=True), schema, strict=True)
         ]
         self.push_batch(
-            pa.record_batch(columns, schema=self._schema),
+            pa.record_batch(columns, schema=schema),
             None if timestamps is None else pa.array(timestamps, pa.int64()),
+            input,
         )
 
-    def push_batch(self, batch: pa.RecordBatch, stamps: pa.Array | None = None) -> None:
+    def push_batch(self, batch: pa.RecordBatch, stamps: pa.Array | None = None, input: int = 0) -> None:
         """Sends the rows of a batch with their timestamps."""
         groups = self._key.hashes(batch) % np.uint64(MAX_PARALLELISM)
         for fragment, operator in zip(self.fragments, self.operators, strict=True):
@@ -66,4 +80,4 @@ class RestartedColumns(RestartedJob):
             own = pa.array((groups >= held.start) & (groups <= held.end))
             if own.true_count:
                 part = ArrowBatch(batch.filter(own), None if stamps is None else stamps.filter(own))
-                fragment.push(part, self._feeders[0])
+                fragment.push(part, self._feeders_of[input][0])

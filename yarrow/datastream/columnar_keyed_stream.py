@@ -37,6 +37,7 @@ from yarrow.runtime.graph.transformations import ChainingStrategy, Transformatio
 from yarrow.runtime.graph.window_spec import ColumnarSessionOperator, ColumnarWindowOperator
 
 if TYPE_CHECKING:
+    from yarrow.datastream.keyed_joins import ColumnarIntervalJoin
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = ["ColumnAggregate", "ColumnarKeyedStream", "ColumnarWindowedStream"]
@@ -156,6 +157,18 @@ class ColumnarKeyedStream(DataStream, _ColumnAggregates):
             **settings,
         )
         return DataStream(self._environment, made)
+
+    def interval_join(self, other: ColumnarKeyedStream) -> ColumnarIntervalJoin[DataStream]:
+        """Begin a join with rows of another columnar keyed stream whose times are near: `between` gives the bounds."""
+        from yarrow.datastream.keyed_joins import ColumnarIntervalJoin
+
+        if not isinstance(other, ColumnarKeyedStream):
+            raise TypeError(
+                f"interval_join takes a ColumnarKeyedStream, not {type(other).__name__}: call key_by with names of"
+                " columns before it"
+            )
+        self._same_program(other, "interval_join")
+        return ColumnarIntervalJoin(self, other, lambda made: DataStream(self._environment, made))
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
         raise InvalidProgramError(

@@ -15,6 +15,7 @@ from yarrow.common.watermark_strategy import MAX_TIMESTAMP
 from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
 from yarrow.datastream.joined_streams import require_keys_that_meet, require_times
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.program.arrow_schemas import read_schema, schema_bytes
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.state import StateTtlConfig
@@ -23,17 +24,20 @@ from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import (
     AsOfDirection,
     AsOfJoinOperator,
+    ColumnarIntervalJoinOperator,
     DelayedJoinOperator,
     ImmediateJoinOperator,
     IntervalJoinOperator,
     KeyedJoinOperator,
 )
-from yarrow.runtime.graph.operator_spec import TypeSpec
-from yarrow.runtime.graph.transformations import Transformation
+from yarrow.runtime.graph.operator_spec import StreamKind, TypeSpec
+from yarrow.runtime.graph.transformations import ChainingStrategy, Transformation
 
 __all__ = [
     "AsOfJoin",
     "AsOfJoined",
+    "ColumnarIntervalJoin",
+    "ColumnarIntervalJoined",
     "DelayedJoin",
     "DelayedJoined",
     "ImmediateJoin",
@@ -74,13 +78,24 @@ class _KeyedStreams(Generic[S]):
         self.result = result
 
 
-class _KeyedJoined(Generic[S]):
+class _LateTags:
+    """The side outputs of late records of both streams."""
+
+    _late_tags: tuple[OutputTag | None, OutputTag | None]
+
+    @property
+    def _late_ids(self) -> tuple[str | None, str | None]:
+        left, right = (None if each is None else each.tag_id for each in self._late_tags)
+        return left, right
+
+
+class _KeyedJoined(_LateTags, Generic[S]):
     """Two keyed streams; how their records meet is known."""
 
     def __init__(self, joined: _KeyedStreams[S]) -> None:
         self._joined = joined
         self._kind = JoinKind.INNER
-        self._late_tags: tuple[OutputTag | None, OutputTag | None] = (None, None)
+        self._late_tags = (None, None)
 
     def _made(
         self,
@@ -94,13 +109,12 @@ class _KeyedJoined(Generic[S]):
         builder, name = left.get_execution_environment().graph_builder, self._joined.name
         types = [each.transformation.output_type for each in (left, right)]
         types = [None if each is None else each.to_spec() for each in types]
-        tags = [None if each is None else each.tag_id for each in self._late_tags]
         shared = _SharedSettings(
             kind=self._kind,
             key_selectors=(left.key_selector, right.key_selector),
             function=builder.pickle(function, name),
             row_types=(types[0], types[1]),
-            late_tags=(tags[0], tags[1]),
+            late_tags=self._late_ids,
         )
         made = builder.two_input(
             left.transformation,
@@ -114,8 +128,8 @@ class _KeyedJoined(Generic[S]):
         return self._joined.result(made)
 
 
-class _LateJoined(_KeyedJoined[S]):
-    """Two keyed streams that are joined by event time, so that records may be late."""
+class _Late(_LateTags):
+    """A join by event time, so that records may be late."""
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
         """Send late records of the first stream to a side output, which `get_side_output` of the result gives."""
@@ -128,8 +142,14 @@ class _LateJoined(_KeyedJoined[S]):
         return self
 
 
-class _OuterJoined(_LateJoined[S]):
-    """Two keyed streams of which each side may keep records that meet none."""
+class _LateJoined(_KeyedJoined[S], _Late):
+    """Two keyed streams that are joined by event time, so that records may be late."""
+
+
+class _Outer:
+    """A join of which each side may keep records that meet none."""
+
+    _kind: JoinKind
 
     def left_outer(self) -> Self:
         """Keep records of the first stream that meet none, paired with None."""
@@ -144,6 +164,38 @@ class _OuterJoined(_LateJoined[S]):
     def full_outer(self) -> Self:
         """Keep records of both streams that meet none, paired with None."""
         self._kind = JoinKind.FULL_OUTER
+        return self
+
+
+class _OuterJoined(_LateJoined[S], _Outer):
+    """Two keyed streams that are joined by event time, of which each side may keep records that meet none."""
+
+
+class _Interval:
+    """A join of records that meet near in time; the bounds are known."""
+
+    _bounds: tuple[int, int]
+
+    def _set_bounds(self, bounds: tuple[int, int]) -> None:
+        lower, upper = self._bounds = bounds
+        if lower > upper:
+            raise InvalidProgramError(
+                f"interval_join between {lower} ms and {upper} ms: no time lies between these bounds. Give the lower"
+                " one first, and mind which of them are exclusive"
+            )
+        if max(abs(lower), abs(upper)) > MAX_TIMESTAMP:
+            raise InvalidProgramError(
+                f"interval_join between {lower} ms and {upper} ms: bounds are 64-bit numbers"
+            )
+
+    def lower_bound_exclusive(self) -> Self:
+        """Let the lower bound not belong to the interval."""
+        self._set_bounds((self._bounds[0] + 1, self._bounds[1]))
+        return self
+
+    def upper_bound_exclusive(self) -> Self:
+        """Let the upper bound not belong to the interval."""
+        self._set_bounds((self._bounds[0], self._bounds[1] - 1))
         return self
 
 
@@ -182,34 +234,12 @@ class IntervalJoin(_KeyedStreams[S]):
         return IntervalJoined(self, (milliseconds_of(lower_bound), milliseconds_of(upper_bound)))
 
 
-class IntervalJoined(_OuterJoined[S]):
+class IntervalJoined(_OuterJoined[S], _Interval):
     """Two keyed streams whose records meet near in time; the bounds are known."""
 
     def __init__(self, joined: IntervalJoin[S], bounds: tuple[int, int]) -> None:
         super().__init__(joined)
         self._set_bounds(bounds)
-
-    def _set_bounds(self, bounds: tuple[int, int]) -> None:
-        lower, upper = self._bounds = bounds
-        if lower > upper:
-            raise InvalidProgramError(
-                f"interval_join between {lower} ms and {upper} ms: no time lies between these bounds. Give the lower"
-                " one first, and mind which of them are exclusive"
-            )
-        if max(abs(lower), abs(upper)) > MAX_TIMESTAMP:
-            raise InvalidProgramError(
-                f"interval_join between {lower} ms and {upper} ms: bounds are 64-bit numbers"
-            )
-
-    def lower_bound_exclusive(self) -> Self:
-        """Let the lower bound not belong to the interval."""
-        self._set_bounds((self._bounds[0] + 1, self._bounds[1]))
-        return self
-
-    def upper_bound_exclusive(self) -> Self:
-        """Let the upper bound not belong to the interval."""
-        self._set_bounds((self._bounds[0], self._bounds[1] - 1))
-        return self
 
     def process(self, process_join_function: Function, output_type: TypeInformation | None = None) -> S:
         """Return all results of a function that is called for each pair. They bear the later time of the pair."""
@@ -393,3 +423,123 @@ class _ImmediateStreams(_KeyedStreams[S]):
 
     call = "immediate_join"
     name = "Immediate Join"
+
+
+# ---------------------------------------------------------------------- columns
+
+
+class ColumnarIntervalJoin(Generic[S]):
+    """Two columnar keyed streams whose rows meet near in time. Made by `ColumnarKeyedStream.interval_join`."""
+
+    def __init__(self, left: Any, right: Any, result: Callable[[Transformation], S]) -> None:
+        """`left` and `right` are ColumnarKeyedStreams. `result` makes a stream of a transformation.
+
+        Raises InvalidProgramError for an unknown schema, for keys of other types, or if nothing gives timestamps.
+        """
+        require_times(
+            "interval_join", (left, right), "convert both to rows and join by windows of processing time"
+        )
+        self.schemas = tuple(
+            _known_schema(number, each)
+            for number, each in zip(("first", "second"), (left, right), strict=True)
+        )
+        keys = [
+            (each.key_column,) if isinstance(each.key_column, str) else each.key_column
+            for each in (left, right)
+        ]
+        types = [
+            [schema.field(key).type for key in of] for schema, of in zip(self.schemas, keys, strict=True)
+        ]
+        if types[0] != types[1]:
+            raise InvalidProgramError(
+                f"interval_join: the streams are keyed by columns of the types {types[0]} and {types[1]}. Cast one of"
+                " them, so that both have the same types"
+            )
+        self.streams = left, right
+        self.result = result
+
+    def between(
+        self, lower_bound: Time | Duration, upper_bound: Time | Duration
+    ) -> ColumnarIntervalJoined[S]:
+        """Let a row at t meet rows of the other stream from t + lower to t + upper, both included."""
+        return ColumnarIntervalJoined(self, (milliseconds_of(lower_bound), milliseconds_of(upper_bound)))
+
+
+class ColumnarIntervalJoined(_Interval, _Outer, _Late, Generic[S]):
+    """Two columnar keyed streams whose rows meet near in time; the bounds are known."""
+
+    def __init__(self, joined: ColumnarIntervalJoin[S], bounds: tuple[int, int]) -> None:
+        self._joined = joined
+        self._kind = JoinKind.INNER
+        self._late_tags = (None, None)
+        self._set_bounds(bounds)
+
+    def to_columns(self, suffix: str = "_right") -> S:
+        """Return the columns of both streams beside each other, a row for each pair, with the later time.
+
+        A column of the second stream whose name the first one has gets the suffix. An outer join has nulls in the place
+        of a row that is missing. Raises InvalidProgramError for names that are still equal.
+        """
+        left, right = self._joined.streams
+        schema = _joined_schema(self._joined.schemas, suffix)
+        lower, upper = self._bounds
+        spec = ColumnarIntervalJoinOperator(
+            kind=self._kind,
+            key_columns=(left.key_column, right.key_column),
+            schemas=(schema_bytes(self._joined.schemas[0]), schema_bytes(self._joined.schemas[1])),
+            schema=schema,
+            lower_ms=lower,
+            upper_ms=upper,
+            late_tags=self._late_ids,
+        )
+        builder = left.get_execution_environment().graph_builder
+        made = builder.two_input(
+            left.transformation,
+            right.transformation,
+            "Interval Join of Columns",
+            spec,
+            output_kind=StreamKind.COLUMNAR,
+            output_schema=schema,
+            state_key_type=left.key_type or right.key_type,
+        )
+        # A watermark in the middle of a chain would make all its results in one slice.
+        made.chaining = ChainingStrategy.HEAD
+        return self._joined.result(made)
+
+
+def _known_schema(number: str, stream: Any) -> Any:
+    """The Arrow schema of a stream. Raises InvalidProgramError if it is unknown, or has columns of a dictionary."""
+    known = stream.transformation.output_schema
+    if known is None:
+        raise InvalidProgramError(
+            f"interval_join: the columns of the {number} stream are not known. Declare the schema of map_batches, or"
+            " the type of the rows before to_arrow"
+        )
+    import pyarrow as pa
+
+    schema = read_schema(known)
+    for field in schema:
+        if pa.types.is_dictionary(field.type):
+            raise InvalidProgramError(
+                f"interval_join: column {field.name!r} of the {number} stream is a {field.type}. Cast it to"
+                f" {field.type.value_type} before the join"
+            )
+    return schema
+
+
+def _joined_schema(schemas: Any, suffix: str) -> bytes:
+    import pyarrow as pa
+
+    left, right = schemas
+    fields = [field.with_nullable(True) for field in left]
+    for field in right:
+        name = f"{field.name}{suffix}" if field.name in left.names else field.name
+        fields.append(field.with_name(name).with_nullable(True))
+    names = [field.name for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidProgramError(
+            f"interval_join: two columns of the result are named {twice}. Give to_columns another suffix, or rename"
+            " columns before the join"
+        )
+    return schema_bytes(pa.schema(fields))

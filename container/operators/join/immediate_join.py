@@ -7,12 +7,13 @@ the program says. See docs/joins.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext, declared_type
-from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
+from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator, RowFunction
 from yarrow.container.operators.join.pair_calls import Results
 from yarrow.container.operators.registry import runs
 from yarrow.datastream.state import ListStateDescriptor, StateTtlConfig, ValueStateDescriptor
@@ -51,6 +52,9 @@ class ImmediateJoiningOperator(KeyedJoiningOperator):
             if ttl is not None:
                 every.enable_time_to_live(ttl)
             self._all = state.list_state(every)
+
+    def row_function(self, index: int) -> RowFunction:
+        return partial(self.on_row, index)
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
         if index:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
-from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
+from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator, RowFunction
 from yarrow.container.operators.join.pair_calls import Results
 from yarrow.container.operators.join.side_rows import Entry, SideRows
 from yarrow.container.operators.join.time_buckets import SideBounds
@@ -70,6 +70,8 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
             for at, (bounds, name) in enumerate(zip(self._bounds, (LEFT_ROWS, RIGHT_ROWS), strict=True))
         ]
 
+        self._on_row = self._taking(0), self._taking(1)
+
     # ------------------------------------------------------------------ rows
 
     def generate_input(
@@ -79,25 +81,36 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
             code.at_start(f"{code.bind('begin', side.rows.begin_chunk)}()")
         super().generate_input(code, index, value, timestamp, emit)
 
-    def on_row(self, index: int, row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
-        """Joins a row of the current key with those that came before it, and keeps it; or gives a late row back."""
+    def row_function(self, index: int) -> RowFunction:
+        return self._on_row[index]
+
+    def _taking(self, index: int) -> RowFunction:
+        """A function that takes a row of an input; as each row goes through it, it reads few attributes.
+
+        It joins the row with those that came before it, and keeps it, or gives a late row back.
+        """
         side, other = self._sides[index], self._sides[1 - index]
-        if timestamp is None:
-            timestamp = self.checked_time(row, timestamp)
-        if timestamp < self._timers.watermark:
-            return self.late(index, row, timestamp)
-        if (fix := self._fixes[index]) is not None:
-            row = fix(row)
-        key, bounds = canonicalize(self.context.state.current_key), side.bounds
-        partners = other.rows.between(
-            key, timestamp + bounds.lower, timestamp + bounds.upper, mark=other.keeps
-        )
-        side.rows.add(key, (timestamp, bool(partners), row))
-        if not partners:
+        lower, upper = side.bounds
+        find, add = other.rows.finding(mark=other.keeps), side.rows.adding()
+        pairs = self.pairs.of_left if side.is_left else self.pairs.of_right
+        timers, state, fix = self._timers, self.context.state, self._fixes[index]
+
+        def on_row(row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
+            if timestamp is None:
+                timestamp = self.checked_time(row, timestamp)
+            if timestamp < timers.watermark:
+                return self.late(index, row, timestamp)
+            if fix is not None:
+                row = fix(row)
+            key = canonicalize(state.current_key)
+            partners = find(key, timestamp + lower, timestamp + upper)
+            if partners:
+                add(key, (timestamp, True, row))
+                return pairs(row, timestamp, partners)
+            add(key, (timestamp, False, row))
             return ()
-        if side.is_left:
-            return self.pairs.of_left(row, timestamp, partners)
-        return self.pairs.of_right(row, timestamp, partners)
+
+        return on_row
 
     # ------------------------------------------------------------------ time
 

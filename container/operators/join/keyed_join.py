@@ -7,7 +7,7 @@ know which rows meet. See docs/design/0033-joins.md.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -28,6 +28,9 @@ from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.join_spec import KeyedJoinOperator
+
+#: Takes a row with its timestamp; returns results with theirs.
+RowFunction = Callable[[Any, int | None], Iterable[tuple[Any, int | None]]]
 
 
 class KeyedJoiningOperator(FunctionOperator):
@@ -112,13 +115,13 @@ class KeyedJoiningOperator(FunctionOperator):
         key = generate_key(code, self._selectors[index], value, self.key_reader(index))
         code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
         result, stamp = code.fresh("v"), code.fresh("t")
-        on_row = code.bind("on_row", self.on_row)
-        with code.block(f"for {result}, {stamp} in {on_row}({index}, {value}, {timestamp}):"):
+        on_row = code.bind("on_row", self.row_function(index))
+        with code.block(f"for {result}, {stamp} in {on_row}({value}, {timestamp}):"):
             emit(result, stamp)
 
     @abstractmethod
-    def on_row(self, index: int, row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
-        """Takes a row of the current key; returns results with their timestamps."""
+    def row_function(self, index: int) -> RowFunction:
+        """A function that takes a row of the current key and input `index`, and gives results."""
 
     def checked_time(self, row: Any, timestamp: int | None) -> int:
         """The timestamp of a row. Raises TimestampError if it has none."""

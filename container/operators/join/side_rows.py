@@ -7,7 +7,7 @@ by window, which goes at once. Must not know watermarks, user functions or the o
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -67,68 +67,69 @@ class SideRows:
         bucket = self._buckets.get(start)
         if bucket is None:
             return None
+        self._size.rows.setdefault(start, 0)
         table = self._at_hand[start] = self._tables.table(bucket)
         return table
 
-    def add(self, key: Any, entry: Entry) -> None:
-        """Adds a row of a canonical key."""
-        time = entry[0]
-        start = time - time % self._length
-        table = self._at_hand.get(start)
-        if table is None:
-            if start not in self._buckets:
-                self._buckets[start] = bucket_at(start, self._length)
-            table = self._table(start)
-            assert table is not None
-        live = table.live
-        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
-        found = entries.get(key, MISSING)
-        if found is MISSING:
-            key, entries, found = table.miss(key)
-        if found is MISSING:
-            found = [entry]
-        elif found[-1][0] <= time:
-            found.append(entry)
-        else:
-            insort_right(found, entry, key=_TIME)
-        entries[key] = found
-        self._size.added(time, entry[2])
+    def _new_table(self, start: int) -> ValueTable:
+        """The table of a bucket, which is made if there is none."""
+        self._buckets.setdefault(start, bucket_at(start, self._length))
+        table = self._table(start)
+        assert table is not None
+        return table
 
-    def between(self, key: Any, first: int, last: int, *, mark: bool) -> list[Entry]:
-        """The rows of a canonical key from time `first` to `last`.
+    def adding(self) -> Callable[[Any, Entry], None]:
+        """A function that adds a row of a canonical key. Each row goes through it, so it reads no attribute."""
+        at_hand, length, opened = self._at_hand, self._length, self._new_table
+        size, number_of = self._size, self._size.rows
+
+        def add(key: Any, entry: Entry) -> None:
+            time = entry[0]
+            start = time - time % length
+            table = at_hand.get(start)
+            if table is None:
+                table = opened(start)
+            live = table.live
+            entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
+            found = entries.get(key, MISSING)
+            if found is MISSING:
+                key, entries, found = table.miss(key)
+            if found is MISSING:
+                entries[key] = [entry]
+                size.sample(entry[2])
+            elif found[-1][0] <= time:
+                found.append(entry)
+                entries[key] = found
+            else:
+                insort_right(found, entry, key=_TIME)
+                entries[key] = found
+            number_of[start] += 1
+
+        return add
+
+    def finding(self, *, mark: bool) -> Callable[[Any, int, int], list[Entry]]:
+        """A function that gives the rows of a canonical key from one time to another one, which must not be changed.
 
         With `mark` the state notes that they have met a row.
         """
-        met: list[Entry] = []
-        for other in self._others:
-            if other.start <= last and first < other.end:
-                met += self._met(self._tables.table(other), key, first, last, mark=mark)
-        at_hand = self._at_hand
-        for start in bucket_starts(first, last, self._length):
-            table = at_hand.get(start) or self._table(start)
-            if table is not None:
-                met += self._met(table, key, first, last, mark=mark)
-        return met
+        at_hand, length, opened, others = self._at_hand, self._length, self._table, self._others
 
-    @staticmethod
-    def _met(table: ValueTable, key: Any, first: int, last: int, *, mark: bool) -> list[Entry]:
-        """The rows of a key in one bucket from time `first` to `last`."""
-        live = table.live
-        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
-        found = entries.get(key, MISSING)
-        if found is MISSING:
-            key, entries, found = table.miss(key)
-            if found is MISSING:
-                return []
-        if first <= found[0][0] and found[-1][0] <= last:
-            low, high = 0, len(found)
-        else:
-            low, high = bisect_left(found, first, key=_TIME), bisect_right(found, last, key=_TIME)
-        rows: list[Entry] = found[low:high]
-        if mark and not all(map(_HAS_MET, rows)):
-            found[low:high] = [(time, True, row) for time, _, row in rows]
-            entries[key] = found
-        return rows
+        def find(key: Any, first: int, last: int) -> list[Entry]:
+            met: list[Entry] = []
+            for other in others:
+                if other.start <= last and first < other.end:
+                    met = met + _met(self._tables.table(other), key, first, last, mark)
+            for start in bucket_starts(first, last, length):
+                table = at_hand.get(start)
+                if table is None:
+                    table = opened(start)
+                    if table is None:
+                        continue
+                rows = _met(table, key, first, last, mark)
+                met = met + rows if met else rows
+            return met
+
+        return find
 
     # ------------------------------------------------------------------ buckets that end
 
@@ -155,3 +156,27 @@ class SideRows:
             self._at_hand.pop(start, None)
         else:
             self._others.remove(bucket)
+
+
+def _met(table: ValueTable, key: Any, first: int, last: int, mark: bool) -> list[Entry]:
+    """The rows of a key in one bucket from time `first` to `last`."""
+    live = table.live
+    entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
+    found: list[Entry] = entries.get(key, MISSING)
+    if found is MISSING:
+        key, entries, found = table.miss(key)
+        if found is MISSING:
+            return []
+    if first <= found[0][0] and found[-1][0] <= last:
+        rows, low = found, 0
+    elif found[-1][0] < first or last < found[0][0]:
+        return []
+    else:
+        low = bisect_left(found, first, key=_TIME)
+        rows = found[low : bisect_right(found, last, key=_TIME)]
+    if mark and not all(map(_HAS_MET, rows)):
+        # The list that was read stays as it is: its rows are the result.
+        changed = [*found]
+        changed[low : low + len(rows)] = [(time, True, row) for time, _, row in rows]
+        entries[key] = changed
+    return rows

@@ -30,9 +30,9 @@ class SideSize:
     def __init__(self, span: int) -> None:
         """`span`: length of the spans, in milliseconds."""
         self._span = span
-        #: Rows by the start of their span.
-        self._rows: dict[int, int] = {}
-        self._added = 0
+        #: Rows by the start of their span; whoever counts many rows writes to it.
+        self.rows: dict[int, int] = {}
+        self._offered = 0
         self._sampled = 0
         self._sampled_bytes = 0.0
 
@@ -41,16 +41,19 @@ class SideSize:
     def added(self, time: int, row: Any) -> None:
         """A row of this time is kept."""
         start = time - time % self._span
-        rows = self._rows
-        rows[start] = rows.get(start, 0) + 1
-        self._added += 1
-        if self._added % _SAMPLED == 1:
+        self.rows[start] = self.rows.get(start, 0) + 1
+        self.sample(row)
+
+    def sample(self, row: Any) -> None:
+        """Estimates the size of a row, if it is the turn of such a one."""
+        self._offered += 1
+        if self._offered % _SAMPLED == 1:
             self._sampled += 1
             self._sampled_bytes += estimated_bytes([row])
 
     def removed(self, times: Iterable[int]) -> None:
         """Rows of these times are kept no more."""
-        span, rows = self._span, self._rows
+        span, rows = self._span, self.rows
         for time in times:
             start = time - time % span
             left = rows.get(start, 0) - 1
@@ -62,19 +65,19 @@ class SideSize:
 
     def removed_until(self, time: int) -> None:
         """No row of a span that ends at this time or before it is kept any more."""
-        for start in [start for start in self._rows if start + self._span - 1 <= time]:
-            del self._rows[start]
+        for start in [start for start in self.rows if start + self._span - 1 <= time]:
+            del self.rows[start]
 
     def clear(self) -> None:
         """No row is kept any more."""
-        self._rows.clear()
+        self.rows.clear()
 
     # ------------------------------------------------------------------ numbers
 
     @property
     def entries(self) -> int:
         """Number of rows. Any thread."""
-        return sum(list(self._rows.values()))
+        return sum(list(self.rows.values()))
 
     @property
     def bytes(self) -> int:
@@ -84,7 +87,7 @@ class SideSize:
     @property
     def oldest(self) -> int | None:
         """The start of the span of the oldest row, in epoch milliseconds; None without rows. Any thread."""
-        return min(list(self._rows), default=None)
+        return min((start for start, number in list(self.rows.items()) if number), default=None)
 
     @property
     def _row_bytes(self) -> float:
@@ -94,7 +97,7 @@ class SideSize:
 
     def stored(self) -> StoredSize:
         """The present numbers as state."""
-        return StoredSize(list(self._rows.items()), self._row_bytes)
+        return StoredSize([each for each in self.rows.items() if each[1]], self._row_bytes)
 
     def restore(self, stored: StoredSize, share: float) -> None:
         """Adds the numbers of a former subtask, of which this one has a share of the key groups."""
@@ -102,7 +105,7 @@ class SideSize:
             own = round(number * share)
             if own:
                 start -= start % self._span
-                self._rows[start] = self._rows.get(start, 0) + own
+                self.rows[start] = self.rows.get(start, 0) + own
         if stored.row_bytes:
             self._sampled += 1
             self._sampled_bytes += stored.row_bytes

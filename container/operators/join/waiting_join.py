@@ -9,13 +9,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import insort_right
 from collections.abc import Iterable, Iterator
+from functools import partial
 from math import inf
 from typing import Any, Final
 
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.join.as_of_rule import TIME_OF, TimedRow
 from yarrow.container.operators.join.key_rows import KeyRows, WaitingRows
-from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
+from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator, RowFunction
 from yarrow.container.operators.join.pair_calls import Results
 from yarrow.container.operators.process.process_function import EVENT_TIMERS
 from yarrow.container.operators.rows.key_selection import KeyReader
@@ -83,6 +84,9 @@ class WaitingJoiningOperator(KeyedJoiningOperator):
 
     def key_reader(self, index: int) -> KeyReader:
         return self._rows.table
+
+    def row_function(self, index: int) -> RowFunction:
+        return partial(self.on_row, index)
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> _Results:
         """Keeps a row of the current key, or gives a late row back."""

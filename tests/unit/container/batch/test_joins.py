@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.batch_runner import collect, shuffled
@@ -165,3 +166,23 @@ def test_an_immediate_join_of_rows_without_time_takes_the_first_input_first() ->
     right = env.from_collection([(1, "x"), (3, "y")], kind).key_by(lambda row: row[0])
     found = collect(env, left.immediate_join(right).process(Pairs()), settings=SMALL, deal=shuffled(1))
     assert Counter(found) == Counter([((1, "a"), (1, "x")), ((1, "c"), (1, "x"))])
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_interval_joins_of_columns(parallelism: int) -> None:
+    lower, upper = -7, 12
+    schemas = [pa.schema([("k", pa.int64()), ("time", pa.int64()), (name, pa.string())]) for name in ("a", "b")]
+    for seed in range(3):
+        first, second = rows(seed, "a"), rows(seed, "b")
+        env = environment(parallelism)
+        left, right = (
+            timed(env, each).to_arrow(schema).key_by("k")
+            for each, schema in zip((first, second), schemas, strict=True)
+        )
+        joined = left.interval_join(right).between(Time.milliseconds(lower), Time.milliseconds(upper))
+        results = joined.left_outer().to_columns().to_rows()
+        found = collect(env, results, settings=SMALL, deal=shuffled(seed))
+        meeting = [(a[2], b[2]) for a in first for b in second if a[0] == b[0] and lower <= b[1] - a[1] <= upper]
+        met = {a for a, _ in meeting}
+        alone = [(a[2], None) for a in first if a[2] not in met]
+        assert Counter((row["a"], row["b"]) for row in found) == Counter(meeting + alone)

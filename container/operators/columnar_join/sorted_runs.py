@@ -1,0 +1,116 @@
+"""SortedRuns: the rows of one side of a columnar join, in runs of record batches sorted by slot and time.
+
+Owner: the task thread; a frozen copy may be read by another. A batch becomes a run. Runs of similar size become one, so
+there are few. No Python object is made of a row. Must not know keys, watermarks or which rows meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yarrow.container.operators.columnar_join.row_words import Numbers, RowWords
+
+#: Which rows have met one: bool, shape (rows,).
+Flags = npt.NDArray[np.bool_]
+#: Most pairs that are found at once, so that a frequent key takes no more memory.
+MOST_PAIRS: Final = 65_536
+
+
+class SortedRun(NamedTuple):
+    """Rows sorted by their words."""
+
+    words: Numbers
+    rows: pa.RecordBatch
+    #: The rows that have met one. It changes in place.
+    met: Flags
+    first_time: int
+
+    @classmethod
+    def of(cls, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, met: Flags) -> Self:
+        """A run of rows in any order; equal words stand as they are.
+
+        words: int64, shape (rows,); met: bool, shape (rows,).
+        """
+        order = np.argsort(words, kind="stable")
+        return cls(words[order], rows.take(pa.array(order)), met[order], int(ordering.times(words).min()))
+
+    def chosen(self, ordering: RowWords, mask: Flags) -> Self | None:
+        """The rows of a mask, bool, shape (rows,); None if there are none."""
+        if not mask.any():
+            return None
+        words = self.words[mask]
+        rows = self.rows.filter(pa.array(mask))
+        return type(self)(words, rows, self.met[mask], int(ordering.times(words).min()))
+
+
+class MeetingRows(NamedTuple):
+    """Rows of a batch, and rows of a run that they meet: positions, int64, shape (pairs,)."""
+
+    own: Numbers
+    run: SortedRun
+    other: Numbers
+
+
+class SortedRuns:
+    """The rows of one side."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.runs: list[SortedRun] = []
+
+    @property
+    def size(self) -> int:
+        """Number of rows. Any thread."""
+        return sum(len(run.words) for run in list(self.runs))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their columns, words and marks. Any thread."""
+        return sum(run.rows.nbytes + run.words.nbytes + run.met.nbytes for run in list(self.runs))
+
+    @property
+    def oldest(self) -> int | None:
+        """The time of the oldest row; None without rows. Any thread."""
+        return min((run.first_time for run in list(self.runs)), default=None)
+
+    def add(self, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, met: Flags) -> None:
+        """Adds rows in any order. words: int64, shape (rows,); met: bool, shape (rows,)."""
+        if not len(words):
+            return
+        runs = self.runs
+        runs.append(SortedRun.of(ordering, words, rows, met))
+        while len(runs) > 1 and len(runs[-2].words) < 2 * len(runs[-1].words):
+            last, before = runs.pop(), runs.pop()
+            runs.append(merged(ordering, [before, last]))
+
+    def meeting(self, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
+        """The rows between two words, both included, for each row of a batch: int64, shape (rows,) each."""
+        for run in self.runs:
+            low = np.searchsorted(run.words, first, side="left")
+            number = np.searchsorted(run.words, last, side="right") - low
+            ends = np.cumsum(number)
+            total = int(ends[-1]) if len(ends) else 0
+            shift = low - (ends - number)
+            for start in range(0, total, MOST_PAIRS):
+                pairs = np.arange(start, min(start + MOST_PAIRS, total))
+                own = np.searchsorted(ends, pairs, side="right")
+                yield MeetingRows(own, run, pairs + shift[own])
+
+
+def merged(ordering: RowWords, runs: Iterable[SortedRun]) -> SortedRun:
+    """One run of several, of which there is one at least; equal words stand in the order of the runs."""
+    found = list(runs)
+    if len(found) == 1:
+        return found[0]
+    table = pa.Table.from_batches([run.rows for run in found]).combine_chunks()
+    return SortedRun.of(
+        ordering,
+        np.concatenate([run.words for run in found]),
+        table.to_batches()[0],
+        np.concatenate([run.met for run in found]),
+    )
