@@ -56,6 +56,7 @@ from yarrow.runtime.rpc.messages import (
     ClusterOverview,
     CollectPosition,
     CollectRows,
+    EventTimeDetails,
     ExecutionGraphDetails,
     JobOverview,
     JobResult,
@@ -96,6 +97,7 @@ class Dispatcher(RpcEndpoint):
         self._ends = JobEnds(self, services, store, recovery, self._jobs, settings, self._schedules.run_ended)
         self._recovery = JobRecovery(self, services, store, self._jobs, self._ends, self._recover)
         self._refused = RefusedJobs(self._remove_stored, RecordsRetry(self, services.timers).pause)
+        self._clock = services.clock
         self._clients = AttachedClients(services.clock, services.timers, self._client_is_gone)
         self._resource_manager: ResourceManagerGateway | None = None
         self._stopping = False
@@ -342,6 +344,16 @@ class Dispatcher(RpcEndpoint):
             f"job {job_id} shows no decisions of its scheduler, which are kept while the job runs: its "
             f"status is {status.value} already"
         )
+
+    async def request_event_time(self, job_id: JobID) -> EventTimeDetails:
+        if (master := self._jobs.running.get(job_id)) is not None:
+            return await master.event_time()
+        if job_id in self._jobs.recovering:
+            return EventTimeDetails(
+                job_id=job_id, status=JobStatus.INITIALIZING, now_ms=self._clock.epoch_ms()
+            )
+        status = self._jobs.ended(job_id).overview.status
+        raise JobAlreadyEndedError(f"job {job_id} has no event time any more: its status is {status.value}")
 
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
         return self._checkpoints_of(job_id).record(checkpoint_id)

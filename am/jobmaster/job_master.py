@@ -19,6 +19,8 @@ from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, Chec
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
+from yarrow.am.jobmaster.event_time.aligned_sources import AlignedSources
+from yarrow.am.jobmaster.event_time.event_time_queries import EventTimeQueries
 from yarrow.am.jobmaster.job_queries import JobQueries
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.links.operator_events import OperatorEvents
@@ -63,6 +65,7 @@ from yarrow.runtime.rpc.messages import (
     CollectConfirmation,
     CollectRows,
     DeclineCheckpoint,
+    EventTimeDetails,
     FailureCause,
     OperatorEvent,
     RegistrationRejection,
@@ -71,6 +74,7 @@ from yarrow.runtime.rpc.messages import (
     SlotOffer,
     TaskExecutionStateUpdate,
     TaskExecutorToJobMasterHeartbeat,
+    WatermarkReport,
 )
 
 
@@ -156,6 +160,8 @@ class JobMaster(RpcEndpoint):
             checkpoint_id=self._checkpoints.checkpoint_id,
         )
         self._events = OperatorEvents(self.graph, links)
+        self._event_time = EventTimeQueries(self.graph, links, clock)
+        self._aligned_sources = AlignedSources(self.graph, links, self._timers)
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
         self._rescales = RescaleRequests(
             self._scheduler,
@@ -321,6 +327,10 @@ class JobMaster(RpcEndpoint):
         self.assert_main_thread()
         await self._rescales.rescale(request)
 
+    async def event_time(self) -> EventTimeDetails:
+        """Event time of the job, operator by operator, and who holds it back."""
+        return await self._event_time.details()
+
     def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:
         """The last events with their actions, each as JSON, oldest first."""
         return self._scheduler_log.events(last)
@@ -362,6 +372,10 @@ class JobMaster(RpcEndpoint):
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
         self._events.send(event)
+        return Acknowledge()
+
+    async def report_watermark(self, report: WatermarkReport) -> Acknowledge:
+        self._aligned_sources.report(report)
         return Acknowledge()
 
     async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:

@@ -13,6 +13,7 @@ from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.rpc.messages import (
+    EventTimeDetails,
     ExecutionGraphDetails,
     JobOverview,
     JobResult,
@@ -99,6 +100,10 @@ class RunningJob(Protocol):
 
         Raises RescaleRefusedError and RescaleFailedError.
         """
+        ...
+
+    async def event_time(self) -> EventTimeDetails:
+        """Event time of the job, operator by operator, and who holds it back."""
         ...
 
     def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:

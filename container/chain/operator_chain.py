@@ -353,6 +353,16 @@ class OperatorChain:
 
     # ------------------------------------------------------------------ time
 
+    def rows_wait(self, waiting: bool) -> None:
+        """Tells generators behind the head that the task takes no rows because it is blocked, or takes rows again.
+
+        A source at the head hears it from the part of the task that polls.
+        """
+        for index, operator in enumerate(self.operators):
+            if operator.makes_watermarks and operator is not self.source:
+                with self.attributed(index):
+                    cast(WatermarkMaker, operator).rows_wait(waiting)
+
     def seconds_until_upkeep(self) -> float | None:
         """Seconds until an operator has upkeep to do; None = none."""
         times = [t for _, operator in self._kept_up if (t := operator.seconds_until_upkeep()) is not None]

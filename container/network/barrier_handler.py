@@ -86,6 +86,11 @@ class BarrierHandler(Protocol):
         """Seconds from the latest checkpoint's trigger to its first barrier here. Any thread."""
         ...
 
+    @property
+    def is_aligning(self) -> bool:
+        """True while a checkpoint has barriers of some channels and waits for those of others."""
+        ...
+
     def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         """Begins the checkpoint here: channels that are still open will end without a barrier."""
         ...
@@ -198,6 +203,10 @@ class AligningBarrierHandler:
     def start_delay_seconds(self) -> float:
         begun = self._begun
         return 0.0 if begun is None else begun.delay
+
+    @property
+    def is_aligning(self) -> bool:
+        return any(alignment.arrived for alignment in list(self._pending.values()))
 
     def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         if self._is_over(barrier.checkpoint_id):

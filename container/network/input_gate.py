@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from yarrow.container.network.barrier_handler import AligningBarrierHandler, BarrierHandler
 from yarrow.container.network.input_channel import InputChannel
+from yarrow.container.network.input_drift import InputDrift
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, StreamElement
 
@@ -18,11 +19,30 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP, StreamElement
 class GateChannel:
     """A channel with the gate's knowledge of it."""
 
-    __slots__ = ("aligned", "channel", "idle", "input_index", "is_local", "producer", "watermark")
+    __slots__ = (
+        "aligned",
+        "channel",
+        "held",
+        "idle",
+        "input_index",
+        "is_local",
+        "producer",
+        "stream",
+        "subtask",
+        "watermark",
+    )
 
     def __init__(
-        self, channel: InputChannel, input_index: int, *, is_local: bool = False, producer: str = ""
+        self,
+        channel: InputChannel,
+        input_index: int,
+        *,
+        is_local: bool = False,
+        producer: str = "",
+        stream: int = 0,
+        subtask: int = 0,
     ) -> None:
+        """`stream` numbers the edges of the job: an input that reads a union has several."""
         self.channel = channel
         self.input_index = input_index
         #: The name of the producing task, for messages.
@@ -33,6 +53,11 @@ class GateChannel:
         self.idle = False
         #: False while a channel that was idle lags behind the watermark of its input.
         self.aligned = True
+        self.stream = stream
+        #: The producing subtask.
+        self.subtask = subtask
+        #: Its stream is ahead of another by more than the task's drift: it is not read.
+        self.held = False
 
 
 class WatermarkValve:
@@ -85,8 +110,16 @@ class WatermarkValve:
 class InputGate:
     """All channels of a task; `input_index` of a channel says which input of the head operator it feeds."""
 
-    def __init__(self, channels: Sequence[GateChannel], inputs: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        channels: Sequence[GateChannel],
+        inputs: int,
+        clock: Clock | None = None,
+        drift: InputDrift | None = None,
+    ) -> None:
+        """`drift`: None = no stream waits for another."""
         self.channels = tuple(channels)
+        self._drift = drift
         self.valves = tuple(
             WatermarkValve([c for c in self.channels if c.input_index == index]) for index in range(inputs)
         )
@@ -106,7 +139,7 @@ class InputGate:
 
     @property
     def slowest(self) -> GateChannel | None:
-        """The open channel whose watermark is the least, of those that count; None if there is none."""
+        """The open channel whose watermark is the least, of those that count; None if there is none. Any thread."""
         active = [
             entry for entry in self.channels if not entry.channel.ended and not entry.idle and entry.aligned
         ]
@@ -118,19 +151,31 @@ class InputGate:
         opened = [valve for valve in self.valves if not valve.ended]
         return bool(opened) and all(valve.idle for valve in opened)
 
+    def time_changed(self) -> None:
+        """Takes note that the watermark, the idleness or the end of a channel may have changed."""
+        if self._drift is not None:
+            self._drift.update(self.channels)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether streams that are ahead wait now: the barriers of a checkpoint are waited for on all of them."""
+        return self._drift is not None and self._drift.holds and not self.barriers.is_aligning
+
     @property
     def has_data(self) -> bool:
         """True when `poll` would return an element."""
+        if self._holds:
+            return any(entry.channel.has_data and not entry.held for entry in self.channels)
         return any(entry.channel.has_data for entry in self.channels)
 
     def poll(self) -> tuple[int, GateChannel, StreamElement] | None:
         """The next element, with channels in turn: (position, channel, element); None when nothing waits."""
-        channels = self.channels
+        channels, holds = self.channels, self._holds
         count = len(channels)
         for step in range(count):
             position = (self._next + step) % count
             entry = channels[position]
-            if entry.channel.has_data:
+            if entry.channel.has_data and not (holds and entry.held):
                 self._next = position + 1
                 return position, entry, entry.channel.take()
         return None

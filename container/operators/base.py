@@ -104,6 +104,19 @@ def _nothing_to_read(handle: StateHandle) -> bytes:
 NOTHING_RESTORED = RestoredState(-1, {}, _nothing_to_read)
 
 
+class ReaderProgress(NamedTuple):
+    """The event time in ms that a reader of aligned sources has reached, and the rule by which it waits.
+
+    WatermarkReport says what the fields mean.
+    """
+
+    group: str
+    reached: int | None
+    max_drift_ms: int
+    interval_ms: int
+    needs_bound: bool
+
+
 @dataclass(frozen=True, slots=True)
 class TaskEnvironment:
     """The environment of a task: job, task, metrics, clock, and hooks to the worker."""
@@ -151,6 +164,9 @@ class TaskEnvironment:
     cached_files: Mapping[str, str] = field(default_factory=dict)
     #: The feedback channels of the loops to which the task belongs.
     loops: LoopAccess = field(default_factory=NoLoops)
+    #: Sends the event time that a reader of aligned sources has reached to the JobMaster, whose answer is
+    #: `SourceHead.take_bound`; None = nobody compares sources.
+    report_watermark: Callable[[ReaderProgress], None] | None = None
 
 
 class OperatorContext(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.rpc.messages import GeneratorReport
 
 _TIMESTAMP_TYPES = frozenset((int, type(None)))
 
@@ -80,6 +81,17 @@ class WatermarkMaker(Operator):
 
     def begin_time(self) -> None:
         """Sends the watermark with which the stream begins, before the first row; the whole chain is open."""
+        return None
+
+    def generator_report(self) -> GeneratorReport:
+        """What the operator knows of its generator, for the question who holds event time back. Any thread."""
+        return GeneratorReport(splits=(), number_of_splits=0, own_generator=True)
+
+    def rows_wait(self, waiting: bool) -> None:
+        """Says that no row can come because the task does not read its input, or that the task reads again.
+
+        The time to idleness stands meanwhile.
+        """
         return None
 
 
@@ -253,13 +265,13 @@ class WatermarkTracker:
 
 def tracker_of(
     strategy: WatermarkStrategy,
-    context: OperatorContext,
+    processing_time: Callable[[], int],
     settings: TimeSettings,
     changed: Callable[[], None],
     ledger: LateLedger,
 ) -> WatermarkTracker:
-    """A new generator of the strategy."""
-    generator = strategy.create_watermark_generator(context.environment.clock.epoch_ms)
+    """A new generator of the strategy; `processing_time` returns milliseconds."""
+    generator = strategy.create_watermark_generator(processing_time)
     return WatermarkTracker(generator, settings.max_jump_ms, changed, ledger)
 
 

@@ -65,6 +65,10 @@ class TimestampError(YarrowError):
     """A record has no timestamp where event time needs one, or one that is no int64."""
 
 
+class WatermarkAlignmentError(YarrowError):
+    """The reader of a source with aligned watermarks cannot pause single splits, and has several."""
+
+
 class CheckpointRefusedError(YarrowError):
     """A task cannot take part in a checkpoint, or cannot go on after one."""
 

@@ -26,7 +26,10 @@ from yarrow.runtime.rpc.messages import (
     ResetSubtask,
     TaskExecutionStateUpdate,
     TaskMetrics,
+    TaskTimeReport,
     TriggerCheckpoint,
+    WatermarkBounds,
+    WatermarkReport,
     WorkerAddress,
 )
 from yarrow.runtime.rpc.output_stream import LoggedRecord
@@ -105,6 +108,12 @@ class DeliverOperatorEvent(ToWorker, frozen=True, kw_only=True):
     event: OperatorEvent
 
 
+class DeliverWatermarkBounds(ToWorker, frozen=True, kw_only=True):
+    """Bounds for readers of aligned sources; the worker picks its own."""
+
+    bounds: WatermarkBounds
+
+
 class BeginCheckpoint(ToWorker, frozen=True, kw_only=True):
     """Begin a checkpoint at these tasks, or at these split enumerators; all of them are this worker's."""
 
@@ -137,6 +146,12 @@ class CollectCredit(ToWorker, frozen=True, kw_only=True):
 
 class RequestThreadDump(ToWorker, frozen=True, kw_only=True):
     """Answered by ThreadDump."""
+
+
+class RequestEventTimes(ToWorker, frozen=True, kw_only=True):
+    """Answered by EventTimes."""
+
+    job_id: JobID
 
 
 class StopWorker(ToWorker, frozen=True, kw_only=True):
@@ -181,6 +196,12 @@ class EmitOperatorEvent(FromWorker, frozen=True, kw_only=True):
     """An event for the JobMaster to route."""
 
     event: OperatorEvent
+
+
+class EmitWatermarkReport(FromWorker, frozen=True, kw_only=True):
+    """The event time of a reader of aligned sources, for the JobMaster."""
+
+    report: WatermarkReport
 
 
 class EmitCollectRows(FromWorker, frozen=True, kw_only=True):
@@ -243,6 +264,12 @@ class ThreadDump(FromWorker, frozen=True, kw_only=True):
     threads: tuple[tuple[str, str], ...]
 
 
+class EventTimes(FromWorker, frozen=True, kw_only=True):
+    """Event time in the tasks of a job."""
+
+    tasks: tuple[TaskTimeReport, ...]
+
+
 class CurrentUserCall(FromWorker, frozen=True, kw_only=True):
     """The operator that the task thread was running when it was asked, or when the worker died with a handler.
 
@@ -260,11 +287,13 @@ MessageToWorker = (
     | SubmitTasks
     | CancelTasks
     | DeliverOperatorEvent
+    | DeliverWatermarkBounds
     | BeginCheckpoint
     | CheckpointNotification
     | ResetReader
     | CollectCredit
     | RequestThreadDump
+    | RequestEventTimes
     | StopWorker
 )
 MessageFromWorker = (
@@ -273,6 +302,7 @@ MessageFromWorker = (
     | TaskStateChanged
     | MetricsReport
     | EmitOperatorEvent
+    | EmitWatermarkReport
     | EmitCollectRows
     | CheckpointAcknowledged
     | CoordinatorAcknowledged
@@ -282,6 +312,7 @@ MessageFromWorker = (
     | LogLines
     | UserLogRecord
     | ThreadDump
+    | EventTimes
     | CurrentUserCall
 )
 

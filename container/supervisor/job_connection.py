@@ -37,6 +37,7 @@ from yarrow.runtime.rpc.messages import (
     RegistrationSuccess,
     SlotOffer,
     TaskExecutionStateUpdate,
+    WatermarkReport,
 )
 from yarrow.runtime.rpc.registration import LeaderConnection, Registration, RegistrationSettings
 from yarrow.runtime.rpc.service import RpcService
@@ -79,6 +80,7 @@ Report = (
     | AcknowledgeCheckpoint
     | AcknowledgeCoordinator
     | DeclineCheckpoint
+    | WatermarkReport
 )
 
 
@@ -198,6 +200,15 @@ class JobConnection:
         """Queues a report; reports reach the JobMaster in this order, at least once."""
         self._reports.append(report)
         self._wake.set()
+
+    def report_watermark(self, report: WatermarkReport) -> None:
+        """Queues the event time of a reader, in place of an earlier one of it that waits."""
+        for position, waiting in enumerate(self._reports):
+            # The first report may be on its way.
+            if position and isinstance(waiting, WatermarkReport) and waiting.attempt_id == report.attempt_id:
+                self._reports[position] = report
+                return
+        self.report(report)
 
     def unreported(self) -> set[ExecutionAttemptID]:
         """Attempts with unreported states."""
@@ -343,6 +354,8 @@ class JobConnection:
                 await gateway.notify_end_of_data(self.job_id, (report.attempt_id,))
             case OperatorEvent():
                 await gateway.send_operator_event(report)
+            case WatermarkReport():
+                await gateway.report_watermark(report)
             case AcknowledgeCheckpoint():
                 await gateway.acknowledge_checkpoint(report)
             case AcknowledgeCoordinator():

@@ -16,7 +16,12 @@ from yarrow.container.protocol.errors import (
     TaskNotFoundError,
     TaskSubmissionError,
 )
-from yarrow.container.protocol.worker_protocol import CancelTasks, DeliverOperatorEvent, SubmitTasks
+from yarrow.container.protocol.worker_protocol import (
+    CancelTasks,
+    DeliverOperatorEvent,
+    DeliverWatermarkBounds,
+    SubmitTasks,
+)
 from yarrow.container.supervisor.job_checkpoints import JobCheckpoints, slot_of_attempt
 from yarrow.container.supervisor.job_connection import JobConnection
 from yarrow.container.supervisor.slot_table import (
@@ -37,6 +42,7 @@ from yarrow.runtime.rpc.messages import (
     OperatorEvent,
     TaskDeploymentDescriptor,
     TaskExecutionStateUpdate,
+    WatermarkBounds,
 )
 from yarrow.runtime.rpc.restored_tasks import with_restored
 
@@ -204,6 +210,13 @@ class SlotTasks:
         job.report(
             TaskExecutionStateUpdate(attempt_id=attempt, state=ExecutionState.CANCELED, timestamp_ms=now)
         )
+
+    def bound(self, bounds: WatermarkBounds) -> None:
+        """Passes bounds to the workers of the readers; a reader that has ended needs none."""
+        for slot in self._slots.table.of_job(bounds.job_id):
+            worker = self._slots.workers.get(slot.index)
+            if worker is not None and bounds.bounds.keys() & slot.tasks.keys():
+                worker.handle.send(DeliverWatermarkBounds(bounds=bounds))
 
     def deliver(self, event: OperatorEvent) -> None:
         """Passes an event to the worker of its subtask; a coordinator lives beside subtask 0."""

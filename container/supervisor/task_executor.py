@@ -33,7 +33,7 @@ from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.output_forwarder import NoForwarding, OutputGate
 from yarrow.container.supervisor.process_watch import ProcessWatch
 from yarrow.container.supervisor.slot_table import SlotTable
-from yarrow.container.supervisor.slot_workers import SlotWorkers
+from yarrow.container.supervisor.slot_workers import SlotWorker, SlotWorkers
 from yarrow.container.supervisor.task_executor_settings import TaskExecutorSettings
 from yarrow.container.supervisor.worker_handle import WorkerListener
 from yarrow.runtime.common.clock import Clock, SystemClock
@@ -70,7 +70,9 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
+    TaskTimeReport,
     TriggerCheckpoint,
+    WatermarkBounds,
 )
 from yarrow.runtime.rpc.registration import LeaderConnection, Registration
 from yarrow.runtime.rpc.service import RpcService
@@ -79,6 +81,7 @@ from yarrow.runtime.rpc.service import RpcService
 _RESOURCE_MANAGER = "resource manager"
 _SAMPLE_INTERVAL = 1.0
 _THREAD_DUMP_TIMEOUT = 5.0
+_EVENT_TIME_TIMEOUT = 3.0
 _log = logging.getLogger(__name__)
 
 
@@ -424,6 +427,11 @@ class TaskExecutor(RpcEndpoint):
         self.slots.tasks.deliver(event)
         return Acknowledge()
 
+    async def send_watermark_bounds(self, job_master_id: JobMasterID, bounds: WatermarkBounds) -> Acknowledge:
+        self.slots.job(bounds.job_id, job_master_id)
+        self.slots.tasks.bound(bounds)
+        return Acknowledge()
+
     async def trigger_checkpoint(self, job_master_id: JobMasterID, trigger: TriggerCheckpoint) -> Acknowledge:
         job = self.slots.job(trigger.job_id, job_master_id)
         self.slots.checkpoints.trigger(job, self.workers, trigger)
@@ -474,6 +482,25 @@ class TaskExecutor(RpcEndpoint):
                 threads = (("all threads", f"the worker did not answer within {_THREAD_DUMP_TIMEOUT:g} s"),)
             own += [(f"slot {index}: {name}", stack) for name, stack in threads]
         return tuple(own)
+
+    async def request_event_times(self, job_id: JobID) -> tuple[TaskTimeReport, ...]:
+        workers = [self.workers.get(slot.index) for slot in self.slots.table.of_job(job_id)]
+        answers = await asyncio.gather(
+            *(self._event_times(worker, job_id) for worker in workers if worker is not None)
+        )
+        return tuple(report for answer in answers for report in answer)
+
+    @staticmethod
+    async def _event_times(worker: SlotWorker, job_id: JobID) -> tuple[TaskTimeReport, ...]:
+        try:
+            return await asyncio.wait_for(worker.handle.event_times(job_id), _EVENT_TIME_TIMEOUT)
+        except TimeoutError:
+            _log.info(
+                "the worker %s has not told the event times of its tasks within %g s",
+                worker.handle.worker_id,
+                _EVENT_TIME_TIMEOUT,
+            )
+            return ()
 
     async def request_slot_report(self) -> SlotReport:
         return self.slots.table.report()

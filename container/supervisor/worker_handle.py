@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -17,7 +17,9 @@ from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit
 from yarrow.container.protocol.errors import FrameError, WorkerStartError
 from yarrow.container.protocol.frame_channel import FrameChannel
 from yarrow.container.protocol.worker_protocol import (
+    EventTimes,
     MessageFromWorker,
+    RequestEventTimes,
     RequestThreadDump,
     StartWorker,
     StopWorker,
@@ -26,9 +28,11 @@ from yarrow.container.protocol.worker_protocol import (
     WorkerReady,
     WorkerSettings,
 )
-from yarrow.runtime.common.ids import WorkerID
+from yarrow.runtime.common.ids import JobID, WorkerID
 from yarrow.runtime.common.timers import TimerHandle, Timers
-from yarrow.runtime.rpc.messages import WorkerAddress
+from yarrow.runtime.rpc.messages import TaskTimeReport, WorkerAddress
+
+T = TypeVar("T")
 
 #: Seconds between the end of the control socket and SIGKILL: a worker ends when it sees that end, or never.
 EXIT_GRACE = 2.0
@@ -45,6 +49,31 @@ class WorkerListener(Protocol):
     def on_worker_ended(self, worker: WorkerHandle, end: WorkerExit) -> None:
         """Called once, after the last message."""
         ...
+
+
+class _Questions(Generic[T]):
+    """Questions of one kind to a worker, which answers them in their order."""
+
+    def __init__(self, without: T) -> None:
+        """`without` is the answer of a worker that has ended."""
+        self._without = without
+        self._open: list[asyncio.Future[T]] = []
+
+    async def ask(self) -> T:
+        """Waits for the answer to a question that was sent."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._open.append(answer)
+        return await answer
+
+    def answer(self, value: T) -> None:
+        """Answers the oldest question; nobody may wait for it any more."""
+        if self._open and not (first := self._open.pop(0)).done():
+            first.set_result(value)
+
+    def close(self) -> None:
+        """Answers all questions, because the worker has ended."""
+        while self._open:
+            self.answer(self._without)
 
 
 class WorkerHandle:
@@ -70,7 +99,8 @@ class WorkerHandle:
             self._on_closed,
         )
         self._ready: asyncio.Future[WorkerAddress] = loop.create_future()
-        self._dumps: list[asyncio.Future[tuple[tuple[str, str], ...]]] = []
+        self._dumps: _Questions[tuple[tuple[str, str], ...]] = _Questions(())
+        self._event_times: _Questions[tuple[TaskTimeReport, ...]] = _Questions(())
         self._closed = False
         self._start_sent = False
         self._killer: TimerHandle | None = None
@@ -125,10 +155,15 @@ class WorkerHandle:
         """Pairs (thread name, stack); empty when the worker has ended."""
         if self._closed:
             return ()
-        answer: asyncio.Future[tuple[tuple[str, str], ...]] = asyncio.get_running_loop().create_future()
-        self._dumps.append(answer)
         self._channel.send(RequestThreadDump())
-        return await answer
+        return await self._dumps.ask()
+
+    async def event_times(self, job_id: JobID) -> tuple[TaskTimeReport, ...]:
+        """Event time in the tasks of a job; empty when the worker has ended."""
+        if self._closed:
+            return ()
+        self._channel.send(RequestEventTimes(job_id=job_id))
+        return await self._event_times.ask()
 
     def stop(self, cause: str, grace: float) -> None:
         """Tells the worker to end, and kills it after `grace` seconds; `ended` is done when it has."""
@@ -156,8 +191,9 @@ class WorkerHandle:
         elif isinstance(message, WorkerFailed):
             self._fail_start(f"{message.cause.message}\n{message.cause.stacktrace}".strip())
         elif isinstance(message, ThreadDump):
-            if self._dumps:
-                self._answer(self._dumps.pop(0), message.threads)
+            self._dumps.answer(message.threads)
+        elif isinstance(message, EventTimes):
+            self._event_times.answer(message.tasks)
         else:
             try:
                 self._listener.on_worker_message(self, message)
@@ -168,13 +204,6 @@ class WorkerHandle:
                     self.worker_id,
                     type(message).__name__,
                 )
-
-    @staticmethod
-    def _answer(
-        answer: asyncio.Future[tuple[tuple[str, str], ...]], threads: tuple[tuple[str, str], ...]
-    ) -> None:
-        if not answer.done():
-            answer.set_result(threads)
 
     def _fail_start(self, reason: str) -> None:
         if not self._ready.done():
@@ -189,8 +218,8 @@ class WorkerHandle:
         if error is not None:
             _log.error("worker %s: the control connection broke: %s", self.worker_id, error)
             self.end_cause = self.end_cause or str(error)
-        for answer in self._dumps:
-            self._answer(answer, ())
+        self._dumps.close()
+        self._event_times.close()
         if self._process.exited.done():
             self._end()
         else:

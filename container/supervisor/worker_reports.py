@@ -15,6 +15,7 @@ from yarrow.container.protocol.worker_protocol import (
     CurrentUserCall,
     EmitCollectRows,
     EmitOperatorEvent,
+    EmitWatermarkReport,
     EndOfDataReached,
     LogLines,
     MessageFromWorker,
@@ -80,6 +81,8 @@ class WorkerReports:
                 job.report(message.update)
             case EmitOperatorEvent():
                 job.report(message.event)
+            case EmitWatermarkReport():
+                job.report_watermark(message.report)
             case CheckpointAcknowledged() | CoordinatorAcknowledged():
                 job.report(message.acknowledgement)
             case CheckpointDeclined():

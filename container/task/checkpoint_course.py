@@ -199,7 +199,7 @@ class CheckpointCourse:
                 " restarts from its last checkpoint"
             )
         self._stand(stage)
-        self._reading.woken = True
+        self._reading.wake()
 
     def _stand(self, stage: TaskStage) -> None:
         """Suspends the task at the savepoint, or resumes it; a suspended source is not polled."""

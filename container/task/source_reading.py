@@ -58,6 +58,10 @@ class SourceReading:
         self._ended = ended
         #: Something for which the source may have waited has changed; set by any thread.
         self.woken = True
+        #: When that was (perf_counter); infinity = before the first step.
+        self._woken_at = float("inf")
+        #: When the source is to be polled next (perf_counter), as far as the last step knew.
+        self._due_at = float("inf")
         #: Time of the next poll (perf_counter); infinity = when woken; None = at once.
         self.poll_at: float | None = None
         #: Processed rows of the source.
@@ -97,6 +101,22 @@ class SourceReading:
 
     # ------------------------------------------------------------------ slices
 
+    def wake(self) -> None:
+        """Takes note that something for which the source may have waited has changed. Any thread."""
+        if not self.woken:
+            self._woken_at = self._slices.seconds()
+            self.woken = True
+
+    def task_is_back(self, now: float) -> None:
+        """Tells the source at `now` (perf_counter) how long it was due, while other tasks had the thread.
+
+        A slow consumer on the same thread makes no split idle by that.
+        """
+        due = min(self._due_at, self._woken_at) if self.woken else self._due_at
+        if now > due:
+            self._source.not_read_for(round(1000 * (now - due)))
+        self._due_at = now
+
     def recover(self) -> None:
         """Begins with the restored rows that the source had read and the chain had not run."""
         for records in self._source.take_carried():
@@ -118,6 +138,7 @@ class SourceReading:
         if marker is not None:
             self._outputs.forward_marker(marker)
         if not self._has_rows and not self.woken and self.poll_at is not None and now < self.poll_at:
+            self._due_at = self.poll_at
             return False
         self.woken = False
         self.poll_at = None
@@ -133,7 +154,8 @@ class SourceReading:
             if not slices.mailbox:
                 self._run_chunk()
             if slices.over(deadline):
-                self.woken = True
+                self.wake()
+                self._due_at = slices.seconds()
                 return True
         if found is None:
             self._chain.time.end()
@@ -144,6 +166,7 @@ class SourceReading:
             self.poll_at = slices.seconds() + found.wait_seconds
         else:
             self.poll_at = float("inf")
+        self._due_at = self.poll_at
         return worked
 
     def _gather(self) -> SourceRecords | NothingAvailable | None:
@@ -178,7 +201,8 @@ class SourceReading:
             return NothingAvailable(0.0)
         if isinstance(found, SourceRecords):
             spent = seconds() - started
-            self._in_columns = isinstance(found.rows, pa.RecordBatch)
+            if len(found.rows):
+                self._in_columns = isinstance(found.rows, pa.RecordBatch)
             self._polls.measured(len(found.rows), spent, self._sizer)
             self._waiting.put(found)
         else:
@@ -230,6 +254,9 @@ class SourceReading:
                 rows, stamps = part.rows, part.timestamps
             else:
                 (rows, stamps), self._part = self._part, None
+            if not len(rows):
+                # It only told of ended splits, or of rows that nobody can read.
+                continue
             if isinstance(rows, Sequence):
                 chain.run_source_rows(chunk.begin(rows), stamps)
                 left = chunk.end()

@@ -110,6 +110,8 @@ class StreamTask:
         self.time = TimeAccounting(perf_counter())
         #: Returns the restored records in flight when the task opens.
         self._recover = recover
+        #: When the present slice began (perf_counter); None = none is under way.
+        self.slice_since: float | None = None
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
         #: The listener knows that the task waits for the checkpoint after its end.
@@ -164,7 +166,7 @@ class StreamTask:
 
     def wake(self) -> None:
         """Notes that something for which the task waits has changed."""
-        self.reading.woken = True
+        self.reading.wake()
         self._wake_thread()
 
     @property
@@ -271,6 +273,7 @@ class StreamTask:
     def step(self) -> bool:
         """Does one slice of work; True if it may be called again at once."""
         started = self.slices.seconds()
+        self.slice_since = started
         self.time.enter(Phase.BUSY, started)
         if self._on_slice is not None:
             self._on_slice(True)
@@ -288,6 +291,7 @@ class StreamTask:
             progressed, phase = True, Phase.IDLE
         if self._on_slice is not None:
             self._on_slice(False)
+        self.slice_since = None
         self.time.enter(phase, self.slices.seconds())
         return progressed
 
@@ -320,9 +324,12 @@ class StreamTask:
         return False, Phase.IDLE
 
     def _run_slice(self, now: float) -> tuple[bool, Phase]:
+        if self.chain.source is not None:
+            self.reading.task_is_back(now)
         blocked = not (self.outputs.have_credit() and self.chain.is_available)
         if blocked is not self.slices.blocked:
             self.slices.blocked = blocked
+            self.chain.rows_wait(blocked)
             if self.chain.source is not None:
                 self.reading.tell_source()
         if blocked:
@@ -386,6 +393,16 @@ class StreamTask:
         """Names of user code's threads that an ended task has left behind."""
         source = self.chain.source
         return (f"source {source.name}",) if source is not None and source.has_live_thread else ()
+
+    # ---- alignment of sources
+
+    def bound_source(self, bound_ms: int) -> None:
+        """Takes the event time behind which the source must wait for others of its group."""
+        source = self.chain.source
+        if source is not None and self.life.is_working:
+            with self.chain.attributed(0):
+                source.take_bound(bound_ms)
+            self.wake()
 
     # ---- timers, flushing, end
 

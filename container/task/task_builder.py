@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from yarrow.container.chain.operator_chain import OperatorChain
@@ -17,12 +18,18 @@ from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel,
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.feedback.feedback_channel import FeedbackChannel, FeedbackChannels
 from yarrow.container.network.input_channel import InputChannel
+from yarrow.container.network.input_drift import InputDrift
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.network.stalled_channels import StalledChannels, WatchedChannel
-from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, TaskEnvironment
+from yarrow.container.operators.base import (
+    NOTHING_RESTORED,
+    CollectMessage,
+    ReaderProgress,
+    TaskEnvironment,
+)
 from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, checking_codec_of, edge_type
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import NoSnapshots, SnapshotReceiver
@@ -81,8 +88,13 @@ class TaskHooks:
         snapshots: SnapshotReceiver | None = None,
         result_key: bytes = b"",
         note_calls: Callable[[TaskBuilder], CallNotes | None] = lambda builder: None,
+        report_watermark: Callable[[TaskBuilder, ReaderProgress], None] | None = None,
     ) -> None:
-        """`note_calls` gives what notes the calls of a task; None = nobody does."""
+        """`note_calls` gives what notes the calls of a task; None = nobody does.
+
+        `report_watermark`: None = sources are not aligned, since nobody compares them.
+        """
+        self.report_watermark = report_watermark
         self.note_calls = note_calls
         #: Takes frozen state of tasks; None = they take part in no checkpoint.
         self.snapshots = snapshots
@@ -229,6 +241,7 @@ class TaskBuilder:
     def task_environment(self) -> TaskEnvironment:
         """The facts and services of the task for its operators."""
         descriptor, hooks = self.descriptor, self._hooks
+        report = hooks.report_watermark
         services = TaskServices(
             wake=self._wake,
             post=self._post,
@@ -237,6 +250,7 @@ class TaskBuilder:
             push_collected=lambda message: hooks.push_collected(self, message),
             result_key=hooks.result_key,
             loops=_LoopsOfSubtask(self, hooks.feedback),
+            report_watermark=None if report is None else partial(report, self),
         )
         attempt = TaskAttempt(
             descriptor.attempt_id,
@@ -332,8 +346,19 @@ class TaskBuilder:
                 address = self.address_of(edge.source, producer)
                 is_local = address is not None and address.resource_id == here.resource_id
                 name = f"{self.graph.vertex(edge.source).name} ({producer + 1}/{len(self._producers(edge))})"
-                channels.append(GateChannel(channel, edge.target_input, is_local=is_local, producer=name))
-        return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0), self._clock)
+                channels.append(
+                    GateChannel(
+                        channel,
+                        edge.target_input,
+                        is_local=is_local,
+                        producer=name,
+                        stream=edge.index,
+                        subtask=producer,
+                    )
+                )
+        inputs = 1 + max((edge.target_input for edge in edges), default=0)
+        max_drift = self.vertex.max_input_drift_ms
+        return InputGate(channels, inputs, self._clock, None if max_drift is None else InputDrift(max_drift))
 
     def _fetch_result(self, channel: InputChannel, edge: JobEdge, producer: int) -> None:
         descriptor = self.descriptor

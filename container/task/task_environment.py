@@ -16,6 +16,7 @@ from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import (
     NOTHING_RESTORED,
     CollectMessage,
+    ReaderProgress,
     RestoredState,
     TaskEnvironment,
 )
@@ -42,6 +43,7 @@ class TaskServices(msgspec.Struct, frozen=True):
     push_collected: Callable[[CollectMessage], None]
     result_key: bytes = b""
     loops: LoopAccess = NoLoops()
+    report_watermark: Callable[[ReaderProgress], None] | None = None
 
 
 class TaskAttempt(NamedTuple):
@@ -93,6 +95,7 @@ def task_environment(
         superstep=attempt.superstep,
         cached_files={file.name: file.local_path for file in graph.user_code.files if file.local_path},
         loops=services.loops,
+        report_watermark=services.report_watermark,
     )
 
 

@@ -276,9 +276,11 @@ class TaskInputs:
         valve = self._gate.valves[entry.input_index]
         if isinstance(element, Watermark):
             valve.advance(entry, element.timestamp)
+            self._gate.time_changed()
             self.watermarks.advance()
         elif isinstance(element, WatermarkStatus):
             valve.set_idle(entry, element.idle)
+            self._gate.time_changed()
             self.watermarks.advance()
         elif isinstance(element, CheckpointBarrier):
             self._cut(self._gate.barriers.barrier(position, element))
@@ -291,6 +293,7 @@ class TaskInputs:
         elif isinstance(element, EndOfData):
             self._gate.end_channel(entry)
             valve.channel_ended()
+            self._gate.time_changed()
             self.watermarks.advance()
             if self.loops is not None:
                 self.loops.proceed()

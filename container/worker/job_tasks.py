@@ -14,12 +14,13 @@ from typing import Any
 from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.network.input_gate import InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
-from yarrow.container.operators.base import CollectMessage, RestoredState
+from yarrow.container.operators.base import CollectMessage, ReaderProgress, RestoredState
 from yarrow.container.operators.sinks.collecting import CollectingOperator
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.protocol.worker_protocol import (
     CurrentUserCall,
     EmitCollectRows,
+    EmitWatermarkReport,
     EndOfDataReached,
     FromWorker,
     OutputLines,
@@ -42,6 +43,7 @@ from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.output_capture import CapturedOutput
+from yarrow.container.worker.task_event_time import event_time_of
 from yarrow.container.worker.user_logs import use_client_levels
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
@@ -57,7 +59,10 @@ from yarrow.runtime.rpc.messages import (
     NotifyCheckpoint,
     TaskExecutionStateUpdate,
     TaskMetrics,
+    TaskTimeReport,
     TriggerCheckpoint,
+    WatermarkBounds,
+    WatermarkReport,
 )
 from yarrow.runtime.security.result_proof import result_key
 
@@ -141,6 +146,7 @@ class JobTasks:
             self.checkpoints,
             result_key(worker.data_secret),
             note_calls=self._note_calls,
+            report_watermark=self._report_watermark,
         )
 
     # ------------------------------------------------------------------ deployment
@@ -276,6 +282,21 @@ class JobTasks:
         running = self._running.get(attempt)
         return None if running is None else running.task
 
+    def bound(self, bounds: WatermarkBounds) -> None:
+        """Passes bounds to the readers of aligned sources; those of other workers are not known here."""
+        for attempt, bound_ms in bounds.bounds.items():
+            running = self._running.get(attempt)
+            if running is not None:
+                running.task.post(partial(running.task.bound_source, bound_ms))
+
+    def _report_watermark(self, builder: TaskBuilder, progress: ReaderProgress) -> None:
+        report = WatermarkReport(
+            job_id=builder.graph.job_id,
+            attempt_id=builder.descriptor.attempt_id,
+            **progress._asdict(),
+        )
+        self._send(EmitWatermarkReport(report=report))
+
     def begin_checkpoint(self, trigger: TriggerCheckpoint) -> None:
         """Begins a checkpoint at tasks and coordinators of this worker; declines it for an ended one."""
         self.sources.begin_checkpoint(trigger)
@@ -408,6 +429,16 @@ class JobTasks:
         """The inputs of the running tasks. Any thread."""
         with self._lock:
             return [entry.task.gate for entry in self._running.values()]
+
+    def event_times(self, job_id: JobID) -> tuple[TaskTimeReport, ...]:
+        """Event time in the running tasks of a job. Any thread."""
+        with self._lock:
+            running = list(self._running.values())
+        return tuple(
+            event_time_of(entry.task)
+            for entry in running
+            if entry.builder.graph.job_id == job_id and entry.task.running_since is not None
+        )
 
     def reports(self) -> tuple[tuple[TaskMetrics, ...], dict[ExecutionAttemptID, dict[str, Any]]]:
         """Metrics and accumulators of the running tasks."""

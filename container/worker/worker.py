@@ -30,9 +30,12 @@ from yarrow.container.protocol.worker_protocol import (
     CheckpointNotification,
     CollectCredit,
     DeliverOperatorEvent,
+    DeliverWatermarkBounds,
+    EventTimes,
     MessageToWorker,
     MetricsReport,
     OutputLines,
+    RequestEventTimes,
     RequestThreadDump,
     ResetReader,
     StartBatchWorker,
@@ -193,6 +196,8 @@ class Worker:
             self._thread.post(lambda: jobs.cancel(message.attempts))
         elif isinstance(message, DeliverOperatorEvent):
             self._thread.post(lambda: jobs.sources.deliver(message.event))
+        elif isinstance(message, DeliverWatermarkBounds):
+            self._thread.post(lambda: jobs.bound(message.bounds))
         elif isinstance(message, BeginCheckpoint):
             self._thread.post(lambda: jobs.begin_checkpoint(message.trigger))
         elif isinstance(message, CheckpointNotification):
@@ -207,6 +212,9 @@ class Worker:
             )
         elif isinstance(message, RequestThreadDump):
             self._control.send(ThreadDump(threads=thread_stacks()))
+        elif isinstance(message, RequestEventTimes):
+            # On this thread: a slow slice of a task must not keep the answer back.
+            self._control.send(EventTimes(tasks=jobs.event_times(message.job_id)))
 
     # ------------------------------------------------------------------ reports
 

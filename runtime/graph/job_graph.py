@@ -77,6 +77,8 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
     blocking: bool = False
     #: The program has set `max_parallelism`: a savepoint with another one is refused instead of followed.
     max_parallelism_explicit: bool = False
+    #: An input stream that is so many ms of event time ahead of the slowest one is not read; None = no bound.
+    max_input_drift_ms: int | None = None
 
     @property
     def head(self) -> OperatorDescriptor:

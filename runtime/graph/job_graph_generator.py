@@ -103,6 +103,7 @@ def _vertex(chain: Sequence[StreamNode], graph: StreamGraph, ids: Mapping[int, O
         slot_sharing_group=head.slot_sharing_group,
         buffer_timeout_ms=_buffer_timeout(chain, position),
         blocking=any(node.blocking for node in chain),
+        max_input_drift_ms=head.max_input_drift_ms,
     )
 
 

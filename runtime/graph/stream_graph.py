@@ -51,6 +51,8 @@ class StreamNode(msgspec.Struct, eq=False, kw_only=True):
     uid_hash: str | None = None
     description: str | None = None
     blocking: bool = False
+    #: See JobVertex.
+    max_input_drift_ms: int | None = None
     output_type: TypeSpec = None
     output_kind: StreamKind = StreamKind.ROW
     #: Type of the keys of its keyed state; None = not declared.

@@ -149,6 +149,7 @@ def _node(
         uid_hash=transformation.uid_hash,
         description=transformation.description,
         blocking=transformation.blocking,
+        max_input_drift_ms=transformation.max_input_drift_ms,
         output_type=_spec_of(transformation.output_type),
         output_kind=transformation.output_kind,
         state_key_type=_spec_of(transformation.state_key_type),

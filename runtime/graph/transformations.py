@@ -7,7 +7,7 @@ operators: they say how records reach the next operator, and vanish in the Strea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -66,6 +66,8 @@ class SpecTransformation(Transformation):
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     #: The user's function, source or sink declares that it blocks.
     blocking: bool = False
+    #: ms of event time by which one input stream may be ahead of another; None = no bound.
+    max_input_drift_ms: int | None = None
     #: The parallelism can only be 1: an indivisible source.
     non_parallel: bool = False
     #: Type of the keys of its keyed state; None = it has none, or they have no declared type.
@@ -156,6 +158,29 @@ def operator_behind(transformation: Transformation) -> SpecTransformation | None
             return None
         node = node.inputs[0]
     return node
+
+
+def origins_of(transformation: Transformation) -> Iterator[SpecTransformation]:
+    """The operators whose records a node passes on; a union has several."""
+    if isinstance(transformation, SpecTransformation):
+        yield transformation
+    else:
+        for read in transformation.inputs:
+            yield from origins_of(read)
+
+
+def sources_of(transformation: Transformation) -> set[SourceTransformation]:
+    """The sources from which records may reach a node."""
+    found: set[SourceTransformation] = set()
+    waiting, seen = [transformation], {transformation}
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, SourceTransformation):
+            found.add(node)
+        following = [read for read in node.inputs if read not in seen]
+        seen.update(following)
+        waiting += following
+    return found
 
 
 def has_no_time(transformation: Transformation) -> bool:

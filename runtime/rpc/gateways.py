@@ -37,6 +37,7 @@ from yarrow.runtime.rpc.messages import (
     CollectRows,
     DeclineCheckpoint,
     Deployment,
+    EventTimeDetails,
     ExecutionGraphDetails,
     FailureCause,
     FileInfo,
@@ -62,7 +63,10 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
+    TaskTimeReport,
     TriggerCheckpoint,
+    WatermarkBounds,
+    WatermarkReport,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -161,6 +165,13 @@ class DispatcherGateway(Protocol):
         """The scheduler's last events for a running job, each as JSON with its actions, oldest first.
 
         Long events reduce their number. Raises JobAlreadyEndedError and JobNotFoundError.
+        """
+        ...
+
+    async def request_event_time(self, job_id: JobID) -> EventTimeDetails:
+        """Event time of a running job, operator by operator, and who holds it back.
+
+        Raises JobAlreadyEndedError and JobNotFoundError.
         """
         ...
 
@@ -276,6 +287,10 @@ class JobMasterGateway(Protocol):
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge: ...
 
+    async def report_watermark(self, report: WatermarkReport) -> Acknowledge:
+        """Takes the event time that a reader of aligned sources has reached."""
+        ...
+
     async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:
         """Takes the acknowledgement of a stored part; late or repeated ones are ignored and their files deleted."""
         ...
@@ -353,6 +368,10 @@ class TaskExecutorGateway(Protocol):
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge: ...
 
+    async def send_watermark_bounds(self, job_master_id: JobMasterID, bounds: WatermarkBounds) -> Acknowledge:
+        """Tells readers of aligned sources how far they may read."""
+        ...
+
     async def trigger_checkpoint(
         self, job_master_id: JobMasterID, trigger: TriggerCheckpoint
     ) -> Acknowledge: ...
@@ -383,6 +402,10 @@ class TaskExecutorGateway(Protocol):
 
     async def request_thread_dump(self) -> tuple[tuple[str, str], ...]:
         """(thread name, stack) of supervisor and workers."""
+        ...
+
+    async def request_event_times(self, job_id: JobID) -> tuple[TaskTimeReport, ...]:
+        """Event time in the running tasks of a job here; a worker that does not answer leaves its tasks out."""
         ...
 
     async def request_slot_report(self) -> SlotReport: ...

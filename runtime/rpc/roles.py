@@ -88,6 +88,7 @@ TASK_EXECUTORS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
             "heartbeat_from_task_executor",
             "disconnect_task_executor",
             "send_operator_event",
+            "report_watermark",
             "acknowledge_checkpoint",
             "acknowledge_coordinator",
             "decline_checkpoint",

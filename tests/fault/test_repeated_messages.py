@@ -43,6 +43,8 @@ METHODS = frozenset(
         "cancel_tasks",
         "update_task_execution_states",
         "send_operator_event",
+        "report_watermark",
+        "send_watermark_bounds",
         "reset_subtask",
         "trigger_checkpoint",
         "acknowledge_coordinator",

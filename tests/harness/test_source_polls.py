@@ -16,9 +16,10 @@ from yarrow.common.time import Duration
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from yarrow.container.fragment import FragmentFailedError
+from yarrow.container.operators.event_time import WatermarkTracker
 from yarrow.container.operators.sources.carried_records import CARRIED
 from yarrow.container.task.task_life import TaskStage
-from yarrow.datastream import OutputTag
+from yarrow.datastream import DataStream, OutputTag
 from yarrow.datastream.connectors.base import (
     Boundedness,
     NothingAvailable,
@@ -76,6 +77,8 @@ class World:
     endless: ClassVar[bool]
     #: Each poll gives this list, filled anew; None = a new one.
     reused: ClassVar[list[Any] | None]
+    #: Every other poll finds nothing, and says when to ask again.
+    waits: ClassVar[bool]
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +95,7 @@ def world() -> None:
     World.poll_rows = 1 << 20
     World.endless = False
     World.reused = None
+    World.waits = False
 
 
 class Polled(Source[Any, Place]):
@@ -124,6 +128,7 @@ class PolledReader(SourceReader[Any, Place]):
 
     def __init__(self) -> None:
         self.splits: list[Place] = []
+        self._rests = False
 
     def add_splits(self, splits: Sequence[Place]) -> None:
         self.splits += splits
@@ -131,6 +136,9 @@ class PolledReader(SourceReader[Any, Place]):
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         if not self.splits:
             return NothingAvailable()
+        self._rests = World.waits and not self._rests
+        if self._rests:
+            return NothingAvailable(0.001)
         World.asked.append(max_rows)
         World.on_poll()
         split = self.splits.pop(0)
@@ -171,12 +179,17 @@ def harness(
     source: Source[Any, Any] | None = None,
     strategy: WatermarkStrategy | None = None,
     snapshots: Snapshots | None = None,
+    *,
+    sink_apart: bool = False,
     **options: Any,
 ) -> OperatorHarness:
+    def program(env: Any) -> DataStream:
+        stream = env.from_source(source or Polled(), strategy or WatermarkStrategy.no_watermarks(), "polled")
+        mapped: DataStream = stream.map(run_row)
+        return mapped.disable_chaining() if sink_apart else mapped
+
     made = OperatorHarness(
-        lambda env: env.from_source(
-            source or Polled(), strategy or WatermarkStrategy.no_watermarks(), "polled"
-        ).map(run_row),
+        program,
         inputs=0,
         clock=World.clock,
         state=HarnessState(snapshots=snapshots),
@@ -662,6 +675,8 @@ def test_no_watermark_overtakes_rows_that_have_the_time_of_their_ingestion() -> 
         assert late_rows(running) == []
 
 
+#: A consumer takes one batch before it has run it.
+ONE_BATCH = {"taskmanager.network.channel.credit-batches": "1"}
 IDLE_AFTER_HALF_A_SECOND = (
     WatermarkStrategy.for_monotonous_timestamps()
     .with_timestamp_assigner(Numbered())
@@ -709,6 +724,33 @@ def test_a_split_that_is_not_asked_for_lack_of_credit_is_not_idle() -> None:
         assert 0 in running.output and 100 in running.output
         assert not [e for e in running.elements() if isinstance(e, WatermarkStatus)]
         assert late_rows(running) == []
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_slow_sink_on_the_same_thread_makes_no_split_idle(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each of the splits is asked in turn, a row at a time, and the sink needs longer for a row than a split to be idle.
+    World.row, World.end, World.poll_rows, World.names = 0.7, 5, 1, ("a", "b", "c")
+    World.waits, World.poll = waits, (0.05, 0.0)
+    idle: list[WatermarkTracker] = []
+    monkeypatch.setattr(WatermarkTracker, "mark_idle", idle.append)
+    with harness(sink_apart=True, strategy=IDLE_AFTER_HALF_A_SECOND, configuration=ONE_BATCH) as running:
+        running.run()
+        for _ in range(100):
+            running.advance(0.001)
+        assert sorted(running.output) == sorted([0, 1, 2, 3, 4] * 3)
+        assert idle == []
+
+
+def test_a_split_without_rows_becomes_idle_beside_a_slow_sink() -> None:
+    World.row, World.end, World.poll_rows, World.endless = 0.7, 5, 1, True
+    World.poll = (0.05, 0.0)
+    with harness(sink_apart=True, strategy=IDLE_AFTER_HALF_A_SECOND, configuration=ONE_BATCH) as running:
+        running.run()
+        for _ in range(10):
+            running.advance(0.2)
+        assert [e.idle for e in running.elements() if isinstance(e, WatermarkStatus)] == [True]
 
 
 def test_a_split_that_is_not_asked_while_a_savepoint_stops_the_job_in_vain_is_not_idle() -> None:

@@ -52,7 +52,9 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
+    TaskTimeReport,
     TriggerCheckpoint,
+    WatermarkBounds,
     WorkerAddress,
 )
 from yarrow.runtime.rpc.registration import LeaderConnection, Registration
@@ -396,6 +398,10 @@ class FakeTaskExecutor(RpcEndpoint):
         self.events.append(event)
         return Acknowledge()
 
+    async def send_watermark_bounds(self, job_master_id: JobMasterID, bounds: WatermarkBounds) -> Acknowledge:
+        self._check_job_master(bounds.job_id, job_master_id)
+        return Acknowledge()
+
     async def trigger_checkpoint(self, job_master_id: JobMasterID, trigger: TriggerCheckpoint) -> Acknowledge:
         self._check_job_master(trigger.job_id, job_master_id)
         self.triggers.append(trigger)
@@ -437,6 +443,9 @@ class FakeTaskExecutor(RpcEndpoint):
         return b""
 
     async def request_thread_dump(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    async def request_event_times(self, job_id: JobID) -> tuple[TaskTimeReport, ...]:
         return ()
 
     async def request_slot_report(self) -> SlotReport:

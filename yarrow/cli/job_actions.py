@@ -91,6 +91,18 @@ def checkpoint(given: Given) -> None:
     take_checkpoint(rest_of(given), job, given["full"])
 
 
+@action(flags.JOB_ID, *_CLUSTER)
+def watermark(given: Given) -> None:
+    """Shows the event time of a running job, operator by operator, and who holds it back.
+
+    The search follows the slowest inputs from the ends of the job up to a split, and tells why and what to do.
+    """
+    from yarrow.cli.job_commands import show_watermarks
+
+    job = _job(given["job_id"])
+    show_watermarks(rest_of(given), job)
+
+
 def _job(text: str) -> str:
     """A valid job id, unchanged. Raises CommandError for anything else before a request."""
     if not _JOB_ID.fullmatch(text):

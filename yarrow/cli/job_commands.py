@@ -1,4 +1,6 @@
-"""list and cancel: requests to a running cluster. The output is that of Flink's command line, for scripts.
+"""list, cancel, rescale and watermark: requests to a running cluster.
+
+The output is that of Flink's command line, for scripts.
 
 Owner: the main thread.
 """
@@ -12,6 +14,7 @@ from typing import Any
 
 from yarrow.cli.schedule_commands import cancel_schedule, print_schedules
 from yarrow.client.errors import CommandError
+from yarrow.client.event_time_lines import event_time_lines
 from yarrow.client.rest.rest_client import RestClient, RestError
 from yarrow.client.rest.rest_operations import OperationFailedError, await_operation
 from yarrow.runtime.common.clock import Clock, SystemClock
@@ -95,6 +98,17 @@ def cancel_job(rest: RestClient, job_id: str) -> None:
     except RestError as error:
         raise CommandError(f"Could not cancel job {job_id}. {' '.join(error.errors) or error}") from None
     print(f"Cancelled job {job_id}.")
+
+
+def show_watermarks(rest: RestClient, job_id: str) -> None:
+    """Prints the event time of a running job. Raises CommandError if the job has ended, or there is none."""
+    try:
+        answer = rest.get(f"/jobs/{job_id}/event-time")
+    except RestError as error:
+        raise CommandError(
+            f"Could not show the event time of job {job_id}. {' '.join(error.errors) or error}"
+        ) from None
+    print("\n".join(event_time_lines(answer)))
 
 
 def rescale_job(rest: RestClient, job_id: str, parallelism: int) -> None:

@@ -38,6 +38,7 @@ _SHORT = {
     "verify": "Compares a bounded program as a stream and as a batch.",
     "schedule": "Runs a bounded program again and again on a cluster.",
     "rescale": "Changes the parallelism of a running job.",
+    "watermark": "Shows who holds back the event time of a job.",
     "check-savepoint": "Shows what a program would restore.",
     "session": "Starts a session on YARN, or attaches to one.",
     "list": "Lists the jobs of a cluster.",
@@ -69,6 +70,7 @@ _action("savepoint", job_actions.savepoint)
 _action("rescale", job_actions.rescale)
 _action("stop", job_actions.stop)
 _action("checkpoint", job_actions.checkpoint)
+_action("watermark", job_actions.watermark)
 _action("check-savepoint", program_actions.check_savepoint, context_settings=_PROGRAM)
 _action("session", cluster_actions.session)
 _action("yarn-session", cluster_actions.session, hidden=True)

@@ -19,10 +19,11 @@ U = TypeVar("U")
 class CompletableFuture(Generic[T]):
     """A value that is there later, or the error that came in its place."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_future", "_why_pending")
 
     def __init__(self, future: Future[T] | None = None) -> None:
         self._future: Future[T] = Future() if future is None else future
+        self._why_pending: Callable[[], str] | None = None
 
     @staticmethod
     def completed(value: U) -> CompletableFuture[U]:
@@ -74,14 +75,32 @@ class CompletableFuture(Generic[T]):
 
         Raises the error of the failed work, CancelledError, or TimeoutError after `timeout` seconds.
         """
-        return self._future.result(timeout)
+        try:
+            return self._future.result(timeout)
+        except TimeoutError:
+            raise self._explained() from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end and return the error, or None when there is a value.
 
         Raises CancelledError, or TimeoutError after `timeout` seconds.
         """
-        return self._future.exception(timeout)
+        try:
+            return self._future.exception(timeout)
+        except TimeoutError:
+            raise self._explained() from None
+
+    def explained_by(self, why_pending: Callable[[], str]) -> CompletableFuture[T]:
+        """Let a TimeoutError of `result` and `exception` say what `why_pending` returns; return this future."""
+        self._why_pending = why_pending
+        return self
+
+    def _explained(self) -> BaseException:
+        """The TimeoutError of a wait, or the one that the work has ended with."""
+        if self._future.done() and not self._future.cancelled() and (error := self._future.exception()):
+            return error
+        text = "" if self._why_pending is None else self._why_pending()
+        return TimeoutError(text) if text else TimeoutError()
 
     def then_apply(self, function: Callable[[T], U]) -> CompletableFuture[U]:
         """Return the future of `function` applied to the value; an error or cancellation passes through."""

@@ -156,7 +156,7 @@ class WatermarksWithIdleness(WatermarkGenerator):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """Sources of one group are held back when they run ahead of the slowest by more than the drift (ms)."""
+    """The rule by which a source waits for the slowest source of its group. Times are in milliseconds."""
 
     watermark_group: str
     max_allowed_watermark_drift: int
@@ -220,16 +220,28 @@ class WatermarkStrategy:
     ) -> WatermarkStrategy:
         """Return the strategy whose source waits while it is further ahead of its group's slowest than this.
 
-        The group is compared every `update_interval`, by default once a second.
+        The group is compared every `update_interval`, by default once a second. An idle source does not count. Raises
+        ValueError for a group without a name, a negative drift, and an interval below a millisecond.
         """
+        if not isinstance(watermark_group, str) or not watermark_group:
+            raise ValueError(f"watermark_group must be a non-empty text, not {watermark_group!r}")
         drift = milliseconds_of(max_allowed_watermark_drift)
         interval = 1_000 if update_interval is None else milliseconds_of(update_interval)
+        if drift < 0:
+            raise ValueError(f"max_allowed_watermark_drift must not be negative: {drift} ms")
+        if interval < 1:
+            raise ValueError(f"update_interval must be at least 1 ms, not {interval} ms")
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift, interval))
 
     @property
     def makes_watermarks(self) -> bool:
         """Whether the strategy does anything but assign timestamps: generators are made only where it does."""
         return self.generator_factory is not NoWatermarksGenerator or self.idle_timeout_ms is not None
+
+    @property
+    def has_generator(self) -> bool:
+        """Whether the strategy has a generator that may emit watermarks."""
+        return self.generator_factory is not NoWatermarksGenerator
 
     @property
     def has_own_generator(self) -> bool:

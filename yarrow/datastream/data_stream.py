@@ -286,6 +286,12 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         A record without timestamp fails the job where the strategy needs one and has no timestamp assigner.
         """
         check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
+        if watermark_strategy.alignment is not None:
+            raise InvalidProgramError(
+                "assign_timestamps_and_watermarks cannot align watermarks (group"
+                f" {watermark_strategy.alignment.watermark_group!r}), since only a source can be made to wait. Give"
+                " the strategy with with_watermark_alignment to from_source instead"
+            )
         name = "Timestamps/Watermarks"
         spec = TimestampsAndWatermarksOperator(
             strategy=self._builder.pickle(watermark_strategy, name, "watermark strategy")
@@ -408,16 +414,16 @@ class CachedDataStream(DataStream):
 
 
 def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:
-    """Raise TypeError for a value that is no strategy, UnsupportedFeatureError for an unsupported one."""
+    """Raise TypeError for a value that is no strategy, InvalidProgramError for one that contradicts itself."""
     if not isinstance(watermark_strategy, WatermarkStrategy):
         raise TypeError(
             f"{method} takes a WatermarkStrategy, such as WatermarkStrategy.for_monotonous_timestamps(), not"
             f" {watermark_strategy!r}"
         )
-    if watermark_strategy.alignment is not None:
-        refuse(
-            f"{method} with watermark alignment (group {watermark_strategy.alignment.watermark_group!r})",
-            "alignment of sources: leave with_watermark_alignment out, and bound state by time to live",
+    if watermark_strategy.alignment is not None and not watermark_strategy.has_generator:
+        raise InvalidProgramError(
+            f"{method} with watermark alignment (group {watermark_strategy.alignment.watermark_group!r}) needs a"
+            " strategy that makes watermarks, such as WatermarkStrategy.for_bounded_out_of_orderness(...)"
         )
 
 

@@ -8,12 +8,22 @@ graph does.
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from itertools import combinations
 from typing import Self
 
+from yarrow.common.time import Duration, Time, milliseconds_of
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.config.options.pipeline import MAX_MAX_PARALLELISM
-from yarrow.runtime.graph.transformations import ChainingStrategy, SpecTransformation, Transformation
+from yarrow.runtime.graph.transformations import (
+    ChainingStrategy,
+    SpecTransformation,
+    Transformation,
+    has_no_time,
+    origins_of,
+    sources_of,
+)
 
 
 def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
@@ -27,6 +37,29 @@ def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
             " taskmanager.numberOfTaskSlots."
         )
     return slot_sharing_group.name
+
+
+def check_input_drift(operator: SpecTransformation) -> None:
+    """Raise InvalidProgramError where no input stream of the operator can wait for another."""
+    streams = [origin for read in operator.inputs for origin in origins_of(read)]
+    if len(streams) < 2:
+        raise InvalidProgramError(
+            f"set_max_input_drift: operator {operator.name!r} reads one stream, which cannot be ahead of another."
+            " Call it on an operator that reads two streams or a union."
+        )
+    for stream in streams:
+        if has_no_time(stream):
+            raise InvalidProgramError(
+                f"set_max_input_drift: {stream.name!r} gives operator {operator.name!r} records without event time,"
+                " so that the other stream would wait for ever. Call assign_timestamps_and_watermarks on that stream."
+            )
+    for first, second in combinations(streams, 2):
+        for source in sources_of(first) & sources_of(second):
+            raise InvalidProgramError(
+                f"set_max_input_drift: two input streams of operator {operator.name!r} come from the source"
+                f" {source.name!r}. While one of them waits, the source could not send the other what it waits for."
+                " Leave the bound out, or read the source twice."
+            )
 
 
 class OperatorSettings:
@@ -109,6 +142,24 @@ class OperatorSettings:
         if not isinstance(timeout_millis, int) or timeout_millis < -1:
             raise ValueError(f"buffer timeout must be -1 or more milliseconds, not {timeout_millis!r}")
         self.operator("set_buffer_timeout").buffer_timeout_ms = timeout_millis
+        return self
+
+    def set_max_input_drift(self, max_drift: Duration | Time | timedelta) -> Self:
+        """Bound by how much event time one input stream may be ahead of another: the one ahead is not read meanwhile.
+
+        For operators that read two streams, or a union: connected functions, joins, co-groups. It keeps the state small
+        in which rows of one stream wait for the other. Streams that are idle or have ended do not count. Not in Flink.
+
+        Raises InvalidProgramError for an operator with one input stream, and for a stream without event time. It is
+        raised for two streams of one source too: the source could not go on while one of them waits. Raises ValueError
+        for a negative drift.
+        """
+        operator = self.operator("set_max_input_drift")
+        drift = milliseconds_of(max_drift)
+        if drift < 0:
+            raise ValueError(f"max_drift must not be negative: {drift} ms")
+        check_input_drift(operator)
+        operator.max_input_drift_ms = drift
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:

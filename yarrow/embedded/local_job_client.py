@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from yarrow.client.collected_rows import CollectedResults
 from yarrow.client.job_results import execution_result, public_status
+from yarrow.client.stalled_jobs import ANSWER_SECONDS, stalled_text
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
@@ -32,6 +33,7 @@ from yarrow.runtime.rpc.messages import (
     COLLECT_START,
     CollectPosition,
     CollectRows,
+    EventTimeDetails,
     ExecutionGraphDetails,
     JobResult,
     SavepointRequest,
@@ -210,7 +212,26 @@ class LocalJobClient(JobClient):
         return self._ask(ask(), lambda result: dict(result.accumulators))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        return CompletableFuture(self._result).then_apply(execution_result)
+        result = CompletableFuture(self._result).then_apply(execution_result)
+        return result.explained_by(self.why_it_runs)
+
+    def why_it_runs(self) -> str:
+        """Who holds back the event time of the job while it has not ended; "" if that is not known."""
+
+        async def ask() -> EventTimeDetails:
+            return await self._cluster.dispatcher.request_event_time(self._job_id)
+
+        if self._result.done():
+            return ""
+        asked = self._loop.submit(ask())
+        try:
+            found = asked.result(ANSWER_SECONDS)
+        except Exception:
+            # The job may have ended meanwhile: the caller's own error stays what it is.
+            asked.cancel()
+            return ""
+        holders = [(holder.explanation, holder.remedy) for holder in found.holders]
+        return stalled_text(self._job_id, holders, found.status.value)
 
     def get_job_details(self) -> CompletableFuture[ExecutionGraphDetails]:
         """The details of the job: vertices, attempts, metrics, failures."""

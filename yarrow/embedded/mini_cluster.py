@@ -146,6 +146,11 @@ class MiniCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if isinstance(error, Exception):
+            # A test that has waited in vain learns what its jobs wait for.
+            for job in self.running_jobs():
+                if why := job.why_it_runs():
+                    error.add_note(why)
         self.close()
 
 

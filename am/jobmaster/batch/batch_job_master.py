@@ -87,6 +87,7 @@ from yarrow.runtime.rpc.messages import (
     BlobPart,
     CollectConfirmation,
     CollectRows,
+    EventTimeDetails,
     FailureCause,
     RegistrationRejection,
     RegistrationSuccess,
@@ -289,6 +290,11 @@ class BatchJobMaster(RpcEndpoint):
             f"job {self.graph.job.job_id} runs in BATCH mode and keeps its parallelism: cancel it, and run it with"
             " another one"
         )
+
+    async def event_time(self) -> EventTimeDetails:
+        """No event time: in bounded input it ends with the input, and nobody holds it back."""
+        now_ms = self._services.clock.epoch_ms()
+        return EventTimeDetails(job_id=self.graph.job.job_id, status=self.graph.status, now_ms=now_ms)
 
     def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:
         """The last events with their actions, each as JSON, oldest first."""

@@ -28,6 +28,7 @@ from yarrow.runtime.rpc.messages import (
     ResetSubtask,
     TaskExecutorToJobMasterHeartbeat,
     TriggerCheckpoint,
+    WatermarkBounds,
 )
 from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
 
@@ -59,7 +60,15 @@ class _Trigger(msgspec.Struct, frozen=True):
 
 
 _Message = (
-    Deployment | OperatorEvent | ResetSubtask | NotifyCheckpoint | _Trigger | _Cancel | _Free | _Disconnect
+    Deployment
+    | OperatorEvent
+    | ResetSubtask
+    | NotifyCheckpoint
+    | WatermarkBounds
+    | _Trigger
+    | _Cancel
+    | _Free
+    | _Disconnect
 )
 
 
@@ -134,6 +143,16 @@ class TaskExecutorLink:
         A later notification makes up for a lost one.
         """
         self._put(notification)
+
+    def send_bounds(self, bounds: WatermarkBounds) -> None:
+        """Delivers bounds in place of earlier ones that wait for the same readers.
+
+        The next bounds make up for lost ones.
+        """
+        for waiting in [message for message in self._queue if isinstance(message, WatermarkBounds)]:
+            if waiting.bounds.keys() <= bounds.bounds.keys():
+                self._queue.remove(waiting)
+        self._put(bounds)
 
     def free_slot(self, allocation_id: AllocationID, cause: str) -> None:
         """Gives a slot back."""
@@ -223,6 +242,8 @@ class TaskExecutorLink:
                 return self._submit(message)
             case OperatorEvent():
                 return gateway.send_operator_event(leader, message)
+            case WatermarkBounds():
+                return gateway.send_watermark_bounds(leader, message)
             case ResetSubtask():
                 return gateway.reset_subtask(leader, message)
             case NotifyCheckpoint():

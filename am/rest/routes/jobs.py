@@ -12,6 +12,7 @@ from fastapi import Header, Path, Query, Response
 
 from yarrow.am.rest.errors import BadRequestError, ForbiddenError
 from yarrow.am.rest.models.base import EmptyBody, QueueStatus
+from yarrow.am.rest.models.event_time import JobEventTime
 from yarrow.am.rest.models.jobs import (
     JobAccumulators,
     JobClientHeartbeat,
@@ -29,6 +30,7 @@ from yarrow.am.rest.models.jobs import (
 from yarrow.am.rest.models.late_records import JobLateRecords
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals
 from yarrow.am.rest.routes.flink_router import flink_router
+from yarrow.am.rest.views import event_time as event_time_views
 from yarrow.am.rest.views import jobs as views
 from yarrow.am.rest.views.late_records import late_records
 from yarrow.common.job_status import JobStatus
@@ -173,6 +175,14 @@ def _labels(text: str | None) -> dict[str, str]:
         if part:
             wanted[key] = value
     return wanted
+
+
+@router.get("/jobs/{jobid}/event-time", responses=refusals(400, 404, 409))
+async def job_event_time(access: Access, job_id: JobIdPath) -> JobEventTime:
+    """Event time of a running job, operator by operator, and who holds it back, up to the split; Yarrow's."""
+    return event_time_views.job_event_time(
+        await access.services.dispatcher.request_event_time(JobID(job_id.lower()))
+    )
 
 
 @router.get("/jobs/{jobid}/accumulators", responses=refusals(400, 404))

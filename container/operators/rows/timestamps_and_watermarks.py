@@ -26,10 +26,12 @@ from yarrow.container.operators.event_time import (
     tracker_of,
 )
 from yarrow.container.operators.late_ledger import LateLedger
+from yarrow.container.operators.pausable_clock import PausableClock
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.graph.operator_spec import TimestampsAndWatermarksOperator
+from yarrow.runtime.rpc.messages import GeneratorReport, SplitTimeReport
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 #: The operator state with the hand-over watermark of each subtask that has run a history; part of the format of
@@ -51,6 +53,12 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         self._blob = spec.strategy
         #: The highest timestamp, kept by generated code; the generator gets it when it is asked.
         self.greatest = MIN_TIMESTAMP
+        #: Rows have come since the generator was asked last.
+        self._rows_came = False
+        #: Greatest timestamp and number of late rows when the generator was asked last.
+        self._seen = (MIN_TIMESTAMP, 0)
+        #: Epoch ms of the interval in which the last row came; None = none has come.
+        self._last_row_ms: int | None = None
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -58,7 +66,9 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         settings = TimeSettings(context)
         ledger = LateLedger(self.name, LateRemedy.MORE_DISORDER)
         ledger.register(context.environment.metrics)
-        self._tracker = tracker_of(self._strategy, context, settings, self._changed, ledger)
+        # No row comes while the task waits for credit: that makes the stream no more idle (FLIP-471).
+        self._idle_time = PausableClock(context.environment.clock.epoch_ms)
+        self._tracker = tracker_of(self._strategy, self._idle_time, settings, self._changed, ledger)
         interval = settings.interval_ms if self._strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
         stamped = self._strategy.needs_timestamps or self._strategy.timestamp_assigner is not None
@@ -125,6 +135,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         check_timestamp(timestamp, row, self.name)
 
     def _on_row(self, row: Any, timestamp: int | None) -> None:
+        self._rows_came = True
         self._tracker.on_event(row, MIN_TIMESTAMP if timestamp is None else timestamp)
 
     # ------------------------------------------------------------------ time
@@ -141,14 +152,43 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
         self._tracker.begin_at(first, greatest)
         self.greatest = MIN_TIMESTAMP if greatest is None else greatest
 
+    def rows_wait(self, waiting: bool) -> None:
+        self._idle_time.pause(waiting)
+
     def next_timer(self) -> int | None:
         return self._periodic.next_ms
+
+    def generator_report(self) -> GeneratorReport:
+        greatest = self._tracker.greatest if self._each_row else self.greatest
+        known = greatest is not None and greatest != MIN_TIMESTAMP
+        split = SplitTimeReport(
+            split_id="",
+            watermark=self._tracker.watermark,
+            last_timestamp=greatest if known else None,
+            last_row_ms=self._last_row_ms,
+            idle=self._tracker.idle,
+        )
+        strategy = self._strategy
+        return GeneratorReport(
+            splits=(split,),
+            number_of_splits=1,
+            idle_timeout_ms=strategy.idle_timeout_ms,
+            own_generator=strategy.has_own_generator,
+            makes_watermarks=strategy.has_generator,
+        )
 
     def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
         # A generator function, so that its errors get the operator's name.
         if self._periodic.is_due(now):
+            self._note_rows(now)
             self._ask()
         yield from ()
+
+    def _note_rows(self, now: int) -> None:
+        """Notes the interval in which the last row came; the loop tells it of no row that moves nothing."""
+        seen = (self.greatest, self._tracker.late_records)
+        if self._rows_came or seen != self._seen:
+            self._last_row_ms, self._rows_came, self._seen = now, False, seen
 
     def _ask(self) -> None:
         if not self._each_row and self.greatest != MIN_TIMESTAMP:

@@ -210,6 +210,8 @@ class SourceCancelledError(Exception):
 class SourceFunctionHead(SourceHead):
     """Runs a SourceFunction in a thread of its own."""
 
+    emits_watermarks = True
+
     def __init__(self, name: str, spec: SourceFunctionOperator) -> None:
         super().__init__(name)
         self._blob = spec.function

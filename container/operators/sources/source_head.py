@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
 from yarrow.container.operators.event_time import TimeSettings, WatermarkMaker, strategy_in
 from yarrow.container.operators.sources.source_metrics import SourceMetrics
@@ -18,6 +18,10 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
 )
 from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.rpc.messages import GeneratorReport
+
+#: Splits of a source that a report names, the slowest first.
+SPLITS_REPORTED = 10
 
 
 class SourceHead(WatermarkMaker):
@@ -35,8 +39,16 @@ class SourceHead(WatermarkMaker):
             self._time = IngestionTime(self.name, context, settings, self.watermarks_to)
         elif (strategy := self.strategy()) is not None:
             strategy = strategy_in(context.environment, strategy)
+            self._strategy, self.alignment_rule = strategy, strategy.alignment
             self._time = SplitWatermarks(self.name, strategy, context, settings, self.watermarks_to)
         self.stamps_rows = type(self._time) is not SourceTime
+
+    #: True for a source whose user code may emit watermarks.
+    emits_watermarks = False
+    #: The strategy of watermarks inside the source, once it is set up; None = there is none.
+    _strategy: WatermarkStrategy | None = None
+    #: The rule by which the source waits for others; None = it waits for none.
+    alignment_rule: WatermarkAlignment | None = None
 
     def strategy(self) -> WatermarkStrategy | None:
         """The strategy of watermarks inside the source; None = there is none."""
@@ -66,8 +78,11 @@ class SourceHead(WatermarkMaker):
         return False
 
     def rows_wait(self, waiting: bool) -> None:
-        """Says that the source is not polled, because rows wait or the task is suspended; or is polled again."""
         self._time.rows_wait(waiting)
+
+    def not_read_for(self, milliseconds: int) -> None:
+        """Says that the task did something else, though the source was to be polled so long ago."""
+        self._time.not_read_for(milliseconds)
 
     def carry(self, records: list[SourceRecords]) -> bool:
         """Adds unprocessed records to its state at the coming cut; False if it cannot."""
@@ -80,6 +95,28 @@ class SourceHead(WatermarkMaker):
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         """Like SourceReader.poll."""
         raise TypeError(f"operator '{self.name}' is no source")
+
+    def generator_report(self) -> GeneratorReport:
+        strategy = self._strategy
+        if strategy is None:
+            # A source function may emit watermarks itself.
+            own = self.emits_watermarks
+            return GeneratorReport(splits=(), number_of_splits=0, own_generator=own, makes_watermarks=own)
+        splits = self._time.splits()
+        slowest = sorted(splits, key=lambda entry: (entry[1].tracker.idle, entry[1].tracker.watermark))
+        group = strategy.alignment
+        return GeneratorReport(
+            splits=tuple(split.report(split_id or "") for split_id, split in slowest[:SPLITS_REPORTED]),
+            number_of_splits=len(splits),
+            idle_timeout_ms=strategy.idle_timeout_ms,
+            own_generator=strategy.has_own_generator,
+            makes_watermarks=strategy.has_generator,
+            alignment_group="" if group is None else group.watermark_group,
+        )
+
+    def take_bound(self, bound_ms: int) -> None:
+        """Takes the event time in ms behind which an aligned source must wait."""
+        return None
 
     def handle_event(self, payload: bytes) -> None:
         """Takes an event of the coordinator."""

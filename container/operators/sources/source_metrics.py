@@ -82,8 +82,12 @@ def register_pending(group: OperatorMetricGroup, reader: SourceReader[Any, Any])
         group.register("pendingBytes", reader.pending_bytes)
 
 
+#: A split is paused as a task is that waits for others: by the alignment of watermarks.
+_PAUSED = Phase.BACK_PRESSURED
+
+
 class SplitMetrics:
-    """The watermark of one split, and its active and idle times."""
+    """The watermark of one split, and its active, paused and idle times."""
 
     def __init__(self, group: OperatorMetricGroup, split_id: str, tracker: WatermarkTracker) -> None:
         self._group = group.add_group("split", split_id).add_group("watermark")
@@ -92,7 +96,7 @@ class SplitMetrics:
         self._time = TimeAccounting(now)
         self._time.enter(Phase.BUSY, now)
         self._group.register("currentWatermark", lambda: tracker.watermark)
-        for name, phase in (("Active", Phase.BUSY), ("Idle", Phase.IDLE)):
+        for name, phase in (("Active", Phase.BUSY), ("Paused", _PAUSED), ("Idle", Phase.IDLE)):
             total = self._total(phase)
             self._group.register(f"accumulated{name}TimeMs", total)
             self._group.register(f"{name.lower()}TimeMsPerSecond", RateBetweenReadings(total))
@@ -100,9 +104,9 @@ class SplitMetrics:
     def _total(self, phase: Phase) -> Callable[[], float]:
         return lambda: self._time.totals_ms(perf_counter())[phase]
 
-    def changed(self) -> None:
-        """Notes that the split's generator may have become idle, or active again."""
-        phase = Phase.IDLE if self._tracker.idle else Phase.BUSY
+    def changed(self, *, paused: bool) -> None:
+        """Notes that the split may have been paused, or that its generator may have become idle, or the opposite."""
+        phase = _PAUSED if paused else Phase.IDLE if self._tracker.idle else Phase.BUSY
         if phase is not self._time.phase:
             self._time.enter(phase, perf_counter())
 

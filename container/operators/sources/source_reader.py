@@ -6,8 +6,10 @@ Owner: the task thread. The enumerator lives in source_coordinator.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
+
+import pyarrow as pa
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
@@ -20,6 +22,7 @@ from yarrow.container.operators.sources.carried_records import (
     decode_carried,
     encode_carried,
 )
+from yarrow.container.operators.sources.source_alignment import ALIGNMENT_BOUND, SourceAlignment
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.operators.sources.source_metrics import register_pending
 from yarrow.container.operators.subtask_context import SubtaskContext
@@ -44,6 +47,8 @@ from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 COORDINATOR = -1
+#: The most rows that an aligned source reads between two looks at its bound.
+ALIGNED_POLL_ROWS = 256
 #: Names of operator states; part of the format of savepoints.
 SPLITS = "source-splits"
 #: The id of the only snapshot of a job that reads history.
@@ -98,6 +103,7 @@ class ReadingSource(SourceHead):
         PROGRESS: OperatorStateMode.UNION,
         CARRIED: OperatorStateMode.UNION,
         HANDED_WATERMARK: OperatorStateMode.UNION,
+        ALIGNMENT_BOUND: OperatorStateMode.UNION,
     }
 
     def __init__(self, name: str, spec: SourceOperator) -> None:
@@ -121,6 +127,10 @@ class ReadingSource(SourceHead):
         self._source: Source[Any, SourceSplit]
         #: True when `hand_over` has set the state: the reader is not asked.
         self._handed_over = False
+        #: None = it waits for no other source.
+        self._alignment: SourceAlignment | None = None
+        #: The last records were a record batch.
+        self._in_columns = False
         #: Records for the present cut, besides the splits; at first the restored ones.
         self._carries: list[SourceRecords] = []
         self._carried: list[SourceRecords] = []
@@ -151,6 +161,7 @@ class ReadingSource(SourceHead):
         context = self._reader_context = ReaderContext(self.context, self._inbox)
         self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
         self._reader = source.create_reader(context)
+        self._align(self._reader)
         register_pending(self.context.metric_group, self._reader)
         self._commits = (
             type(self._reader).notify_checkpoint_complete is not SourceReader.notify_checkpoint_complete
@@ -164,21 +175,57 @@ class ReadingSource(SourceHead):
             self._take([("no_more",)])
         self._reader.start()
 
+    def _align(self, reader: SourceReader[Any, SourceSplit]) -> None:
+        rule, report = self.alignment_rule, self.context.environment.report_watermark
+        if rule is not None and report is not None:
+            self._alignment = SourceAlignment(self.name, rule, self.context, self._time, report)
+            self._alignment.read_by(reader)
+
     @property
     def gives_fixed_rows(self) -> bool:
-        return self._gives_fixed_rows
+        # The bound is looked at before each poll, so the polls of an aligned source are not gathered.
+        return self._gives_fixed_rows and self._alignment is None
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         assert self._reader is not None
+        if self._alignment is not None:
+            if not self._alignment.may_poll():
+                return NothingAvailable()
+            if not (self._source.blocking or self._in_columns):
+                # A source runs ahead of its bound by the rows of a poll.
+                max_rows = min(max_rows, ALIGNED_POLL_ROWS)
         records = self._reader.poll(max_rows)
         if isinstance(records, SourceRecords):
+            if len(records.rows):
+                self._in_columns = isinstance(records.rows, pa.RecordBatch)
             self._errors += records.num_errors
             self.measured.fetched()
         elif records is not None:
             self.measured.nothing_there()
         return records
 
+    def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
+        yield from super().timed(records)
+        if self._alignment is not None:
+            self._alignment.rows_ran()
+
+    def take_bound(self, bound_ms: int) -> None:
+        if self._alignment is not None:
+            self._alignment.take_bound(bound_ms)
+
+    def next_timer(self) -> int | None:
+        emission = super().next_timer()
+        report = None if self._alignment is None else self._alignment.next_report()
+        return min((time for time in (emission, report) if time is not None), default=None)
+
+    def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        yield from super().fire_timers(now, deadline)
+        if self._alignment is not None:
+            self._alignment.report_if_due(now)
+
     def begin_time(self) -> None:
+        if self._alignment is not None:
+            self._alignment.begin()
         # The timers of a history have fired up to there: no row of this task comes before that time.
         self.watermarks_to.emit_watermark(self._handed.first)
 
@@ -221,6 +268,8 @@ class ReadingSource(SourceHead):
         assert self._reader is not None
         self._time.add_splits([split.split_id for split in splits])
         self._reader.add_splits(splits)
+        if self._alignment is not None:
+            self._alignment.splits_added()
 
     # The history of a stream: splits are read one by one, each by a reader of its own.
 
@@ -268,6 +317,8 @@ class ReadingSource(SourceHead):
             environment.subtask, environment.parallelism, self._inbox.taken, self._no_more_splits,
         )  # fmt: skip
         self._progress_state.update([progress])
+        if self._alignment is not None:
+            self._alignment.snapshot()
         if self._ended and self._last_cut is None:
             self._last_cut = checkpoint_id
 

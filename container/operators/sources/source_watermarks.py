@@ -7,7 +7,7 @@ batch is cut where a generator emits between two of its rows. Must not know read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +25,11 @@ from yarrow.container.operators.event_time import (
     refuse_missing,
 )
 from yarrow.container.operators.late_ledger import LateLedger
-from yarrow.container.operators.sources.source_metrics import SplitMetrics
+from yarrow.container.operators.pausable_clock import PausableClock
+from yarrow.container.operators.sources.split_time import SplitTime
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.connectors.base import SourceRecords
-from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
@@ -66,26 +66,13 @@ class SourceTime:
         """Says that no split is polled, because rows wait or the task is suspended; or that splits are polled again."""
         return None
 
+    def not_read_for(self, milliseconds: int) -> None:
+        """Says that the task did something else, though the source was to be polled so long ago."""
+        return None
 
-class _AskedTime:
-    """A clock in ms that runs only while splits are polled."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        #: Milliseconds for which it has stood so far.
-        self._stood = 0
-        self._since: int | None = None
-
-    def __call__(self) -> int:
-        return (self._clock.epoch_ms() if self._since is None else self._since) - self._stood
-
-    def stand(self, standing: bool) -> None:
-        """Stops or resumes the clock."""
-        if standing:
-            self._since = self._clock.epoch_ms()
-        elif self._since is not None:
-            self._stood += self._clock.epoch_ms() - self._since
-            self._since = None
+    def splits(self) -> list[tuple[str | None, SplitTime]]:
+        """The counting splits with their ids; None = the reader's records name no split. Any thread."""
+        return []
 
 
 class IngestionTime(SourceTime):
@@ -138,17 +125,16 @@ class SplitWatermarks(SourceTime):
         self._target = target
         assigner = strategy.timestamp_assigner
         self._extract = None if assigner is None else assigner.extract_timestamp
-        # A split is not idle because it was not polled.
-        self._asked_time = _AskedTime(context.environment.clock)
+        self._clock = context.environment.clock
+        #: A split is not idle because it was not polled: this time stands meanwhile.
+        self._read_time = PausableClock(self._clock.epoch_ms)
         interval = settings.interval_ms if strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
         self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
         self._ledger.register(context.environment.metrics)
-        self._splits: dict[str, WatermarkTracker] = {}
-        #: The metrics of the same splits.
-        self._split_metrics: dict[str, SplitMetrics] = {}
+        self._splits: dict[str, SplitTime] = {}
         #: Counts while there is no split, and takes records of readers that name none.
-        self._without_split = self._new_tracker(self._note_move)
+        self._without_split = self._new_split()
         #: True for a reader whose records name no split.
         self._unnamed = False
         self._moved = False
@@ -166,67 +152,66 @@ class SplitWatermarks(SourceTime):
             BOUNDED_JUMPS, lambda: self._bounded_before + sum(t.bounded_jumps for t in self._trackers())
         )
 
-    def _new_tracker(self, changed: Callable[[], None]) -> WatermarkTracker:
-        generator = self._strategy.create_watermark_generator(self._asked_time)
-        return WatermarkTracker(generator, self._settings.max_jump_ms, changed, self._ledger)
+    def _new_split(self) -> SplitTime:
+        return SplitTime(
+            self._strategy, self._read_time, self._settings.max_jump_ms, self._note_move, self._ledger
+        )
 
-    def _add_tracker(self, split_id: str) -> WatermarkTracker:
-        def changed() -> None:
-            self._moved = True
-            metrics.changed()
-
-        tracker = self._new_tracker(changed)
-        metrics = self._split_metrics[split_id] = SplitMetrics(self._context.metric_group, split_id, tracker)
-        self._splits[split_id] = tracker
-        return tracker
+    def _add_split(self, split_id: str) -> SplitTime:
+        split = self._splits[split_id] = self._new_split()
+        split.measure(self._context.metric_group, split_id)
+        return split
 
     def _note_move(self) -> None:
         self._moved = True
 
     def _trackers(self) -> list[WatermarkTracker]:
-        return [self._without_split, *list(self._splits.values())]
+        return [split.tracker for split in (self._without_split, *list(self._splits.values()))]
 
     def _counted(self) -> list[WatermarkTracker]:
         """The generators whose minimum is the watermark."""
         if self._splits and not self._unnamed:
-            return list(self._splits.values())
-        return [self._without_split]
+            return [split.tracker for split in self._splits.values()]
+        return [self._without_split.tracker]
+
+    def splits(self) -> list[tuple[str | None, SplitTime]]:
+        if self._unnamed:
+            return [(None, self._without_split)]
+        return list(self._splits.items())
 
     # ------------------------------------------------------------------ splits
 
     def add_splits(self, split_ids: Iterable[str]) -> None:
         for split_id in split_ids:
             if split_id not in self._splits:
-                self._add_tracker(split_id)
+                self._add_split(split_id)
                 self._moved = True
         # The first split of an idle reader makes it active before its records come.
         self._hand_on()
 
     def _end_splits(self, split_ids: Iterable[str]) -> None:
         for split_id in split_ids:
-            tracker = self._splits.pop(split_id, None)
-            if tracker is None:
+            split = self._splits.pop(split_id, None)
+            if split is None:
                 continue
-            self._forget(tracker)
-            self._split_metrics.pop(split_id).remove()
+            self._forget(split.tracker)
+            split.remove()
             # The last removed split leaves its watermark, and the time to idleness begins anew.
             self._moved = bool(self._splits)
             if not self._splits and not self._unnamed:
-                self._forget(self._without_split)
-                self._without_split = self._new_tracker(self._note_move)
+                self._forget(self._without_split.tracker)
+                self._without_split = self._new_split()
 
     def _forget(self, tracker: WatermarkTracker) -> None:
         self._late_before += tracker.late_records
         self._bounded_before += tracker.bounded_jumps
 
-    def _tracker_of(self, split_id: str | None) -> WatermarkTracker:
+    def _split_of(self, split_id: str | None) -> SplitTime:
         if split_id is None:
             self._unnamed = True
             return self._without_split
-        tracker = self._splits.get(split_id)
-        if tracker is None:
-            tracker = self._add_tracker(split_id)
-        return tracker
+        split = self._splits.get(split_id)
+        return self._add_split(split_id) if split is None else split
 
     def _hand_on(self) -> None:
         """Sends the generators' changes since the last call to the stream."""
@@ -251,12 +236,14 @@ class SplitWatermarks(SourceTime):
             self._hand_on()
             yield records
             return
-        tracker = self._tracker_of(records.split_id)
+        split = self._split_of(records.split_id)
+        tracker = split.tracker
         if not isinstance(rows, Sequence):
             given = self._stamps_of_batch(records)
             yield records
             if given is not None:
                 tracker.on_events(rows, given)
+                split.note_rows(given[-1], self._clock.epoch_ms())
                 self._hand_on()
             return
         stamps = self._stamps(rows, records.timestamps)
@@ -265,9 +252,11 @@ class SplitWatermarks(SourceTime):
             yield records
         elif tracker.needs_each_event or stamps.count(None):
             yield from self._each(records, rows, stamps, tracker)
+            split.note_rows(stamps[-1], self._clock.epoch_ms())
         else:
             yield records
             tracker.on_events(rows, stamps)  # type: ignore[arg-type]
+            split.note_rows(stamps[-1], self._clock.epoch_ms())
             self._hand_on()
 
     def _each(
@@ -341,7 +330,10 @@ class SplitWatermarks(SourceTime):
     # ------------------------------------------------------------------ periodic
 
     def rows_wait(self, waiting: bool) -> None:
-        self._asked_time.stand(waiting)
+        self._read_time.pause(waiting)
+
+    def not_read_for(self, milliseconds: int) -> None:
+        self._read_time.leave_out(milliseconds)
 
     def next_emission(self) -> int | None:
         return self._periodic.next_ms

@@ -88,6 +88,13 @@ WATERMARK_MAX_JUMP: Final = optional(
     "reads times out of its records itself is bounded in on_event only. Not in Flink.",
     unset="no bound",
 )
+ALLOW_UNALIGNED_SOURCE_SPLITS: Final = option(
+    "pipeline.watermark-alignment.allow-unaligned-source-splits",
+    BOOLEAN,
+    "false",
+    "Whether a source with aligned watermarks may have several splits in a reader that cannot pause single splits. "
+    "Such a reader waits as a whole, by the slowest of its splits.",
+)
 TIME_CHARACTERISTIC: Final = option(
     "pipeline.time-characteristic",
     enum_of(

@@ -7,6 +7,7 @@ messages of one subject; senders and receivers import them from here.
 
 from __future__ import annotations
 
+from yarrow.runtime.rpc.messages.alignment import WatermarkBounds, WatermarkReport
 from yarrow.runtime.rpc.messages.base import PROTOCOL_VERSION, Acknowledge, Message
 from yarrow.runtime.rpc.messages.batch import (
     BatchCommittables,
@@ -54,6 +55,17 @@ from yarrow.runtime.rpc.messages.details import (
     JobResult,
     TaskExecutorInfo,
     VertexDetails,
+)
+from yarrow.runtime.rpc.messages.event_time import (
+    ChannelTimeReport,
+    EventTimeDetails,
+    EventTimeHolder,
+    GeneratorReport,
+    HolderReason,
+    OperatorEventTime,
+    OperatorTimeReport,
+    SplitTimeReport,
+    TaskTimeReport,
 )
 from yarrow.runtime.rpc.messages.payloads import (
     COLLECT_START,
@@ -121,6 +133,7 @@ __all__ = [
     "BatchSubtaskProgress",
     "BatchSubtaskResult",
     "BlobPart",
+    "ChannelTimeReport",
     "CheckpointMetrics",
     "CheckpointNotice",
     "ClusterOverview",
@@ -129,11 +142,15 @@ __all__ = [
     "CollectRows",
     "DeclineCheckpoint",
     "Deployment",
+    "EventTimeDetails",
+    "EventTimeHolder",
     "ExceptionEntry",
     "ExecutionGraphDetails",
     "FailureCause",
     "FileInfo",
+    "GeneratorReport",
     "HardwareDescription",
+    "HolderReason",
     "IterationDetails",
     "JobInterpreter",
     "JobMasterRegistration",
@@ -143,6 +160,8 @@ __all__ = [
     "Message",
     "NotifyCheckpoint",
     "OperatorEvent",
+    "OperatorEventTime",
+    "OperatorTimeReport",
     "OutputMove",
     "RegistrationRejection",
     "RegistrationSuccess",
@@ -167,6 +186,7 @@ __all__ = [
     "SparkDriverRegistration",
     "SparkDriverRequest",
     "SparkDriverStart",
+    "SplitTimeReport",
     "StageCommit",
     "StageEnd",
     "StageSubmission",
@@ -180,8 +200,11 @@ __all__ = [
     "TaskExecutorToResourceManagerHeartbeat",
     "TaskMetrics",
     "TaskPlacement",
+    "TaskTimeReport",
     "TriggerCheckpoint",
     "VertexDetails",
     "VertexPlacement",
+    "WatermarkBounds",
+    "WatermarkReport",
     "WorkerAddress",
 ]

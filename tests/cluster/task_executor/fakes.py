@@ -31,6 +31,7 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
+    WatermarkReport,
 )
 
 
@@ -175,6 +176,9 @@ class FakeJobMaster(RpcEndpoint):
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
         self.events.append(event)
+        return Acknowledge()
+
+    async def report_watermark(self, report: WatermarkReport) -> Acknowledge:
         return Acknowledge()
 
     async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:

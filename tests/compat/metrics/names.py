@@ -37,10 +37,7 @@ TASK = (
     "Shuffle.Netty.Input.numBuffersInLocal(+PerSecond) Shuffle.Netty.Input.numBuffersInRemote(+PerSecond)"
 )
 
-OPERATOR = (
-    "numRecordsIn(+PerSecond) numRecordsOut(+PerSecond) currentInputWatermark "
-    "currentOutputWatermark watermarkAlignmentDrift"
-)
+OPERATOR = "numRecordsIn(+PerSecond) numRecordsOut(+PerSecond) currentInputWatermark currentOutputWatermark"
 #: Of operators that drop late records.
 WINDOWS = "numLateRecordsDropped"
 TWO_INPUTS = "currentInput1Watermark currentInput2Watermark"
@@ -51,6 +48,8 @@ SOURCE = (
     "currentEmitEventTimeLag currentFetchEventTimeLag watermarkLag sourceIdleTime pendingRecords pendingBytes "
     "numRecordsInErrors"
 )
+#: Of sources whose watermarks are aligned, once the group's first watermark is known.
+ALIGNED_SOURCE = "watermarkAlignmentDrift"
 #: Behind `<operator>.split.<id>.watermark.`
 SPLIT = "currentWatermark activeTimeMsPerSecond pausedTimeMsPerSecond idleTimeMsPerSecond"
 KAFKA = (
@@ -80,8 +79,6 @@ STATE = "valueStateGetLatency valueStateUpdateLatency mapStateGetLatency listSta
 
 #: What stands for something that the engine does not have: name -> why.
 ABSENT = {
-    "watermarkAlignmentDrift": "sources do not align their watermarks",
-    "pausedTimeMsPerSecond": "only the alignment of watermarks would pause a split, and Yarrow has no alignment",
     "Status.JVM.Memory.Direct.Count": "Arrow's memory pool does not count the buffers that are alive",
     **dict.fromkeys(KAFKA.split(), "there is no Kafka connector"),
     **dict.fromkeys(

@@ -13,6 +13,7 @@ from tests.architecture.source_tree import ROOT
 from tests.compat.metrics import names
 from tests.support.worker_harness import WorkerHarness
 from tests.unit.am.rest.fakes import JOB, job_details
+from tests.unit.container.operators.sources.test_source_alignment import Aligning, Pausing
 from yarrow.common.job_status import JobStatus
 from yarrow.common.serialization import Encoder
 from yarrow.common.typeinfo import Types
@@ -133,6 +134,18 @@ def test_sources_report_theirs(reported: Reported) -> None:
     assert (
         values[f"{_SOURCE}.currentEmitEventTimeLag"] >= values[f"{_SOURCE}.currentFetchEventTimeLag"] > 10**12
     )
+
+
+def test_aligned_sources_and_their_splits_report_theirs() -> None:
+    source = Aligning(Pausing())
+    source.add("a")
+    source.read(100, split="a")
+    source.alignment.take_bound(105)
+    values = source.context.environment.metrics.values()
+    for name in names.names(names.ALIGNED_SOURCE):
+        assert f"numbers.{name}" in values
+    for name in names.names(names.SPLIT):
+        assert f"numbers.split.a.watermark.{name}" in values
 
 
 def test_sinks_report_theirs(reported: Reported) -> None:

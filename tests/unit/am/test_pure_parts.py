@@ -23,6 +23,7 @@ PURE = (
     "yarrow.am.jobmaster.links.deployment",
     "yarrow.am.jobmaster.details",
     "yarrow.am.execution.execution_graph",
+    "yarrow.am.jobmaster.event_time.watermark_alignment",
     "yarrow.am.jobmaster.scheduling.failover",
     "yarrow.am.jobmaster.scheduling.job_scheduler",
     "yarrow.am.jobmaster.links.operator_events",

@@ -120,3 +120,14 @@ def test_wrong_arguments_are_named() -> None:
         WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(0))
     with pytest.raises(TypeError, match="TimestampAssigner"):
         WatermarkStrategy.no_watermarks().with_timestamp_assigner(len)  # type: ignore[arg-type]
+
+
+def test_alignment_takes_a_group_a_drift_and_an_interval() -> None:
+    base = WatermarkStrategy.for_monotonous_timestamps()
+    second = Duration.of_seconds(1)
+    with pytest.raises(ValueError, match="watermark_group must be a non-empty text, not ''"):
+        base.with_watermark_alignment("", second)
+    with pytest.raises(ValueError, match="max_allowed_watermark_drift must not be negative: -1 ms"):
+        base.with_watermark_alignment("group", Duration.of_millis(-1))
+    with pytest.raises(ValueError, match="update_interval must be at least 1 ms, not 0 ms"):
+        base.with_watermark_alignment("group", second, Duration.of_millis(0))

@@ -103,20 +103,6 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
         lambda env: pickled_bytes_to_python_converter(b"", Types.STRING()),
         "this version has no Java objects",
     ),
-    "watermark alignment": (
-        lambda env: numbers(env).assign_timestamps_and_watermarks(
-            BOUNDED.with_watermark_alignment("group", Duration.of_seconds(1))
-        ),
-        "assign_timestamps_and_watermarks with watermark alignment (group 'group') is refused",
-    ),
-    "watermark alignment of a source": (
-        lambda env: env.from_source(
-            NumberSequenceSource(1, 9),
-            BOUNDED.with_watermark_alignment("group", Duration.of_seconds(1)),
-            "numbers",
-        ),
-        "from_source with watermark alignment (group 'group') is refused",
-    ),
     "assigner inside a columnar source": (
         lambda env: env.from_source(Batches(1, 9), BOUNDED.with_timestamp_assigner(Itself()), "batches"),
         "from_source of 'batches', which gives record batches, with a timestamp assigner is refused",
@@ -255,6 +241,20 @@ INVALID: dict[str, tuple[Build, str]] = {
     "cached file of one name": (
         lambda env: _two_cached_files(env),
         "A cached file named 'model' is registered already",
+    ),
+    "watermark alignment behind a source": (
+        lambda env: numbers(env).assign_timestamps_and_watermarks(
+            BOUNDED.with_watermark_alignment("group", Duration.of_seconds(1))
+        ),
+        "assign_timestamps_and_watermarks cannot align watermarks (group 'group')",
+    ),
+    "watermark alignment without watermarks": (
+        lambda env: env.from_source(
+            NumberSequenceSource(1, 9),
+            WatermarkStrategy.no_watermarks().with_watermark_alignment("group", Duration.of_seconds(1)),
+            "numbers",
+        ),
+        "from_source with watermark alignment (group 'group') needs a strategy that makes watermarks",
     ),
 }
 

@@ -23,6 +23,7 @@ from yarrow.client.job_results import public_status
 from yarrow.client.rest.job_heartbeats import JobHeartbeats, JobHeartbeatSettings
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.client.rest.rest_operations import OperationFailedError, run_operation
+from yarrow.client.stalled_jobs import stalled_text
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
@@ -128,7 +129,17 @@ class RemoteJobClient(JobClient):
                 threading.Thread(
                     target=self._follow, args=(self._result,), name=f"job {self._job_id}", daemon=True
                 ).start()
-        return CompletableFuture(self._result).then_apply(lambda result: result)
+        result = CompletableFuture(self._result).then_apply(lambda result: result)
+        return result.explained_by(self._why_it_runs)
+
+    def _why_it_runs(self) -> str:
+        try:
+            found = self._rest.get(f"/jobs/{self._job_id}/event-time")
+        except CommandError:
+            # The job may have ended meanwhile, or nobody answers: the caller's own error stays what it is.
+            return ""
+        holders = [(holder["explanation"], holder["remedy"]) for holder in found["holders"]]
+        return stalled_text(self._job_id, holders, found["status"])
 
     def get_web_interface_url(self) -> str | None:
         """Address of the cluster's REST server."""

@@ -9,7 +9,7 @@ of the source's first subtask, one call at a time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -136,6 +136,17 @@ class SourceReader(ABC, Generic[T, SplitT]):
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
         """Return the splits held, each with its present position."""
+
+    def pause_or_resume_splits(
+        self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]
+    ) -> None:
+        """Stop reading the splits of the first ids, and read those of the second again.
+
+        The alignment of watermarks calls it: a paused split is ahead of its group. `poll` gives no further rows of
+        it until it is resumed, and those of other splits meanwhile. Where all splits are ahead, `poll` is not called
+        at all, without a call of this method. A reader that cannot pause single splits leaves this method out.
+        """
+        raise TypeError(f"{type(self).__name__} cannot pause single splits: it has no pause_or_resume_splits")
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Hear that the checkpoint is complete: positions up to it may be committed outside."""

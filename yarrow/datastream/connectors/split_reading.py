@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from yarrow.datastream.connectors.base import (
@@ -93,6 +93,8 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
         self._no_more_splits = False
         #: Splits that have ended since records were last handed over.
         self._finished: list[str] = []
+        #: Ids of the splits that are not read for now.
+        self._paused: set[str] = set()
 
     @abstractmethod
     def open_split(self, split: SplitT) -> None:
@@ -117,13 +119,18 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         """Rows of the open split, or of the next one."""
         while True:
+            if self._paused and self._has_open_split and self.current_split().split_id in self._paused:
+                self._put_back()
             if not self._has_open_split:
                 if not self._waiting:
                     if self._no_more_splits:
                         return None
                     self._ask_if_idle()
-                    return NothingAvailable()
-                self.open_split(self._waiting.popleft())
+                    return self._nothing()
+                following = self._next_split()
+                if following is None:
+                    return self._nothing()
+                self.open_split(following)
                 self._has_open_split = True
             found = self.read_split(max_rows)
             if found is not None:
@@ -132,8 +139,38 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
                     self._finished.clear()
                 return found
             self._finished.append(self.current_split().split_id)
+            self._paused.discard(self._finished[-1])
             self._has_open_split = False
             self.close_split()
+
+    def _nothing(self) -> SourceRecords | NothingAvailable:
+        """Tell that nothing is there, or of ended splits where others are paused: these may wait for the ended ones."""
+        if not (self._finished and self._paused):
+            return NothingAvailable()
+        finished = tuple(self._finished)
+        self._finished.clear()
+        return SourceRecords((), finished_before=finished)
+
+    def _next_split(self) -> SplitT | None:
+        """Take the first waiting split that is not paused; None = all are."""
+        for position, split in enumerate(self._waiting):
+            if split.split_id not in self._paused:
+                del self._waiting[position]
+                return split
+        return None
+
+    def _put_back(self) -> None:
+        """Put the open split, at its position, behind the waiting ones."""
+        self._waiting.append(self.current_split())
+        self._has_open_split = False
+        self.close_split()
+
+    def pause_or_resume_splits(
+        self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]
+    ) -> None:
+        """Stops or resumes splits: a paused open split makes room for a waiting one."""
+        self._paused.update(splits_to_pause)
+        self._paused.difference_update(splits_to_resume)
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
         """Put splits behind the present ones."""

@@ -38,6 +38,7 @@ from yarrow.runtime.common.ids import (
 )
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.job_graph import decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc import messages as m
@@ -216,6 +217,33 @@ def taken_checkpoints() -> CheckpointStatisticsTracker:
     return simulation.coordinator.statistics
 
 
+#: A job whose event time a silent split holds back.
+EVENT_TIME = m.EventTimeDetails(
+    job_id=JOB,
+    status=JobStatus.RUNNING,
+    now_ms=NOW,
+    operators=(
+        m.OperatorEventTime(name="Source: clicks", least=1_000, subtask=1, greatest=60_000, idle=False),
+        m.OperatorEventTime(name="Window", least=MIN_TIMESTAMP, subtask=0, greatest=1_000, idle=False),
+    ),
+    holders=(
+        m.EventTimeHolder(
+            operator="Source: clicks",
+            subtask=1,
+            split_id="7",
+            watermark=1_000,
+            last_timestamp=1_001,
+            age_ms=42_000,
+            idle=False,
+            reason=m.HolderReason.NO_IDLENESS_SET,
+            explanation="split '7' of 'Source: clicks' (subtask 2) had its last row 42.0 s ago",
+            remedy="Give its strategy with_idleness(...)",
+            path=("Window", "Source: clicks"),
+        ),
+    ),
+)
+
+
 class FakeDispatcher:
     """Implements DispatcherGateway over a dictionary of jobs."""
 
@@ -387,6 +415,12 @@ class FakeDispatcher:
             raise JobAlreadyEndedError(f"it is {status.value} already")
         return self.decisions[-last:]
 
+    async def request_event_time(self, job_id: JobID) -> m.EventTimeDetails:
+        status = self._job(job_id).status
+        if status.is_globally_terminal_state():
+            raise JobAlreadyEndedError(f"it is {status.value} already")
+        return EVENT_TIME
+
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
         self._job(job_id)
         return self.checkpoints.record(checkpoint_id)
@@ -530,6 +564,11 @@ class FakeTaskExecutor:
     async def send_operator_event(self, job_master_id: JobMasterID, event: m.OperatorEvent) -> m.Acknowledge:
         raise AssertionError("REST sends no events")
 
+    async def send_watermark_bounds(
+        self, job_master_id: JobMasterID, bounds: m.WatermarkBounds
+    ) -> m.Acknowledge:
+        raise AssertionError("REST sends no bounds")
+
     async def trigger_checkpoint(
         self, job_master_id: JobMasterID, trigger: m.TriggerCheckpoint
     ) -> m.Acknowledge:
@@ -552,6 +591,9 @@ class FakeTaskExecutor:
         self, resource_manager_id: ResourceManagerID, cause: str
     ) -> m.Acknowledge:
         raise AssertionError("REST disconnects nothing")
+
+    async def request_event_times(self, job_id: JobID) -> tuple[m.TaskTimeReport, ...]:
+        raise AssertionError("REST asks the JobMaster for event times")
 
     async def request_slot_report(self) -> m.SlotReport:
         raise AssertionError("REST asks for no slot reports")

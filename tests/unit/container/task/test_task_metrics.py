@@ -206,12 +206,12 @@ def test_a_split_is_measured_while_it_is_held() -> None:
     assert value("accumulatedActiveTimeMs") > 0
     assert value("accumulatedIdleTimeMs") == 0
     tracker.idle = True
-    metrics.changed()
+    metrics.changed(paused=False)
     active = value("accumulatedActiveTimeMs")
     assert value("accumulatedIdleTimeMs") > 0
     assert value("accumulatedActiveTimeMs") == active
     tracker.idle = False
-    metrics.changed()
+    metrics.changed(paused=False)
     assert value("accumulatedActiveTimeMs") > active
     metrics.remove()
     assert registry.values() == {}

@@ -30,6 +30,7 @@ from yarrow.runtime.rpc.messages import (
     OperatorEvent,
     ResetSubtask,
     TaskDeploymentDescriptor,
+    WatermarkBounds,
 )
 from yarrow.runtime.rpc.restored_tasks import with_restored
 from yarrow.runtime.snapshot.handles import InlineStateHandle, OperatorStateHandle, OperatorSubtaskState
@@ -61,6 +62,9 @@ class Deaf:
 
     async def send_operator_event(self, leader: JobMasterID, event: OperatorEvent) -> Acknowledge:
         return self._take(event)
+
+    async def send_watermark_bounds(self, leader: JobMasterID, bounds: WatermarkBounds) -> Acknowledge:
+        return self._take(bounds)
 
     async def reset_subtask(self, leader: JobMasterID, reset: ResetSubtask) -> Acknowledge:
         return self._take(reset)
@@ -146,6 +150,23 @@ def test_one_that_is_given_up_is_not_asked_any_more() -> None:
         return len(gateway.taken)
 
     assert asyncio.run(run()) < 10
+
+
+def test_newer_bounds_replace_those_that_wait() -> None:
+    def bounds(**readers: int) -> WatermarkBounds:
+        named = {ExecutionAttemptID(name): bound for name, bound in readers.items()}
+        return WatermarkBounds(job_id=JobID("j"), bounds=named)
+
+    async def run() -> list[object]:
+        gateway = Deaf(lost=0)
+        link = link_to(gateway)
+        link.send_bounds(bounds(first=1, second=1))
+        link.send_bounds(bounds(other=5))
+        link.send_bounds(bounds(first=2, second=2))
+        await link.drained()
+        return gateway.taken
+
+    assert asyncio.run(run()) == [bounds(other=5), bounds(first=2, second=2)]
 
 
 def deployment(state: bytes) -> Deployment:

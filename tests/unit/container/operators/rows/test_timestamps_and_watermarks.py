@@ -305,3 +305,32 @@ def test_a_failure_of_a_periodic_generator_names_the_operator() -> None:
         harness.advance(0.2)
     assert failed.value.cause.operator_name == "Timestamps/Watermarks"
     assert failed.value.cause.message == "no watermark today"
+
+
+def test_a_stream_is_not_idle_while_its_task_takes_no_rows() -> None:
+    with behind(IDLE) as harness:
+        (task,) = harness.tasks
+        harness.push(("a", 5))
+        for _ in range(2):
+            harness.advance(0.2)
+        task.chain.rows_wait(True)
+        harness.clock.advance(30)
+        task.chain.rows_wait(False)
+        harness.run()
+        assert in_order(harness) == [("a", 5), Watermark(4)]
+        for _ in range(7):
+            harness.advance(0.2)
+        assert in_order(harness) == [("a", 5), Watermark(4), "idle"]
+
+
+def test_a_task_without_credit_tells_its_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    with behind(IDLE, output_credit=1) as harness:
+        (task,) = harness.tasks
+        told: list[bool] = []
+        monkeypatch.setattr(task.chain, "rows_wait", told.append)
+        harness.hold_outputs = True
+        harness.push(("a", 5))
+        harness.push(("b", 6))
+        harness.hold_outputs = False
+        harness.run()
+        assert told == [True, False]

@@ -50,6 +50,7 @@ class Bench:
         self.clock = ManualClock()
         self.target = Target()
         context = operator_context(self.clock, {key.replace("_", "."): v for key, v in options.items()})
+        self.context = context
         self.time = SplitWatermarks("numbers", strategy, context, TimeSettings(context), self.target)
 
     def read(self, *rows: Any, split: str | None = None, ended: Sequence[str] = ()) -> None:
