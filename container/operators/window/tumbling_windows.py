@@ -7,7 +7,7 @@ lateness they move to the windows that have fired. See docs/design/0034-fast-win
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
@@ -314,13 +314,13 @@ class TumblingWindows(WindowingBase):
         stamp, keeps = window.max_timestamp(), self._keeps_fired(window)
         if keeps:
             self._note_fired(window)
-        plain = self._spec.window_function is None and self._spec.kind is WindowKind.REDUCED
-        step = _KEYS_AT_ONCE if self._spec.window_function is None else 1
+        alone = self._spec.window_function is None
+        step = _KEYS_AT_ONCE if alone else 1
         while self._at < len(keys):
             start, end = self._at, min(self._at + step, len(keys))
-            if plain:
-                for value in values[start:end]:
-                    yield value, stamp
+            if alone:
+                for result in self._plain_results(window, keys[start:end], values[start:end]):
+                    yield result, stamp
             else:
                 for at in range(start, end):
                     yield from self._fire_key(window, keys[at], values[at], ends=not keeps)
@@ -331,6 +331,24 @@ class TumblingWindows(WindowingBase):
             self.fired_timers += end - start
             if perf_counter() >= deadline:
                 return
+
+    def _plain_results(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterable[Any]:
+        """The results of keys where no window function runs: one for each."""
+        if self._spec.kind is WindowKind.REDUCED:
+            return values
+        return self._aggregates(window, keys, values)
+
+    def _aggregates(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterator[Any]:
+        get_result, state, uses_key = self._combining.get_result, self.context.state, self._uses_current_key
+        for key, value in zip(keys, values, strict=True):
+            if uses_key:
+                state.current_key = user_key(key)
+            try:
+                result = get_result(value)
+            except Exception as error:
+                state.current_key = user_key(key)
+                raise self._failure_in(f"timer at {window.max_timestamp()}", window, error) from error
+            yield result
 
     def _fire_key(self, window: TimeWindow, key: Any, value: Any, *, ends: bool) -> Results:
         """The results of one key; `ends`: nothing of the window is needed any more."""

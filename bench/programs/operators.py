@@ -1,0 +1,111 @@
+"""Operators of event time on rows, parallelism 2 in two worker processes, beside the keyed reduce on the same rows.
+
+Rows are (key, 1) with declared types. 100 000 rows are one second of event time, out of order by up to two seconds.
+Each job ends in a sink that drops its rows. The first argument is the number of rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from bench.programs.rows import DroppingSink
+from yarrow.common import Configuration, Duration, Time, Types, WatermarkStrategy
+from yarrow.common.watermark_strategy import TimestampAssigner
+from yarrow.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.functions import AggregateFunction
+from yarrow.datastream.window import EventTimeTrigger, TumblingEventTimeWindows
+
+ROWS_A_SECOND = 100_000
+DISORDER_MS = 2000
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+
+
+class Stamps(TimestampAssigner):
+    """Times of numbers, out of order without a pattern."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value * 1000 // ROWS_A_SECOND - value * 7919 % DISORDER_MS)
+
+
+class Count(AggregateFunction[Any, int, int]):
+    """The number of rows."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class OwnTrigger(EventTimeTrigger):
+    """A custom trigger, which asks for the general operator."""
+
+
+def keyed_reduce(rows: KeyedStream) -> DataStream:
+    return rows.reduce(lambda a, b: (a[0], a[1] + b[1]))
+
+
+def tumbling_count(rows: KeyedStream) -> DataStream:
+    windows = rows.window(TumblingEventTimeWindows.of(Time.seconds(10)))
+    return windows.aggregate(Count(), accumulator_type=Types.LONG(), output_type=Types.LONG())
+
+
+def tumbling_reduce(rows: KeyedStream) -> DataStream:
+    windows = rows.window(TumblingEventTimeWindows.of(Time.seconds(10)))
+    return windows.reduce(lambda a, b: (a[0], a[1] + b[1]))
+
+
+def custom_trigger(rows: KeyedStream) -> DataStream:
+    windows = rows.window(TumblingEventTimeWindows.of(Time.seconds(10))).trigger(OwnTrigger())
+    return windows.aggregate(Count(), accumulator_type=Types.LONG(), output_type=Types.LONG())
+
+
+JOBS: dict[str, Callable[[KeyedStream], DataStream]] = {
+    "keyed-reduce": keyed_reduce,
+    "tumbling-count": tumbling_count,
+    "tumbling-reduce": tumbling_reduce,
+    "custom-trigger": custom_trigger,
+}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("records", type=int)
+    arguments.add_argument("--job", choices=JOBS, default="tumbling-count")
+    arguments.add_argument("--keys", type=int, default=1000)
+    arguments.add_argument("--backend", choices=("hashmap", "rocksdb"), default="hashmap")
+    given = arguments.parse_args()
+
+    with tempfile.TemporaryDirectory(prefix="bench-checkpoints-") as folder:
+        options = {
+            "parallelism.default": "2",
+            "state.backend.type": given.backend,
+            "state.backend.rocksdb.memory.fixed-per-slot": "256 mb",
+            "execution.checkpointing.interval": "1 s",
+            "execution.checkpointing.dir": folder,
+        }
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
+        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
+        numbers = env.from_source(
+            NumberSequenceSource(0, given.records - 1),
+            strategy.with_timestamp_assigner(Stamps()),
+            "integers",
+        )
+        keys = given.keys
+        rows = numbers.map(lambda x: (x * 1_299_709 % keys, 1), PAIR)
+        JOBS[given.job](rows.key_by(lambda row: row[0], Types.LONG())).sink_to(DroppingSink())
+        env.execute(f"bench {given.job}")
+
+
+if __name__ == "__main__":
+    main()
