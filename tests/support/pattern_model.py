@@ -7,7 +7,7 @@ made. The model unrolls loops and groups into plain sequences of slots, and trie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -248,8 +248,7 @@ def _of_group(
         yield (), carry
     runs: list[tuple[tuple[Slot, ...], _Carry]] = [((), carry)]
     # A run may take no record.
-    most = max(most, 1)
-    for number in range(most if kind.most is None else min(kind.most, most)):
+    for number in range(max(most, kind.least) if kind.most is None else kind.most):
         longer: list[tuple[tuple[Slot, ...], _Carry]] = []
         for slots, before in runs:
             if number:
@@ -366,7 +365,8 @@ def _end(records: Records, chosen: Sequence[int], tail: Tail, within: int | None
     if tail.needs_next and upto == last:
         return None
     if not tail.waits:
-        if not _bans_hold(records, last, last + 1, tail):
+        # Nothing is left that a greedy step could block.
+        if not _bans_hold(records, last, last + 1, replace(tail, blocked=None)):
             return None
         return records[last + 1][1], last + 1
     return (min(limits), len(records)) if _bans_hold(records, last, upto, tail) else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.support.pattern_model import Kind, Records, Whole, all_matches
+from tests.support.pattern_model import Found, Kind, Records, Whole, all_matches
+from yarrow.cep.after_match_skip_strategy import AfterMatchSkipStrategy, SkipKind
 from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
 from yarrow.cep.pattern_table import compile_pattern
@@ -75,9 +78,9 @@ def taking(draw: st.DrawFn, name: str, *, may_be_greedy: bool = True, may_be_opt
     )
 
 
-def ends_with_an_option(kind: Kind) -> bool:
-    """True for a group whose last step may be left out."""
-    return bool(kind.group) and kind.group[-1].optional
+def has_an_open_end(kind: Kind) -> bool:
+    """True for a group whose last step may be left out, or whose loop ends it: the model sees no step behind it."""
+    return bool(kind.group) and (kind.group[-1].optional or kind.group[-1].most != 1)
 
 
 @st.composite
@@ -88,7 +91,7 @@ def wholes(draw: st.DrawFn) -> Whole:
         before = kinds[-1] if kinds else None
         name = f"s{number}"
         options = ["records", "records", "records", "group"]
-        if before is not None and not before.optional and not ends_with_an_option(before):
+        if before is not None and not before.optional and not has_an_open_end(before):
             options += ["not_next", "not_followed_by"]
         choice = draw(st.sampled_from(options))
         may_be_optional = before is None or not before.greedy
@@ -117,3 +120,53 @@ def test_each_match_is_found_once(whole: Whole, records: Records) -> None:
     expected = Counter((match.taken, match.time) for match in all_matches(whole, records))
     found = found_by(run(whole, records))
     assert found == expected, f"{whole}"
+
+
+def left_by(whole: Whole, found: Sequence[Found]) -> list[Found]:
+    """The matches that a skip strategy leaves: in order of their beginning, each drops others."""
+    left: list[Found] = []
+    bound = 0
+    for each in sorted(found, key=lambda match: (match.taken[0][1], match.time, match.at)):
+        start = each.taken[0][1]
+        if start < bound:
+            continue
+        left.append(each)
+        positions: dict[str, list[int]] = {}
+        for name, at in each.taken:
+            positions.setdefault(name, []).append(at)
+        of_step = positions.get(whole.skip.pattern_name or "")
+        match whole.skip.kind:
+            case SkipKind.SKIP_TO_NEXT:
+                bound = max(bound, start + 1)
+            case SkipKind.SKIP_PAST_LAST_EVENT:
+                bound = max(bound, each.taken[-1][1] + 1)
+            case SkipKind.SKIP_TO_FIRST if of_step:
+                bound = max(bound, of_step[0])
+            case SkipKind.SKIP_TO_LAST if of_step:
+                bound = max(bound, of_step[-1])
+    return left
+
+
+strategies = st.sampled_from(
+    [
+        AfterMatchSkipStrategy.skip_to_next(),
+        AfterMatchSkipStrategy.skip_past_last_event(),
+        AfterMatchSkipStrategy.skip_to_first("s0"),
+        AfterMatchSkipStrategy.skip_to_last("s0"),
+    ]
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(wholes(), strategies, records)
+def test_a_skip_strategy_leaves_the_first_match_and_drops_others(
+    whole: Whole, skip: AfterMatchSkipStrategy, records: Records
+) -> None:
+    assume(skip.pattern_name is None or not whole.kinds[0].group)
+    whole = replace(whole, skip=skip)
+    found = all_matches(whole, records)
+    ends = Counter((match.taken[0][1], match.time, match.at) for match in found)
+    # Of matches with one beginning and one end either may come first.
+    assume(max(ends.values(), default=0) <= 1)
+    expected = Counter(match.taken for match in left_by(whole, found))
+    assert Counter(taken for taken, _ in found_by(run(whole, records)).elements()) == expected, f"{whole}"
