@@ -121,6 +121,15 @@ def rebalance(integers: DataStream) -> DataStream:
     return pairs.map(lambda pair: (pair[1], pair[0]), declared)
 
 
+def loop(integers: DataStream) -> DataStream:
+    """Every row once round a loop, with a map in it."""
+    declared = Types.TUPLE([Types.LONG(), Types.LONG()])
+    begun = integers.map(lambda x: (x, 1), declared).iterate()
+    stepped = begun.map(lambda pair: (pair[0], pair[1] - 1), declared)
+    begun.close_with(stepped.filter(lambda pair: pair[1] == 0))
+    return stepped
+
+
 JOBS: dict[str, Callable[[DataStream], DataStream]] = {
     "integers": declared_pairs,
     "undeclared": undeclared_pairs,
@@ -130,6 +139,7 @@ JOBS: dict[str, Callable[[DataStream], DataStream]] = {
     "orders": orders,
     "chain": chain,
     "rebalance": rebalance,
+    "loop": loop,
 }
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import ClassVar
 
 import pytest
 
 from tests.support.loop_jobs import LOOPS, check_exact, loop_job
 from tests.support.loop_run import LoopRun
 from yarrow.common import Time, Types
-from yarrow.datastream import DataStream, KeyedProcessFunction
+from yarrow.datastream import DataStream, FlatMapFunction, KeyedProcessFunction
 from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.data.elements import EndOfData, RowBatch, Watermark
+from yarrow.runtime.data.elements import EndOfData, Watermark
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.testing.operator_harness import OperatorHarness
 
@@ -114,29 +115,37 @@ def test_what_event_time_brings_forth_at_the_end_goes_round() -> None:
         assert ended(harness)
 
 
+class Fan(FlatMapFunction[int, int]):
+    """Three records for each, until they are 0; notes the metrics of the loop at each call."""
+
+    look: ClassVar[Callable[[], None]]
+
+    def flat_map(self, value: int) -> Iterable[int]:
+        Fan.look()
+        return [value - 1] * 3 if value else []
+
+
 def test_feedback_beyond_the_bound_goes_to_disk_and_input_waits() -> None:
     def fans(numbers: DataStream) -> DataStream:
         loop = numbers.iterate()
-        more = loop.flat_map(lambda number: [number - 1] * 3 if number else [], NUMBER)
+        more = loop.flat_map(Fan(), NUMBER)
         loop.close_with(more)
         return more.filter(lambda number: number == 0)
 
     bounds = {"taskmanager.memory.network.loop.size": "1 kb", "taskmanager.network.loop.input-bound": "2 kb"}
-    with OperatorHarness(fans, types=[NUMBER], configuration=bounds, chunk_rows=4) as harness:
-        task = harness.tasks[0]
-        on_disk = room = 0.0
-        harness.hold_outputs = True
-        (sender,) = [channel for channels in harness.fragment.inputs.values() for channel in channels]
-        sender.send_batch(RowBatch([7, 7]))
-        for _ in range(200):
-            task.step()
-            metrics = harness.metrics()
-            on_disk = max(on_disk, metrics["Iteration.feedbackDiskBytes"])
-            room += task.chain.head.room == 0
-        harness.hold_outputs = False
-        harness.run()
-        assert on_disk > 0 and room > 0
-        assert len(harness.output) == 2 * 3**7
+    on_disk: list[float] = []
+    rooms: set[int | None] = set()
+    with OperatorHarness(fans, types=[NUMBER], configuration=bounds) as harness:
+
+        def look() -> None:
+            on_disk.append(harness.metrics()["Iteration.feedbackDiskBytes"])
+            rooms.add(harness.tasks[0].chain.head.room)
+
+        Fan.look = staticmethod(look)
+        harness.push(6, 6)
+        assert len(harness.output) == 2 * 3**6
+        assert max(on_disk) > 0 and rooms == {None, 0}
+        assert harness.metrics()["Iteration.feedbackDiskBytes"] == 0
         harness.end()
         assert ended(harness)
 
