@@ -82,7 +82,14 @@ class LoopRun:
         self.sent = 0 if self._complete is None else self._complete.sent
         self.fragment = Fragment(
             self.graph,
-            Settings({"taskmanager.network.channel.credit-batches": "1", **self._settings}),
+            # A slice is one batch, so that feedback also waits when a head cuts.
+            Settings(
+                {
+                    "taskmanager.network.channel.credit-batches": "1",
+                    "execution.batch.slice-time": "1 ns",
+                    **self._settings,
+                }
+            ),
             self.clock,
             subtasks=subtasks,
             restored=self._restored(subtasks),
