@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from yarrow.am.checkpoint.restore import StartingPoint, in_memory
 from yarrow.am.execution.errors import NoResourceAvailableError, failure_of
@@ -19,8 +21,6 @@ from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, Chec
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
-from yarrow.am.jobmaster.event_time.aligned_sources import AlignedSources
-from yarrow.am.jobmaster.event_time.event_time_queries import EventTimeQueries
 from yarrow.am.jobmaster.job_queries import JobQueries
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.links.operator_events import OperatorEvents
@@ -76,6 +76,9 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorToJobMasterHeartbeat,
     WatermarkReport,
 )
+
+if TYPE_CHECKING:
+    from yarrow.am.jobmaster.event_time.aligned_sources import AlignedSources
 
 
 async def _nothing(master: RunningJob) -> None:
@@ -160,8 +163,8 @@ class JobMaster(RpcEndpoint):
             checkpoint_id=self._checkpoints.checkpoint_id,
         )
         self._events = OperatorEvents(self.graph, links)
-        self._event_time = EventTimeQueries(self.graph, links, clock)
-        self._aligned_sources = AlignedSources(self.graph, links, self._timers)
+        self._links = links
+        self._clock = clock
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
         self._rescales = RescaleRequests(
             self._scheduler,
@@ -327,9 +330,19 @@ class JobMaster(RpcEndpoint):
         self.assert_main_thread()
         await self._rescales.rescale(request)
 
+    @cached_property
+    def _aligned_sources(self) -> AlignedSources:
+        # Imported late: most jobs align no sources.
+        from yarrow.am.jobmaster.event_time.aligned_sources import AlignedSources
+
+        return AlignedSources(self.graph, self._links, self._timers)
+
     async def event_time(self) -> EventTimeDetails:
         """Event time of the job, operator by operator, and who holds it back."""
-        return await self._event_time.details()
+        # Imported late: most jobs are never asked.
+        from yarrow.am.jobmaster.event_time.event_time_queries import EventTimeQueries
+
+        return await EventTimeQueries(self.graph, self._links, self._clock).details()
 
     def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:
         """The last events with their actions, each as JSON, oldest first."""

@@ -8,12 +8,15 @@ operators.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from yarrow.container.network.barrier_handler import AligningBarrierHandler, BarrierHandler
 from yarrow.container.network.input_channel import InputChannel
-from yarrow.container.network.input_drift import InputDrift
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, StreamElement
+
+if TYPE_CHECKING:
+    from yarrow.container.network.input_drift import InputDrift
 
 
 class GateChannel:

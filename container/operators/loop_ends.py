@@ -5,10 +5,12 @@ Owner: none (interfaces).
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from yarrow.container.network.feedback.feedback_channel import FeedbackChannel
 from yarrow.runtime.data.elements import LoopMarker
+
+if TYPE_CHECKING:
+    from yarrow.container.network.feedback.feedback_channel import FeedbackChannel
 
 
 class LoopEnd(Protocol):

@@ -2,8 +2,9 @@
 
 Owner: any thread that builds operators; registering happens while a module is imported. Must not name an operator.
 Every package below this one is searched. The columnar ones are imported only when a job has columns, since
-pyarrow.compute and polars cost memory. Those of data sets, windows, joins, patterns and asynchronous functions are
-imported only when a job has some. An operator that is shipped with a job is found in the package of its spec.
+pyarrow.compute and polars cost memory. Those of data sets, windows, joins, patterns, loops, rows in event-time order
+and asynchronous functions are imported only when a job has some. An operator that is shipped with a job is found in
+the package of its spec.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _PACKAGE = "yarrow.container.operators"
 #: Packages that are imported only if no other operator runs a spec, one after the other.
 _ON_DEMAND = ("data_set", "columnar")
 #: Packages that are imported only for specs that name them: most jobs do without, and one of them imports asyncio.
-_NAMED = ("asynchronous", "cep", "columnar_join", "columnar_window", "join", "window")
+_NAMED = (
+    "asynchronous", "cep", "columnar_join", "columnar_window", "event_time_order", "join", "loop", "window",
+)  # fmt: skip
 
 _O = TypeVar("_O", bound=type[Operator])
 _classes: dict[type[OperatorSpec], type[Operator]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.configuration import Configuration
@@ -17,7 +17,6 @@ from yarrow.common.metrics import MetricGroup
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.datastream.functions import RuntimeContext
-from yarrow.datastream.functions.distributed_cache import DistributedCache
 from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
 from yarrow.datastream.state import (
     AggregatingState,
@@ -35,6 +34,9 @@ from yarrow.datastream.state import (
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.config.settings import Settings
+
+if TYPE_CHECKING:
+    from yarrow.datastream.functions.distributed_cache import DistributedCache
 
 
 class BroadcastVariable:
@@ -99,6 +101,9 @@ class OperatorRuntimeContext(RuntimeContext):
         return f"{env.task_name} ({env.subtask + 1}/{env.parallelism})#{env.attempt_number}"
 
     def get_distributed_cache(self) -> DistributedCache:
+        # Imported late: most functions open no cached file.
+        from yarrow.datastream.functions.distributed_cache import DistributedCache
+
         return DistributedCache(self._environment.cached_files)
 
     def get_job_parameter(self, key: str, default_value: str) -> str:

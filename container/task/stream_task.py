@@ -7,7 +7,7 @@ takes input without output credit: barriers, timers, cancels and other mails wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -26,7 +26,6 @@ from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
     SubtaskCheckpointCoordinator,
 )
 from yarrow.container.task.latency import LatencyTracker
-from yarrow.container.task.loop_markers import LoopMarkers, LoopOfTask
 from yarrow.container.task.source_reading import SourceReading
 from yarrow.container.task.task_inputs import TaskInputs
 from yarrow.container.task.task_life import TaskLife, TaskStage
@@ -43,6 +42,9 @@ from yarrow.runtime.data.elements import (
 )
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
+
+if TYPE_CHECKING:
+    from yarrow.container.task.loop_markers import LoopOfTask
 
 #: Seconds that a task with a broken channel waits for the JobMaster's verdict: the peer's own failure is the
 #: cause.
@@ -155,6 +157,9 @@ class StreamTask:
 
     def join_loops(self, loops: Sequence[LoopOfTask]) -> None:
         """Makes the task carry the markers of these loops; called once, before it opens."""
+        # Imported late: most jobs have no loop.
+        from yarrow.container.task.loop_markers import LoopMarkers
+
         self.inputs.loops = LoopMarkers(loops, self.chain, self.gate, self.outputs)
 
     # ------------------------------------------------------------------ any thread

@@ -7,8 +7,8 @@ placements alone (runtime.graph.distribution), so nobody sends lists of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 from yarrow.container.chain.operator_chain import OperatorChain
@@ -16,9 +16,7 @@ from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.codegen.freezing import needs_fixing
 from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel, SpoolError
 from yarrow.container.network.element_codec import ElementCodec
-from yarrow.container.network.feedback.feedback_channel import FeedbackChannel, FeedbackChannels
 from yarrow.container.network.input_channel import InputChannel
-from yarrow.container.network.input_drift import InputDrift
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
@@ -34,7 +32,6 @@ from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, 
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import NoSnapshots, SnapshotReceiver
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
-from yarrow.container.task.loop_markers import LoopOfTask
 from yarrow.container.task.stream_task import StreamTask, TaskHost, TaskListener
 from yarrow.container.task.task_environment import (
     BatchBounds,
@@ -50,7 +47,6 @@ from yarrow.runtime.config.options import checkpointing, execution, pipeline, ta
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
-from yarrow.runtime.graph.loops.loop_paths import LoopPath, loops_of
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.rpc.messages import (
     NOT_PLACED,
@@ -62,6 +58,9 @@ from yarrow.runtime.rpc.messages import (
 
 if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
+    from yarrow.container.network.feedback.feedback_channel import FeedbackChannel, FeedbackChannels
+    from yarrow.container.task.loop_markers import LoopOfTask
+    from yarrow.runtime.graph.loops.loop_paths import LoopPath
 
 
 class CallNotes(Protocol):
@@ -103,8 +102,14 @@ class TaskHooks:
         self.send_operator_event = send_operator_event
         self.push_collected = push_collected
         self.result_key = result_key
-        #: The feedback of all loops of the worker.
-        self.feedback = FeedbackChannels()
+
+    @cached_property
+    def feedback(self) -> FeedbackChannels:
+        """The feedback of all loops of the worker."""
+        # Imported late, as all of loops: most jobs have none.
+        from yarrow.container.network.feedback.feedback_channel import FeedbackChannels
+
+        return FeedbackChannels()
 
 
 class TaskBuilder:
@@ -134,7 +139,7 @@ class TaskBuilder:
         self._placements: Mapping[str, tuple[TaskPlacement, ...]] = {
             placement.vertex_id: placement.subtasks for placement in deployment.placements
         }
-        self._paths = [path for path in loops_of(graph) if self._belongs_to(path)]
+        self._paths = [path for path in _loops_of(graph) if self._belongs_to(path)]
         self._task: StreamTask | None = None
         #: Folder for files that end with the task.
         self.local_directory = os.path.join(network.working_directory, f"task-{descriptor.attempt_id}")
@@ -188,6 +193,8 @@ class TaskBuilder:
     def _loop_of_task(self, path: LoopPath) -> LoopOfTask:
         edges = [edge for edge in self.graph.inputs_of(self.vertex.id) for _ in self._producers(edge)]
         positions = [position for position, edge in enumerate(edges) if edge.index in path.edges]
+        from yarrow.container.task.loop_markers import LoopOfTask
+
         return LoopOfTask(path, tuple(positions))
 
     def head_of(self, loop: int) -> ExecutionAttemptID:
@@ -249,7 +256,7 @@ class TaskBuilder:
             send_operator_event=lambda *event: hooks.send_operator_event(self, *event),
             push_collected=lambda message: hooks.push_collected(self, message),
             result_key=hooks.result_key,
-            loops=_LoopsOfSubtask(self, hooks.feedback),
+            loops=_LoopsOfSubtask(self, hooks),
             report_watermark=None if report is None else partial(report, self),
         )
         attempt = TaskAttempt(
@@ -358,7 +365,11 @@ class TaskBuilder:
                 )
         inputs = 1 + max((edge.target_input for edge in edges), default=0)
         max_drift = self.vertex.max_input_drift_ms
-        return InputGate(channels, inputs, self._clock, None if max_drift is None else InputDrift(max_drift))
+        if max_drift is None:
+            return InputGate(channels, inputs, self._clock)
+        from yarrow.container.network.input_drift import InputDrift
+
+        return InputGate(channels, inputs, self._clock, InputDrift(max_drift))
 
     def _fetch_result(self, channel: InputChannel, edge: JobEdge, producer: int) -> None:
         descriptor = self.descriptor
@@ -381,15 +392,25 @@ class TaskBuilder:
 class _LoopsOfSubtask:
     """The LoopAccess of one task."""
 
-    def __init__(self, builder: TaskBuilder, channels: FeedbackChannels) -> None:
+    def __init__(self, builder: TaskBuilder, hooks: TaskHooks) -> None:
         self._builder = builder
-        self._channels = channels
+        self._hooks = hooks
 
     def acquire(self, loop: int) -> FeedbackChannel:
-        return self._channels.acquire(self._builder.head_of(loop), loop)
+        return self._hooks.feedback.acquire(self._builder.head_of(loop), loop)
 
     def release(self, loop: int) -> None:
-        self._channels.release(self._builder.head_of(loop), loop)
+        self._hooks.feedback.release(self._builder.head_of(loop), loop)
+
+
+def _loops_of(graph: JobGraph) -> Sequence[LoopPath]:
+    if not any(
+        operator.spec.opens_loop is not None for vertex in graph.vertices for operator in vertex.operators
+    ):
+        return ()
+    from yarrow.runtime.graph.loops.loop_paths import loops_of
+
+    return loops_of(graph)
 
 
 def position_of(graph: JobGraph, vertex: JobVertex) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
@@ -19,7 +19,6 @@ from yarrow.container.operators.base import TimeHolder
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.input_watermarks import InputWatermarks
 from yarrow.container.task.latency import LatencyTracker
-from yarrow.container.task.loop_markers import LoopMarkers
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
@@ -37,6 +36,9 @@ from yarrow.runtime.data.elements import (
     Watermark,
     WatermarkStatus,
 )
+
+if TYPE_CHECKING:
+    from yarrow.container.task.loop_markers import LoopMarkers
 
 
 def stamps_of(batch: RowBatch) -> list[int | None]:

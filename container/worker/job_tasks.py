@@ -43,7 +43,6 @@ from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.output_capture import CapturedOutput
-from yarrow.container.worker.task_event_time import event_time_of
 from yarrow.container.worker.user_logs import use_client_levels
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
@@ -432,6 +431,9 @@ class JobTasks:
 
     def event_times(self, job_id: JobID) -> tuple[TaskTimeReport, ...]:
         """Event time in the running tasks of a job. Any thread."""
+        # Imported late: most jobs are never asked.
+        from yarrow.container.worker.task_event_time import event_time_of
+
         with self._lock:
             running = list(self._running.values())
         return tuple(

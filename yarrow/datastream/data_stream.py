@@ -28,7 +28,6 @@ from yarrow.datastream.functions import (
 )
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.program.graph_builder import declared
-from yarrow.datastream.program.loop_ends import begin_loop
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
@@ -317,6 +316,7 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         columns.
         """
         from yarrow.datastream.connected_streams import IterativeStream
+        from yarrow.datastream.program.loop_ends import begin_loop
 
         return IterativeStream(
             self._environment, begin_loop(self._builder, self.transformation, max_wait_time_ms)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from yarrow.datastream.functions import KeySelector, Partitioner
-from yarrow.datastream.functions.output_selector import OutputSelector, SplitFunction
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.program_stream import ProgramStream
@@ -21,13 +20,13 @@ from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec,
 if TYPE_CHECKING:
     from yarrow.datastream.broadcast_stream import BroadcastStream
     from yarrow.datastream.data_stream import DataStream
+    from yarrow.datastream.functions.output_selector import OutputSelector
+
+    #: Types of selectors of `split`: a function of the record, or an object with select.
+    NamesFunction = Callable[[Any], Iterable[str] | str] | OutputSelector[Any]
 
 #: Types of key selectors: a function of the record, or an object with get_key.
 KeyFunction = Callable[[Any], Any] | KeySelector[Any, Any]
-
-
-#: Types of selectors of `split`: a function of the record, or an object with select.
-NamesFunction = Callable[[Any], Iterable[str] | str] | OutputSelector[Any]
 
 
 class SplitStream:
@@ -50,6 +49,8 @@ class SplitStream:
         if names not in self._selections:
             tag = OutputTag(f"select {sorted(names)}", self._named.get_type())
             self._selections[names] = tag
+            from yarrow.datastream.functions.output_selector import SplitFunction
+
             function = SplitFunction(self._selector, self._selections.items())
             operator = self._named.operator("select")
             builder = self._named.get_execution_environment().graph_builder
@@ -65,6 +66,8 @@ class StreamDistribution(ProgramStream):
 
         A thin form over side outputs, as Flink had until 1.11.
         """
+        from yarrow.datastream.functions.output_selector import OutputSelector, SplitFunction
+
         require_function(output_selector, OutputSelector, "split")
         function = SplitFunction(output_selector, ())
         spec = ProcessOperator(function=self._builder.pickle(function, "Split"))

@@ -45,7 +45,6 @@ from yarrow.runtime.graph.batch.blocking_exchange import refuse_endless_results
 from yarrow.runtime.graph.executor import executor_for, only_plans, with_history
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
-from yarrow.runtime.graph.loops.loop_rules import check_loops
 from yarrow.runtime.graph.operator_spec import ColumnScan, SourceFunctionOperator, SourceOperator, StreamKind
 from yarrow.runtime.graph.plan import execution_plan
 from yarrow.runtime.graph.states import JobType
@@ -288,7 +287,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """
         settings = self._settings()
         graph = generate_stream_graph(self.graph_builder.roots, self._graph_settings(settings))
-        check_loops(graph)
+        if any(node.spec.opens_loop is not None for node in graph.nodes.values()):
+            # Imported late: most programs have no loop.
+            from yarrow.runtime.graph.loops.loop_rules import check_loops
+
+            check_loops(graph)
         if clear_transformations:
             self.graph_builder.clear()
         return graph

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from yarrow.client.collected_rows import CollectedResults
 from yarrow.client.job_results import execution_result, public_status
-from yarrow.client.stalled_jobs import ANSWER_SECONDS, stalled_text
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
@@ -223,6 +222,9 @@ class LocalJobClient(JobClient):
 
         if self._result.done():
             return ""
+        # Imported late: most programs wait for their jobs without a limit.
+        from yarrow.client.stalled_jobs import ANSWER_SECONDS, stalled_text
+
         asked = self._loop.submit(ask())
         try:
             found = asked.result(ANSWER_SECONDS)

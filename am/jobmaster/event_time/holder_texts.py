@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.rpc.messages import EventTimeHolder, HolderReason
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

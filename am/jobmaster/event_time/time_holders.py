@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from yarrow.am.jobmaster.event_time.holder_texts import HolderFacts, holder_of
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.rpc.messages import (
     EventTimeHolder,

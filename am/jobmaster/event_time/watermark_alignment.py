@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP
 from yarrow.runtime.common.ids import ExecutionAttemptID
-from yarrow.runtime.data.elements import MAX_TIMESTAMP
 
 
 class AlignedReader(NamedTuple):

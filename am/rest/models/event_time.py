@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from yarrow.am.rest.models.base import HyphenModel
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.rpc.messages import HolderReason
 
 #: A watermark; null before the first and at the end of event time, which `has-ended` tells apart.

@@ -6,7 +6,7 @@ Owner: none; pure.
 from __future__ import annotations
 
 from yarrow.am.rest.models.event_time import JobEventTime, OperatorEventTimeBody, TimeHolderBody
-from yarrow.runtime.data.elements import MAX_TIMESTAMP
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP
 from yarrow.runtime.rpc.messages import EventTimeDetails
 
 

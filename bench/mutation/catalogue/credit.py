@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "InputGate.poll",
-        "if entry.channel.has_data:",
+        "if entry.channel.has_data and not (holds and entry.held):",
         "if False:",
         killer="test_input_gate.py::test_channels_are_taken_in_turn",
     ),

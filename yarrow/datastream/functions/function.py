@@ -13,9 +13,9 @@ from yarrow.common.accumulators import Accumulator
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_id import JobID
 from yarrow.common.metrics import MetricGroup
-from yarrow.datastream.functions.distributed_cache import DistributedCache
 
 if TYPE_CHECKING:
+    from yarrow.datastream.functions.distributed_cache import DistributedCache
     from yarrow.datastream.functions.iteration_functions import IterationRuntimeContext
     from yarrow.datastream.state import (
         AggregatingState,
