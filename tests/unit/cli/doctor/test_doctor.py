@@ -191,7 +191,8 @@ def test_a_name_node_that_takes_no_changes_is_waited_for_once(
         use_hdfs_settings(former)
     assert "the NameNode is in safe mode" in found.text and "yarn.staging-directory" in found.text
     create, mkdirs, delete = (1000 - fault.times for fault in faults)
-    assert create + mkdirs > 1 and delete == 1, "the write is repeated for a while, its removal is not"
+    # The removal is one attempt, which a connection that has just gone takes with it.
+    assert create + mkdirs > 1 and delete <= 1, "the write is repeated for a while, its removal is not"
 
 
 def test_no_data_node(name_node: HadoopConfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
