@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.embedded.test_aligned_sources import read_tracks
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import all_running
 from tests.fault.test_named_faults import GatedTotals
@@ -110,6 +111,10 @@ def test_a_job_is_rescaled(cluster: MiniCluster, tmp_path: Path) -> None:
         request = RescaleRequest(every=parallelism)
         LoopThread.shared().call(cluster.cluster.dispatcher.rescale_job(job.job_id, request))
     job.ends_right()
+
+
+def test_aligned_sources_read_each_row_once(cluster: MiniCluster) -> None:
+    read_tracks(cluster)
 
 
 def test_a_cancelled_job_never_runs_again_and_leaves_its_slots(cluster: MiniCluster, tmp_path: Path) -> None:
