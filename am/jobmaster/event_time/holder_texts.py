@@ -1,4 +1,4 @@
-"""The texts of a EventTimeHolder: what holds event time back, and what to do about it.
+"""The texts of an EventTimeHolder: what holds event time back, and what to do about it.
 
 Owner: none; pure. Subtasks count from 1 in texts, as in Flink's names of tasks. Times are in UTC.
 """

@@ -34,7 +34,7 @@ from yarrow.container.operators.process.process_function import EVENT_TIMERS, PR
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator
-from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.container.operators.stored_watermark import StoredTimeOperator
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.timers import OperatorTimerService, TimerQueue
@@ -69,7 +69,7 @@ class MatchContext(PatternProcessFunction.Context):
 
 
 @runs(PatternOperator, AllPatternOperator)
-class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
+class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     """Runs a pattern over a keyed stream, or over a whole stream whose rows have one key."""
 
     emits_tagged = True
@@ -101,10 +101,9 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
         self._waits = spec.event_time or comparator is not None
         self._waiting = PendingRows(state, row_type, comparator)
         self._matches = MatchingState(context, row_type, table)
-        self._timers = OperatorTimerService(environment.clock, self.name, lambda: state.current_key)
+        timers = OperatorTimerService(environment.clock, self.name, lambda: state.current_key)
+        self.keep_time(context, timers)
         self._queue = self._timers.event_timers if spec.event_time else self._timers.processing_timers
-        self._stored_watermark = StoredWatermark(context)
-        self._timers.watermark = self._stored_watermark.restored
         state.register_timers(EVENT_TIMERS, self._timers.event_timers)
         state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
         self._nothing = PartialMatches.none()
@@ -130,12 +129,8 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
                 for condition in self._pattern.conditions():
                     close_function(condition)
 
-    def finish(self) -> None:
-        self.context.state.current_key = NO_KEY
-
     def snapshot_state(self, checkpoint_id: int) -> None:
         super().snapshot_state(checkpoint_id)
-        self._stored_watermark.store(self._timers.watermark)
         self._matches.store()
 
     # ------------------------------------------------------------------ rows
@@ -295,15 +290,6 @@ class PatternMatchingOperator(FunctionOperator, KeyReadingOperator):
         return OperatorFailure(self.name, f"{what} (key {short_record(key)})", error)
 
     # ------------------------------------------------------------------ time
-
-    @property
-    def timer_service(self) -> OperatorTimerService | None:
-        return self._timers
-
-    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        # After a restore the inputs begin below the restored watermark.
-        self._timers.watermark = max(self._timers.watermark, timestamp)
-        return ()
 
     @property
     def event_timers_due(self) -> bool:

@@ -25,7 +25,7 @@ from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.join.time_buckets import SideBounds
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.state import ListStateDescriptor

@@ -26,7 +26,7 @@ from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.columnar_window.stored_columns import StoredColumns
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
-from yarrow.container.operators.window.window_watermark import StoredWatermark
+from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.runtime.common.late_records import MOST_NAMED, LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch, SideBatch
 from yarrow.runtime.data.errors import ColumnKeyError

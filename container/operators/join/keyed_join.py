@@ -20,8 +20,7 @@ from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.key_selection import KeyReader, generate_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator
-from yarrow.container.operators.window.window_watermark import StoredWatermark
-from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.operators.stored_watermark import StoredTimeOperator
 from yarrow.container.state.timers import OperatorTimerService
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace, LateRemedy
@@ -33,7 +32,7 @@ from yarrow.runtime.graph.join_spec import KeyedJoinOperator
 RowFunction = Callable[[Any, int | None], Iterable[tuple[Any, int | None]]]
 
 
-class KeyedJoiningOperator(FunctionOperator):
+class KeyedJoiningOperator(StoredTimeOperator, FunctionOperator):
     """Base of the joins of two keyed inputs."""
 
     emits_tagged = True
@@ -67,9 +66,7 @@ class KeyedJoiningOperator(FunctionOperator):
         types = [declared_type(each) for each in spec.row_types]
         #: Of each side: copies a row that could change; None = no row can.
         self._fixes = [None if environment.object_reuse else copier_for(each) for each in types]
-        self._timers = self._make_timers(context)
-        self._stored_watermark = StoredWatermark(context)
-        self._timers.watermark = self._stored_watermark.restored
+        self.keep_time(context, self._make_timers(context))
         self._ledger.register(context.environment.metrics, context.metric_group)
 
     def _make_timers(self, context: OperatorContext) -> OperatorTimerService:
@@ -83,12 +80,11 @@ class KeyedJoiningOperator(FunctionOperator):
         return self.sizes.left, self.sizes.right
 
     def finish(self) -> None:
-        self.context.state.current_key = NO_KEY
+        super().finish()
         self._watches_growth = False
 
     def snapshot_state(self, checkpoint_id: int) -> None:
         super().snapshot_state(checkpoint_id)
-        self._stored_watermark.store(self._timers.watermark)
         if self.sizes is not None:
             self.sizes.store()
 
@@ -150,15 +146,6 @@ class KeyedJoiningOperator(FunctionOperator):
         return row if fix is None else fix(row)
 
     # ------------------------------------------------------------------ time
-
-    @property
-    def timer_service(self) -> OperatorTimerService:
-        return self._timers
-
-    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        # After a restore the inputs begin below the restored watermark.
-        self._timers.watermark = max(self._timers.watermark, timestamp)
-        return ()
 
     def forwarded_watermark(self, timestamp: int) -> int | None:
         if timestamp == MAX_TIMESTAMP or not self.delay:

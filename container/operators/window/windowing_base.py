@@ -6,21 +6,19 @@ Owner: the task thread. A subclass says how windows are kept and when they fire.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import KeyReadingOperator, OperatorContext
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.container.operators.stored_watermark import StoredTimeOperator
 from yarrow.container.operators.window.evicting_windows import require_same_evicting
 from yarrow.container.operators.window.window_calls import WindowCall, window_call
 from yarrow.container.operators.window.window_contexts import AssignerContext, WindowFunctionContext
 from yarrow.container.operators.window.window_timers import WindowTimers
-from yarrow.container.operators.window.window_watermark import StoredWatermark
 from yarrow.container.protocol.failure import OperatorFailure, short_record
-from yarrow.container.state.heap_keyed_state import NO_KEY
-from yarrow.container.state.timers import OperatorTimerService
 from yarrow.container.state.window_tables import TIME_WINDOWS
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.window import TimeWindow, TimeWindowSerializer, Window, WindowAssigner
@@ -33,12 +31,13 @@ from yarrow.runtime.graph.window_spec import WindowOperator
 Results = Iterator[tuple[Any, int | None]]
 
 
-class WindowingBase(FunctionOperator, KeyReadingOperator):
+class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     """The functions, the clocks and the late rows of an operator of windows."""
 
     emits_tagged = True
     emits_state = True
     stamps_rows = True
+    _timers: WindowTimers
 
     def __init__(self, name: str, spec: WindowOperator) -> None:
         blob = spec.window_function or spec.combining
@@ -61,9 +60,7 @@ class WindowingBase(FunctionOperator, KeyReadingOperator):
             self._combining = load_function(spec.combining, self.name)
         self._event_time = self._assigner.is_event_time()
         self._form, self._window_type = _form_of(self._assigner)
-        self._timers = WindowTimers(context.environment.clock, self.name, lambda: state.current_key)
-        self._stored_watermark = StoredWatermark(context)
-        self._timers.watermark = self._stored_watermark.restored
+        self.keep_time(context, WindowTimers(context.environment.clock, self.name, lambda: state.current_key))
         self._ledger.register(context.environment.metrics, context.metric_group)
 
     @property
@@ -91,22 +88,6 @@ class WindowingBase(FunctionOperator, KeyReadingOperator):
         finally:
             if opened and self._has_both_functions:
                 close_function(self._combining)
-
-    def finish(self) -> None:
-        self.context.state.current_key = NO_KEY
-
-    def snapshot_state(self, checkpoint_id: int) -> None:
-        super().snapshot_state(checkpoint_id)
-        self._stored_watermark.store(self._timers.watermark)
-
-    @property
-    def timer_service(self) -> OperatorTimerService | None:
-        return self._timers
-
-    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        # After a restore the inputs begin below the restored watermark.
-        self._timers.watermark = max(self._timers.watermark, timestamp)
-        return ()
 
     @property
     def late_dropped(self) -> int:

@@ -1,13 +1,18 @@
-"""RestoredWatermark: the event time of a window operator as state, so that a late row stays late after a restore.
+"""StoredWatermark: the event time of an operator as state, so that a late row stays late after a restore.
 
 Owner: the task thread. Each subtask stores its watermark with its range of key groups. A subtask begins at the least
-watermark of the ranges that its own key groups come from. Must not know windows.
+watermark of the ranges that its own key groups come from. Must not know windows, joins or patterns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from yarrow.common.typeinfo import Types
-from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.base import Operator, OperatorContext
+from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.state.timers import OperatorTimerService
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
@@ -46,3 +51,31 @@ class StoredWatermark:
         """
         ended = watermark == MAX_TIMESTAMP
         self._state.update([(self._first, self._last, MIN_TIMESTAMP if ended else watermark)])
+
+
+class StoredTimeOperator(Operator):
+    """Base of keyed row operators whose event time is state."""
+
+    _timers: OperatorTimerService
+
+    def keep_time(self, context: OperatorContext, timers: OperatorTimerService) -> None:
+        """Takes the timers of the operator, whose time begins at the restored watermark. Called by `setup`."""
+        self._timers = timers
+        self._stored_watermark = StoredWatermark(context)
+        timers.watermark = self._stored_watermark.restored
+
+    def finish(self) -> None:
+        self.context.state.current_key = NO_KEY
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        super().snapshot_state(checkpoint_id)
+        self._stored_watermark.store(self._timers.watermark)
+
+    @property
+    def timer_service(self) -> OperatorTimerService | None:
+        return self._timers
+
+    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
+        # After a restore the inputs begin below the restored watermark.
+        self._timers.watermark = max(self._timers.watermark, timestamp)
+        return ()
