@@ -90,7 +90,7 @@ class LateRecords(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def sentences(self) -> list[str]:
-        """What the end of a job tells of the operator; empty if nothing was late or ahead."""
+        """Returns the sentences that the end of a job tells of the operator; empty if nothing was late or ahead."""
         told, name = [], f"Operator '{self.operator}'"
         if self.late:
             went = ", ".join(

@@ -31,7 +31,7 @@ class Matches(list[Match]):
         self.results = list(results)
         #: The partial matches whose time has passed.
         self.timed_out: list[Match] = [result.match for result in results if result.timed_out]
-        #: What each run did with each record, a line each; empty without `trace=True`.
+        #: A line for each thing that a run did with a record; empty without `trace=True`.
         self.trace = trace
 
 

@@ -42,7 +42,7 @@ class RecordTest(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """What a record may do to a partial match in a state."""
+    """The ways in which a record may change a partial match in a state."""
 
     action: EdgeAction
     tests: Tests

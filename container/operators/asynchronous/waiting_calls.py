@@ -73,7 +73,7 @@ class WaitingCallsOperator(Operator):
         super().__init__(name)
         self._spec = spec
         self._queue = ResultQueue.of(spec.order)
-        #: What waits for its call; None = each record has a call of its own.
+        #: Records that wait for a call of several; None = each record has a call of its own.
         self._batches = None if spec.batch is None else CallBatches(spec.batch)
         self._runner: CallRunner | None = None
         self._threads: CallingThreads | None = None

@@ -33,7 +33,7 @@ class FiredWindows:
         self._through = grown(self._through, size, MIN_TIMESTAMP)
 
     def due(self, slots: Slots, end: int) -> Slots:
-        """Those of the slots (int64, shape (slots,), ascending) for which the window with this end has to fire."""
+        """Returns the slots (int64, shape (slots,), ascending) whose window with this end has to fire."""
         due = self._through.take(slots) < end
         again = self._again.get(end)
         if again is not None:

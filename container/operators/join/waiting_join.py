@@ -136,7 +136,7 @@ class WaitingJoiningOperator(KeyedJoiningOperator):
             self._forget(deadline)
 
     def _fire(self, key: Any) -> Results:
-        """What is to be done for a canonical key. The state is written before a result leaves."""
+        """Releases the due rows of a canonical key. The operator writes the state before a result leaves."""
         self.context.state.current_key = user_key(key)
         rows = self._rows.of(key)
         rows.armed = None
