@@ -94,6 +94,19 @@ class AllTumblingWindowOperator(TumblingWindowOperator, frozen=True, kw_only=Tru
     rescalable = False
 
 
+class CountWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="count_window"):
+    """Count windows of REDUCED or AGGREGATED, one behind the other, without a window function: a counter a key."""
+
+    #: Rows of a window.
+    size: int
+
+
+class AllCountWindowOperator(CountWindowOperator, frozen=True, kw_only=True, tag="count_window_all"):
+    """The same of a whole stream, in one subtask."""
+
+    rescalable = False
+
+
 class ColumnarWindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="columnar_window"):
     """Aggregates of a columnar stream by key and window of event time; the windows have fixed bounds."""
 

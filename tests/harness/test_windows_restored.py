@@ -21,8 +21,10 @@ from yarrow.container.operators.window.windowing_base import WindowingBase
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import WindowFunction
 from yarrow.datastream.window import (
+    CountTrigger,
     CumulativeEventTimeWindows,
     EventTimeSessionWindows,
+    PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -39,6 +41,10 @@ class Shown(WindowFunction[Any, Any, Any, Any]):
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         return [(key, window.start, window.end, tuple(sorted(number for _, number in inputs)))]
+
+
+class OwnTrigger(PurgingTrigger[Any, Any]):
+    """Means what the default trigger of count windows means, and takes the general way."""
 
 
 class Model:
@@ -293,7 +299,7 @@ def test_state_of_triggers_and_assigners_outlives_restores_that_no_row_saw(
     backend: str, options: CheckpointOptions
 ) -> None:
     def build(rows: DataStream) -> DataStream:
-        windows = rows.key_by(lambda row: row[0]).count_window(3)
+        windows = rows.key_by(lambda row: row[0]).count_window(3).trigger(OwnTrigger(CountTrigger.of(3)))
         return windows.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("windows")
 
     job = RestartedJob(build)

@@ -1,63 +1,110 @@
-"""The way a window takes: a fast operator for windows of time with the default trigger, or the general one.
+"""The way a window takes: a fast operator for windows with the default trigger, or the general one.
 
 Owner: the thread that builds the program; pure. A class of the user's that extends an assigner or a trigger takes the
-general way, since it may mean something else. See docs/design/0034-fast-windows.md.
+general way, since it may mean something else. See docs/design/0034-fast-windows.md and 0042-sessions-and-counts.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from yarrow.datastream.window import (
+    CountSlidingWindowAssigner,
+    CountTrigger,
+    CountTumblingWindowAssigner,
     EventTimeTrigger,
     Evictor,
     ProcessingTimeTrigger,
+    PurgingTrigger,
     Trigger,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from yarrow.runtime.graph.window_spec import WindowKind
+from yarrow.runtime.graph.window_spec import (
+    AllCountWindowOperator,
+    AllTumblingWindowOperator,
+    AllWindowOperator,
+    CountWindowOperator,
+    TumblingWindowOperator,
+    WindowKind,
+    WindowOperator,
+)
 
-#: Assigners with a fast way, each with its default trigger.
-_TUMBLING: Mapping[type, type] = {
-    TumblingEventTimeWindows: EventTimeTrigger,
-    TumblingProcessingTimeWindows: ProcessingTimeTrigger,
+
+class Way(NamedTuple):
+    """The operator that runs windows."""
+
+    #: The specs of windows by key, and of windows of a whole stream.
+    keyed: type[WindowOperator]
+    whole: type[WindowOperator]
+    #: The fields of these specs that the general operator lacks.
+    numbers: Mapping[str, int]
+    #: The plan's text: the option that asks for the general way; empty if there is none.
+    reason: str = ""
+
+
+class Windows(NamedTuple):
+    """What a program has said about windows."""
+
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
+    evictor: Evictor[Any, Any] | None
+    kind: WindowKind
+    #: True if a window function stands behind reduce or aggregate.
+    has_window_function: bool
+
+
+def _general(reason: str) -> Way:
+    return Way(WindowOperator, AllWindowOperator, {}, reason)
+
+
+def _tumbling(windows: Windows) -> Way:
+    assigner: Any = windows.assigner
+    default = EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
+    if type(windows.trigger) is not default:
+        return _slow_trigger(windows)
+    numbers = {"size_ms": assigner.size, "offset_ms": assigner.offset}
+    return Way(TumblingWindowOperator, AllTumblingWindowOperator, numbers)
+
+
+def _counting(windows: Windows) -> Way:
+    assigner: Any = windows.assigner
+    if assigner.window_size != assigner.window_slide:
+        return _slow_assigner(windows)
+    purging: Any = windows.trigger
+    nested = purging.nested_trigger if type(purging) is PurgingTrigger else None
+    if type(nested) is not CountTrigger or nested.window_size != assigner.window_size:
+        return _slow_trigger(windows)
+    if windows.has_window_function:
+        return _general("key by key because of its window function, which gets the window's number")
+    return Way(CountWindowOperator, AllCountWindowOperator, {"size": assigner.window_size})
+
+
+def _slow_assigner(windows: Windows) -> Way:
+    return _general(f"key by key because of its assigner {type(windows.assigner).__name__}")
+
+
+def _slow_trigger(windows: Windows) -> Way:
+    return _general(f"key by key because of its trigger {type(windows.trigger).__name__}")
+
+
+#: Assigners with a fast way.
+_FAST: Mapping[type, Callable[[Windows], Way]] = {
+    TumblingEventTimeWindows: _tumbling,
+    TumblingProcessingTimeWindows: _tumbling,
+    CountTumblingWindowAssigner: _counting,
+    CountSlidingWindowAssigner: _counting,
 }
 
 
-class TumblingWay(NamedTuple):
-    """Numbers of tumbling windows that take the fast way, in milliseconds."""
-
-    size_ms: int
-    offset_ms: int
-
-
-class GeneralWay(NamedTuple):
-    """The general operator, and the option that asks for it."""
-
-    #: The plan's text.
-    reason: str
-
-
-def way_of(
-    assigner: WindowAssigner[Any, Any],
-    trigger: Trigger[Any, Any],
-    evictor: Evictor[Any, Any] | None,
-    kind: WindowKind,
-) -> TumblingWay | GeneralWay:
+def way_of(windows: Windows) -> Way:
     """The way that these windows take."""
-    default = _TUMBLING.get(type(assigner))
-    if evictor is not None:
+    if windows.evictor is not None:
         # All records stay, whatever the function is.
-        kept = "" if kind is WindowKind.ROWS else "keeps all records because of its evictor"
-        return GeneralWay(kept)
-    if kind is WindowKind.ROWS:
-        return GeneralWay("key by key because its function takes all records")
-    if default is None:
-        return GeneralWay(f"key by key because of its assigner {type(assigner).__name__}")
-    if type(trigger) is not default:
-        return GeneralWay(f"key by key because of its trigger {type(trigger).__name__}")
-    tumbling: Any = assigner
-    return TumblingWay(tumbling.size, tumbling.offset)
+        kept = "" if windows.kind is WindowKind.ROWS else "keeps all records because of its evictor"
+        return _general(kept)
+    if windows.kind is WindowKind.ROWS:
+        return _general("key by key because its function takes all records")
+    return _FAST.get(type(windows.assigner), _slow_assigner)(windows)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.data_stream import DataStream
-from yarrow.datastream.fast_windows import GeneralWay, way_of
+from yarrow.datastream.fast_windows import Way, Windows, way_of
 from yarrow.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -40,12 +40,8 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import OperatorSpec
 from yarrow.runtime.graph.transformations import Transformation, has_no_time
 from yarrow.runtime.graph.window_spec import (
-    AllTumblingWindowOperator,
-    AllWindowOperator,
-    TumblingWindowOperator,
     WindowCallKind,
     WindowKind,
-    WindowOperator,
 )
 
 if TYPE_CHECKING:
@@ -121,9 +117,8 @@ class _StreamOfWindows(WindowsWithLateness):
 
     #: Classes of window functions, and how each is called.
     _calls: ClassVar[Mapping[type[Function], WindowCallKind]]
-    #: Specs of the general way and of the fast one.
-    _spec: ClassVar[type[WindowOperator]] = WindowOperator
-    _tumbling_spec: ClassVar[type[TumblingWindowOperator]] = TumblingWindowOperator
+    #: True if windows hold the records of all keys.
+    _whole: ClassVar[bool] = False
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(window_assigner)
@@ -242,6 +237,7 @@ class _StreamOfWindows(WindowsWithLateness):
         builder = self.get_execution_environment().graph_builder
         name, function, evictor = type(self._assigner).__name__, firing.window_function, self._evictor
         kept_type = firing.kept_type if evictor is None else self.get_input_type()
+        way = self._way(firing)
         fields: dict[str, Any] = {
             "key_selector": self._keyed_stream.key_selector,
             "assigner": builder.pickle(self._assigner, name, "window assigner"),
@@ -254,19 +250,21 @@ class _StreamOfWindows(WindowsWithLateness):
             "allowed_lateness_ms": self._lateness_ms,
             "late_tag": None if self._late_tag is None else self._late_tag.tag_id,
             "evictor": None if evictor is None else builder.pickle(evictor, name, "evictor"),
+            **way.numbers,
         }
-        way = way_of(self._assigner, self._trigger, evictor, firing.kind)
-        if isinstance(way, GeneralWay):
-            return self._spec(**fields)
-        return self._tumbling_spec(**fields, size_ms=way.size_ms, offset_ms=way.offset_ms)
+        return (way.whole if self._whole else way.keyed)(**fields)
+
+    def _way(self, firing: _Firing) -> Way:
+        has_function = firing.window_function is not None
+        return way_of(Windows(self._assigner, self._trigger, self._evictor, firing.kind, has_function))
 
     def _description(self, firing: _Firing) -> str:
         """The plan's text: the parts of the windows, and which option made them slow."""
         parts = [type(self._assigner).__name__, type(self._trigger).__name__]
         if self._evictor is not None:
             parts.append(type(self._evictor).__name__)
-        way = way_of(self._assigner, self._trigger, self._evictor, firing.kind)
-        slow = f", {way.reason}" if isinstance(way, GeneralWay) and way.reason else ""
+        reason = self._way(firing).reason
+        slow = f", {reason}" if reason else ""
         return f"Window({', '.join([*parts, firing.method])}){slow}"
 
     def _call_of(self, method: str, function: Any, expected: tuple[type[Function], ...]) -> WindowCallKind:
@@ -298,8 +296,7 @@ class AllWindowedStream(_StreamOfWindows):
         AllWindowFunction: WindowCallKind.APPLY_ALL,
         ProcessAllWindowFunction: WindowCallKind.PROCESS_ALL,
     }
-    _spec = AllWindowOperator
-    _tumbling_spec = AllTumblingWindowOperator
+    _whole = True
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(KeyedStream.of(data_stream, NullByteKeySelector(), None), window_assigner)

@@ -14,7 +14,6 @@ from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_contents import (
-    CONTENTS,
     Call,
     Copier,
     WindowContents,
@@ -28,7 +27,6 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
-from yarrow.runtime.snapshot.errors import StateMigrationError
 
 W = TypeVar("W")
 
@@ -54,23 +52,6 @@ def open_evicting_windows(
     return EvictingWindows(
         WindowValues(tables), fix, name, evicting, fold_of(spec.kind, combining, fix, name)
     )
-
-
-def require_same_evicting(spec: WindowOperator, context: OperatorContext) -> None:
-    """Raises StateMigrationError for a restored state of windows with an evictor in a program without, or vice versa.
-
-    Rows without a declared type would be read in either form, so the state has another name instead of another type.
-    """
-    name = context.descriptor.name
-    restored = context.environment.restored.of(context.descriptor.id).keyed
-    found = {state.name for handle in restored for state in handle.states}
-    forms = {CONTENTS: "windows without an evictor", CONTENTS_WITH_TIMES: "windows with an evictor"}
-    own, other = (CONTENTS, CONTENTS_WITH_TIMES) if spec.evictor is None else (CONTENTS_WITH_TIMES, CONTENTS)
-    if other in found:
-        raise StateMigrationError(
-            name, other, "", forms[other], forms[own],
-            "Declare the windows as they were, or give them another uid, which begins them without state.",
-        )  # fmt: skip
 
 
 def fold_of(kind: WindowKind, combining: Any, fix: Copier | None, operator: str) -> Fold:

@@ -13,8 +13,7 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.user_functions import method_of
-from yarrow.container.operators.base import Emit, OperatorContext, declared_type, input_type_of
+from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_key
@@ -133,7 +132,7 @@ class TumblingWindows(WindowingBase):
             code,
             self,
             (self._size, self._offset),
-            self._combination,
+            Combination.of(self._spec, self._combining, self.context),
             (key, value, time, timestamp),
             emit,
             is_head=is_head,
@@ -143,18 +142,6 @@ class TumblingWindows(WindowingBase):
     def _uses_current_key(self) -> bool:
         """Whether a user's function may have state of the key; `yarrow info --code` compiles unopened operators."""
         return self._opened and self._runtime_context.has_keyed_state
-
-    @property
-    def _combination(self) -> Combination:
-        spec, descriptor = self._spec, self.context.descriptor
-        reduced = spec.kind is WindowKind.REDUCED
-        return Combination(
-            method_of(self._combining, "reduce" if reduced else "add", self.name),
-            None if reduced else self._combining.create_accumulator,
-            declared_type(input_type_of(descriptor)),
-            declared_type(spec.kept_type),
-            self.context.environment.object_reuse,
-        )
 
     @property
     def wants_keys(self) -> bool:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
-from yarrow.container.operators.base import Emit
+from yarrow.container.codegen.user_functions import method_of
+from yarrow.container.operators.base import Emit, OperatorContext, declared_type, input_type_of
 from yarrow.container.operators.rows.keyed_aggregation import TableVariables, generate_new_value
+from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +37,18 @@ class Combination(NamedTuple):
     kept_type: TypeInformation | None
     object_reuse: bool
 
+    @classmethod
+    def of(cls, spec: WindowOperator, function: Any, context: OperatorContext) -> Combination:
+        """The combination of an operator; `function` is that of reduce or aggregate."""
+        descriptor, reduced = context.descriptor, spec.kind is WindowKind.REDUCED
+        return cls(
+            method_of(function, "reduce" if reduced else "add", descriptor.name),
+            None if reduced else function.create_accumulator,
+            declared_type(input_type_of(descriptor)),
+            declared_type(spec.kept_type),
+            context.environment.object_reuse,
+        )
+
     def generate_row(self, code: CodeWriter, value: str) -> str:
         """A row that is added to an accumulator, which may keep it."""
         return value if self.create is None else generate_fixed(code, value, self.row_type, self.object_reuse)
@@ -51,6 +65,13 @@ class Combination(NamedTuple):
         """What a window keeps with one row more."""
         arguments = f"{target}, {row}" if self.create is None else f"{row}, {target}"
         code.line(f"{target} = {code.bind('combine', self.function)}({arguments})")
+
+    def generate_either(self, code: CodeWriter, target: str, row: str) -> None:
+        """What a window keeps with one row more, which is the first one where it keeps None."""
+        with code.block(f"if {target} is None:"):
+            self.generate_first(code, target, row)
+        with code.block("else:"):
+            self.generate_next(code, target, row)
 
     def generate_kept(self, code: CodeWriter, value: str) -> str:
         """The value as it is stored."""

@@ -14,8 +14,10 @@ from yarrow.container.operators.base import KeyReadingOperator, OperatorContext
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.stored_watermark import StoredTimeOperator
-from yarrow.container.operators.window.evicting_windows import require_same_evicting
+from yarrow.container.operators.window.evicting_windows import CONTENTS_WITH_TIMES
+from yarrow.container.operators.window.stored_forms import require_form
 from yarrow.container.operators.window.window_calls import WindowCall, window_call
+from yarrow.container.operators.window.window_contents import CONTENTS
 from yarrow.container.operators.window.window_contexts import AssignerContext, WindowFunctionContext
 from yarrow.container.operators.window.window_timers import WindowTimers
 from yarrow.container.protocol.failure import OperatorFailure, short_record
@@ -51,7 +53,7 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         spec, state = self._spec, context.state
-        require_same_evicting(spec, context)
+        require_form(self._form_name, context)
         self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
         self._assigner: WindowAssigner[Any, Any] = load_function(spec.assigner, self.name)
         # Without a window function that of reduce or aggregate is the operator's function.
@@ -62,6 +64,11 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
         self._form, self._window_type = _form_of(self._assigner)
         self.keep_time(context, WindowTimers(context.environment.clock, self.name, lambda: state.current_key))
         self._ledger.register(context.environment.metrics, context.metric_group)
+
+    @property
+    def _form_name(self) -> str:
+        """The name of the state in which windows keep their rows."""
+        return CONTENTS if self._spec.evictor is None else CONTENTS_WITH_TIMES
 
     @property
     def _has_both_functions(self) -> bool:

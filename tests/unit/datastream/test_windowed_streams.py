@@ -108,6 +108,20 @@ def test_the_plan_says_which_option_takes_the_general_way() -> None:
         "Window(TumblingEventTimeWindows, EventTimeTrigger, apply), key by key because its function takes all records"
     )
 
+    counts = rows().key_by(str).count_window(3)
+    assert described(counts.reduce(add)) == "Window(CountTumblingWindowAssigner, PurgingTrigger, reduce)"
+    assert described(counts.reduce(add, Apply())) == (
+        "Window(CountTumblingWindowAssigner, PurgingTrigger, reduce), key by key because of its window function, which"
+        " gets the window's number"
+    )
+    assert described(rows().key_by(str).count_window(3, 1).reduce(add)) == (
+        "Window(CountSlidingWindowAssigner, PurgingTrigger, reduce), key by key because of its assigner"
+        " CountSlidingWindowAssigner"
+    )
+    assert described(rows().count_window_all(3).trigger(CountTrigger.of(3)).reduce(add)) == (
+        "Window(CountTumblingWindowAssigner, CountTrigger, reduce), key by key because of its trigger CountTrigger"
+    )
+
     class OwnWindows(TumblingEventTimeWindows):
         """May mean anything."""
 

@@ -453,7 +453,11 @@ def test_count_windows_hold_full_windows_only(run: Any) -> None:
 
 
 def test_full_count_windows_leave_nothing(run: Any) -> None:
-    harness = run(lambda s: keyed(s).count_window(2).reduce(add))
+    class OwnTrigger(PurgingTrigger[Any, Any]):
+        """Means what the default trigger means, and takes the general way."""
+
+    windows = OwnTrigger(CountTrigger.of(2))
+    harness = run(lambda s: keyed(s).count_window(2).trigger(windows).reduce(add))
     harness.push(*[(number % 7, number) for number in range(14 * 300)])
     assert len(harness.output) == 2100
     operator: Any = harness.tasks[0].chain.operators[0]

@@ -1,0 +1,36 @@
+"""The forms in which operators of windows store what windows keep: a restore refuses the form of another operator.
+
+Owner: the task thread, while it sets up an operator. Each form has a state of its own name, since rows without a
+declared type would be read in any form. Must not read or write state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.window.evicting_windows import CONTENTS_WITH_TIMES
+from yarrow.container.operators.window.window_contents import CONTENTS
+from yarrow.runtime.snapshot.errors import StateMigrationError
+
+#: Name of the state with a counter and a value a key.
+COUNTS: Final = "_count_windows"
+
+#: What lies in the state of each name.
+_FORMS: Final[Mapping[str, str]] = {
+    CONTENTS: "windows without an evictor",
+    CONTENTS_WITH_TIMES: "windows with an evictor",
+    COUNTS: "count windows with one counter a key",
+}
+
+
+def require_form(own: str, context: OperatorContext) -> None:
+    """Raises StateMigrationError for restored windows in another form than that of the state `own`."""
+    restored = context.environment.restored.of(context.descriptor.id).keyed
+    found = {state.name for handle in restored for state in handle.states}
+    for other in found & (_FORMS.keys() - {own}):
+        raise StateMigrationError(
+            context.descriptor.name, other, "", _FORMS[other], _FORMS[own],
+            "Declare the windows as they were, or give them another uid, which begins them without state.",
+        )  # fmt: skip
