@@ -76,8 +76,8 @@ class ImmediateJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="i
     ttl: bytes | None = None
 
 
-class ColumnarIntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag="columnar_interval_join"):
-    """An interval join of record batches: the columns of both sides stand beside each other."""
+class ColumnarJoinOperator(OperatorSpec, frozen=True, kw_only=True):
+    """Base of the joins of record batches: the columns of both sides stand beside each other."""
 
     ended_subtasks_leave_no_unions = True
     operator_package = "columnar_join"
@@ -88,9 +88,6 @@ class ColumnarIntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag=
     schemas: tuple[bytes, bytes]
     #: IPC bytes of the schema of the results: the columns of the left side, then those of the right one.
     schema: bytes
-    #: Both bounds belong to the interval, in ms.
-    lower_ms: int
-    upper_ms: int
     #: Side outputs of batches of late left and right rows; None = they are dropped and counted.
     late_tags: tuple[str | None, str | None] = (None, None)
 
@@ -98,3 +95,21 @@ class ColumnarIntervalJoinOperator(OperatorSpec, frozen=True, kw_only=True, tag=
     def columnar_side_outputs(self) -> tuple[str, ...]:
         """The tags of late rows."""
         return tuple(tag for tag in self.late_tags if tag is not None)
+
+
+class ColumnarIntervalJoinOperator(
+    ColumnarJoinOperator, frozen=True, kw_only=True, tag="columnar_interval_join"
+):
+    """An interval join of record batches."""
+
+    #: Both bounds belong to the interval, in ms.
+    lower_ms: int
+    upper_ms: int
+
+
+class ColumnarAsOfJoinOperator(ColumnarJoinOperator, frozen=True, kw_only=True, tag="columnar_as_of_join"):
+    """An as-of join of record batches."""
+
+    direction: AsOfDirection
+    #: Most milliseconds between both rows; None = any number.
+    tolerance_ms: int | None

@@ -37,7 +37,7 @@ from yarrow.runtime.graph.transformations import ChainingStrategy, Transformatio
 from yarrow.runtime.graph.window_spec import ColumnarSessionOperator, ColumnarWindowOperator
 
 if TYPE_CHECKING:
-    from yarrow.datastream.keyed_joins import ColumnarIntervalJoin
+    from yarrow.datastream.keyed_joins import ColumnarAsOfJoin, ColumnarIntervalJoin
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = ["ColumnAggregate", "ColumnarKeyedStream", "ColumnarWindowedStream"]
@@ -162,13 +162,29 @@ class ColumnarKeyedStream(DataStream, _ColumnAggregates):
         """Begin a join with rows of another columnar keyed stream whose times are near: `between` gives the bounds."""
         from yarrow.datastream.keyed_joins import ColumnarIntervalJoin
 
+        self._require_joinable(other, "interval_join")
+        return ColumnarIntervalJoin(self, other, self._stream_of)
+
+    def as_of_join(self, other: ColumnarKeyedStream) -> ColumnarAsOfJoin[DataStream]:
+        """Begin a join of each row with the row of another columnar keyed stream that holds at its time.
+
+        `backward`, `forward` or `nearest` says which one that is.
+        """
+        from yarrow.datastream.keyed_joins import ColumnarAsOfJoin
+
+        self._require_joinable(other, "as_of_join")
+        return ColumnarAsOfJoin(self, other, self._stream_of)
+
+    def _require_joinable(self, other: ColumnarKeyedStream, call: str) -> None:
         if not isinstance(other, ColumnarKeyedStream):
             raise TypeError(
-                f"interval_join takes a ColumnarKeyedStream, not {type(other).__name__}: call key_by with names of"
+                f"{call} takes a ColumnarKeyedStream, not {type(other).__name__}: call key_by with names of"
                 " columns before it"
             )
-        self._same_program(other, "interval_join")
-        return ColumnarIntervalJoin(self, other, lambda made: DataStream(self._environment, made))
+        self._same_program(other, call)
+
+    def _stream_of(self, made: Transformation) -> DataStream:
+        return DataStream(self._environment, made)
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
         raise InvalidProgramError(

@@ -6,6 +6,7 @@ the class of streams that a program sees. The operators are in `yarrow.container
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, NoReturn, Self, TypedDict, TypeVar
 
@@ -24,18 +25,22 @@ from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import (
     AsOfDirection,
     AsOfJoinOperator,
+    ColumnarAsOfJoinOperator,
     ColumnarIntervalJoinOperator,
+    ColumnarJoinOperator,
     DelayedJoinOperator,
     ImmediateJoinOperator,
     IntervalJoinOperator,
     KeyedJoinOperator,
 )
-from yarrow.runtime.graph.operator_spec import StreamKind, TypeSpec
+from yarrow.runtime.graph.operator_spec import KeyColumns, StreamKind, TypeSpec
 from yarrow.runtime.graph.transformations import ChainingStrategy, Transformation
 
 __all__ = [
     "AsOfJoin",
     "AsOfJoined",
+    "ColumnarAsOfJoin",
+    "ColumnarAsOfJoined",
     "ColumnarIntervalJoin",
     "ColumnarIntervalJoined",
     "DelayedJoin",
@@ -47,6 +52,8 @@ __all__ = [
 
 #: The class of streams that a program sees.
 S = TypeVar("S")
+#: A join whose direction is known.
+J = TypeVar("J")
 
 Function = ProcessJoinFunction[Any, Any, Any]
 
@@ -254,38 +261,32 @@ class IntervalJoined(_OuterJoined[S], _Interval):
 # ---------------------------------------------------------------------- as-of joins
 
 
-class AsOfJoin(_KeyedStreams[S]):
-    """Two keyed streams; each record of the first one meets the record of the second one that holds at its time.
+class _AsOf(ABC, Generic[J]):
+    """An as-of join whose direction is to be said."""
 
-    Made by `KeyedStream.as_of_join`.
-    """
+    @abstractmethod
+    def _directed(self, direction: AsOfDirection, tolerance_ms: int | None) -> J:
+        """The join with a direction and a tolerance; None = any time."""
 
-    call = "as_of_join"
-    name = "As-Of Join"
-
-    def __init__(self, left: Any, right: Any, result: Callable[[Transformation], S]) -> None:
-        super().__init__(left, right, result)
-        require_times(self.call, self.streams, "use immediate_join, which takes records as they come")
-
-    def backward(self, tolerance: Time | Duration | None = None) -> AsOfJoined[S]:
+    def backward(self, tolerance: Time | Duration | None = None) -> J:
         """Let a record meet the last record of the second stream up to its own time.
 
         `tolerance`: most time between both records, included; None = any time.
         """
         return self._looking(AsOfDirection.BACKWARD, tolerance)
 
-    def forward(self, tolerance: Time | Duration | None = None) -> AsOfJoined[S]:
+    def forward(self, tolerance: Time | Duration | None = None) -> J:
         """Let a record meet the first record of the second stream from its own time on.
 
         Without a tolerance a record waits until such a record comes, or the input ends.
         """
         return self._looking(AsOfDirection.FORWARD, tolerance)
 
-    def nearest(self, tolerance: Time | Duration) -> AsOfJoined[S]:
+    def nearest(self, tolerance: Time | Duration) -> J:
         """Let a record meet the nearest record of the second stream, of two equally near ones the earlier one."""
         return self._looking(AsOfDirection.NEAREST, tolerance)
 
-    def _looking(self, direction: AsOfDirection, tolerance: Time | Duration | None) -> AsOfJoined[S]:
+    def _looking(self, direction: AsOfDirection, tolerance: Time | Duration | None) -> J:
         span = None if tolerance is None else milliseconds_of(tolerance)
         if span is None and direction is AsOfDirection.NEAREST:
             raise InvalidProgramError(
@@ -296,16 +297,15 @@ class AsOfJoin(_KeyedStreams[S]):
             raise InvalidProgramError(
                 f"as_of_join: a tolerance of {span} ms is refused. Give one from 0 to 64-bit milliseconds"
             )
-        return AsOfJoined(self, direction, span)
+        return self._directed(direction, span)
 
 
-class AsOfJoined(_LateJoined[S]):
-    """Two keyed streams in an as-of join; the direction is known."""
+class _AsOfOuter:
+    """An as-of join whose first side may keep records that meet none; the direction is known."""
 
-    def __init__(self, joined: AsOfJoin[S], direction: AsOfDirection, tolerance_ms: int | None) -> None:
-        super().__init__(joined)
-        self._direction = direction
-        self._tolerance_ms = tolerance_ms
+    _kind: JoinKind
+    _direction: AsOfDirection
+    _tolerance_ms: int | None
 
     def left_outer(self) -> Self:
         """Keep records of the first stream that meet none, paired with None.
@@ -319,6 +319,32 @@ class AsOfJoined(_LateJoined[S]):
             )
         self._kind = JoinKind.LEFT_OUTER
         return self
+
+
+class AsOfJoin(_KeyedStreams[S], _AsOf["AsOfJoined[S]"]):
+    """Two keyed streams; each record of the first one meets the record of the second one that holds at its time.
+
+    Made by `KeyedStream.as_of_join`.
+    """
+
+    call = "as_of_join"
+    name = "As-Of Join"
+
+    def __init__(self, left: Any, right: Any, result: Callable[[Transformation], S]) -> None:
+        super().__init__(left, right, result)
+        require_times(self.call, self.streams, "use immediate_join, which takes records as they come")
+
+    def _directed(self, direction: AsOfDirection, tolerance_ms: int | None) -> AsOfJoined[S]:
+        return AsOfJoined(self, direction, tolerance_ms)
+
+
+class AsOfJoined(_AsOfOuter, _LateJoined[S]):
+    """Two keyed streams in an as-of join; the direction is known."""
+
+    def __init__(self, joined: AsOfJoin[S], direction: AsOfDirection, tolerance_ms: int | None) -> None:
+        super().__init__(joined)
+        self._direction = direction
+        self._tolerance_ms = tolerance_ms
 
     def process(self, process_join_function: Function, output_type: TypeInformation | None = None) -> S:
         """Return all results of a function that is called for each pair. They bear the later time of the pair."""
@@ -428,76 +454,116 @@ class _ImmediateStreams(_KeyedStreams[S]):
 # ---------------------------------------------------------------------- columns
 
 
-class ColumnarIntervalJoin(Generic[S]):
-    """Two columnar keyed streams whose rows meet near in time. Made by `ColumnarKeyedStream.interval_join`."""
+class _ColumnarSettings(TypedDict):
+    """The fields that the specs of all joins of columns have."""
+
+    kind: JoinKind
+    key_columns: tuple[KeyColumns, KeyColumns]
+    schemas: tuple[bytes, bytes]
+    schema: bytes
+    late_tags: tuple[str | None, str | None]
+
+
+class _ColumnarStreams(Generic[S]):
+    """Two columnar keyed streams of one program."""
+
+    #: The method that began the join, for messages; the name of its operator; and what to do without timestamps.
+    call: str
+    name: str
+    without_times: str
 
     def __init__(self, left: Any, right: Any, result: Callable[[Transformation], S]) -> None:
         """`left` and `right` are ColumnarKeyedStreams. `result` makes a stream of a transformation.
 
         Raises InvalidProgramError for an unknown schema, for keys of other types, or if nothing gives timestamps.
         """
-        require_times(
-            "interval_join", (left, right), "convert both to rows and join by windows of processing time"
-        )
-        self.schemas = tuple(
-            _known_schema(number, each)
-            for number, each in zip(("first", "second"), (left, right), strict=True)
-        )
-        keys = [
-            (each.key_column,) if isinstance(each.key_column, str) else each.key_column
-            for each in (left, right)
-        ]
+        self.streams = left, right
+        require_times(self.call, self.streams, self.without_times)
+        self.schemas = self._known_schema("first", left), self._known_schema("second", right)
         types = [
-            [schema.field(key).type for key in of] for schema, of in zip(self.schemas, keys, strict=True)
+            [schema.field(key).type for key in of.key_columns]
+            for schema, of in zip(self.schemas, self.streams, strict=True)
         ]
         if types[0] != types[1]:
             raise InvalidProgramError(
-                f"interval_join: the streams are keyed by columns of the types {types[0]} and {types[1]}. Cast one of"
+                f"{self.call}: the streams are keyed by columns of the types {types[0]} and {types[1]}. Cast one of"
                 " them, so that both have the same types"
             )
-        self.streams = left, right
         self.result = result
 
-    def between(
-        self, lower_bound: Time | Duration, upper_bound: Time | Duration
-    ) -> ColumnarIntervalJoined[S]:
-        """Let a row at t meet rows of the other stream from t + lower to t + upper, both included."""
-        return ColumnarIntervalJoined(self, (milliseconds_of(lower_bound), milliseconds_of(upper_bound)))
+    def _known_schema(self, number: str, stream: Any) -> Any:
+        """The Arrow schema of a stream. Raises InvalidProgramError if it is unknown, or has columns of a dictionary."""
+        known = stream.transformation.output_schema
+        if known is None:
+            raise InvalidProgramError(
+                f"{self.call}: the columns of the {number} stream are not known. Declare the schema of map_batches, or"
+                " the type of the rows before to_arrow"
+            )
+        import pyarrow as pa
+
+        schema = read_schema(known)
+        for field in schema:
+            if pa.types.is_dictionary(field.type):
+                raise InvalidProgramError(
+                    f"{self.call}: column {field.name!r} of the {number} stream is a {field.type}. Cast it to"
+                    f" {field.type.value_type} before the join"
+                )
+        return schema
+
+    def schema_of_results(self, suffix: str) -> bytes:
+        """The columns of both streams; those of the second one whose names the first one has get the suffix.
+
+        Raises InvalidProgramError for names that are still equal.
+        """
+        import pyarrow as pa
+
+        left, right = self.schemas
+        fields = [field.with_nullable(True) for field in left]
+        for field in right:
+            name = f"{field.name}{suffix}" if field.name in left.names else field.name
+            fields.append(field.with_name(name).with_nullable(True))
+        names = [field.name for field in fields]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidProgramError(
+                f"{self.call}: two columns of the result are named {twice}. Give to_columns another suffix, or rename"
+                " columns before the join"
+            )
+        return schema_bytes(pa.schema(fields))
 
 
-class ColumnarIntervalJoined(_Interval, _Outer, _Late, Generic[S]):
-    """Two columnar keyed streams whose rows meet near in time; the bounds are known."""
+class _ColumnarJoined(_Late, ABC, Generic[S]):
+    """Two columnar keyed streams; how their rows meet is known."""
 
-    def __init__(self, joined: ColumnarIntervalJoin[S], bounds: tuple[int, int]) -> None:
+    def __init__(self, joined: _ColumnarStreams[S]) -> None:
         self._joined = joined
         self._kind = JoinKind.INNER
         self._late_tags = (None, None)
-        self._set_bounds(bounds)
+
+    @abstractmethod
+    def _spec(self, shared: _ColumnarSettings) -> ColumnarJoinOperator:
+        """The spec, made of what all joins of columns have."""
 
     def to_columns(self, suffix: str = "_right") -> S:
-        """Return the columns of both streams beside each other, a row for each pair, with the later time.
+        """Return the columns of both streams beside each other, a row for each pair, with the time that rows have.
 
         A column of the second stream whose name the first one has gets the suffix. An outer join has nulls in the place
         of a row that is missing. Raises InvalidProgramError for names that are still equal.
         """
         left, right = self._joined.streams
-        schema = _joined_schema(self._joined.schemas, suffix)
-        lower, upper = self._bounds
-        spec = ColumnarIntervalJoinOperator(
+        schema = self._joined.schema_of_results(suffix)
+        shared = _ColumnarSettings(
             kind=self._kind,
             key_columns=(left.key_column, right.key_column),
             schemas=(schema_bytes(self._joined.schemas[0]), schema_bytes(self._joined.schemas[1])),
             schema=schema,
-            lower_ms=lower,
-            upper_ms=upper,
             late_tags=self._late_ids,
         )
-        builder = left.get_execution_environment().graph_builder
-        made = builder.two_input(
+        made = left.get_execution_environment().graph_builder.two_input(
             left.transformation,
             right.transformation,
-            "Interval Join of Columns",
-            spec,
+            self._joined.name,
+            self._spec(shared),
             output_kind=StreamKind.COLUMNAR,
             output_schema=schema,
             state_key_type=left.key_type or right.key_type,
@@ -507,39 +573,55 @@ class ColumnarIntervalJoined(_Interval, _Outer, _Late, Generic[S]):
         return self._joined.result(made)
 
 
-def _known_schema(number: str, stream: Any) -> Any:
-    """The Arrow schema of a stream. Raises InvalidProgramError if it is unknown, or has columns of a dictionary."""
-    known = stream.transformation.output_schema
-    if known is None:
-        raise InvalidProgramError(
-            f"interval_join: the columns of the {number} stream are not known. Declare the schema of map_batches, or"
-            " the type of the rows before to_arrow"
-        )
-    import pyarrow as pa
+class ColumnarIntervalJoin(_ColumnarStreams[S]):
+    """Two columnar keyed streams whose rows meet near in time. Made by `ColumnarKeyedStream.interval_join`."""
 
-    schema = read_schema(known)
-    for field in schema:
-        if pa.types.is_dictionary(field.type):
-            raise InvalidProgramError(
-                f"interval_join: column {field.name!r} of the {number} stream is a {field.type}. Cast it to"
-                f" {field.type.value_type} before the join"
-            )
-    return schema
+    call = "interval_join"
+    name = "Interval Join of Columns"
+    without_times = "convert both to rows and join by windows of processing time"
+
+    def between(
+        self, lower_bound: Time | Duration, upper_bound: Time | Duration
+    ) -> ColumnarIntervalJoined[S]:
+        """Let a row at t meet rows of the other stream from t + lower to t + upper, both included."""
+        return ColumnarIntervalJoined(self, (milliseconds_of(lower_bound), milliseconds_of(upper_bound)))
 
 
-def _joined_schema(schemas: Any, suffix: str) -> bytes:
-    import pyarrow as pa
+class ColumnarIntervalJoined(_Interval, _Outer, _ColumnarJoined[S]):
+    """Two columnar keyed streams whose rows meet near in time; the bounds are known."""
 
-    left, right = schemas
-    fields = [field.with_nullable(True) for field in left]
-    for field in right:
-        name = f"{field.name}{suffix}" if field.name in left.names else field.name
-        fields.append(field.with_name(name).with_nullable(True))
-    names = [field.name for field in fields]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidProgramError(
-            f"interval_join: two columns of the result are named {twice}. Give to_columns another suffix, or rename"
-            " columns before the join"
-        )
-    return schema_bytes(pa.schema(fields))
+    def __init__(self, joined: ColumnarIntervalJoin[S], bounds: tuple[int, int]) -> None:
+        super().__init__(joined)
+        self._set_bounds(bounds)
+
+    def _spec(self, shared: _ColumnarSettings) -> ColumnarIntervalJoinOperator:
+        lower, upper = self._bounds
+        return ColumnarIntervalJoinOperator(lower_ms=lower, upper_ms=upper, **shared)
+
+
+class ColumnarAsOfJoin(_ColumnarStreams[S], _AsOf["ColumnarAsOfJoined[S]"]):
+    """Two columnar keyed streams; each row of the first one meets the row of the second one that holds at its time.
+
+    Made by `ColumnarKeyedStream.as_of_join`.
+    """
+
+    call = "as_of_join"
+    name = "As-Of Join of Columns"
+    without_times = "convert both to rows and use immediate_join, which takes records as they come"
+
+    def _directed(self, direction: AsOfDirection, tolerance_ms: int | None) -> ColumnarAsOfJoined[S]:
+        return ColumnarAsOfJoined(self, direction, tolerance_ms)
+
+
+class ColumnarAsOfJoined(_AsOfOuter, _ColumnarJoined[S]):
+    """Two columnar keyed streams in an as-of join; the direction is known."""
+
+    def __init__(
+        self, joined: ColumnarAsOfJoin[S], direction: AsOfDirection, tolerance_ms: int | None
+    ) -> None:
+        super().__init__(joined)
+        self._direction = direction
+        self._tolerance_ms = tolerance_ms
+
+    def _spec(self, shared: _ColumnarSettings) -> ColumnarAsOfJoinOperator:
+        return ColumnarAsOfJoinOperator(direction=self._direction, tolerance_ms=self._tolerance_ms, **shared)

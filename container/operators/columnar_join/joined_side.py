@@ -19,7 +19,8 @@ from yarrow.container.operators.columnar_join.sorted_runs import SortedRun, Sort
 #: Slots whose keys become Python objects at once while a snapshot is written.
 _PIECE: Final = 10_000
 _TIME: Final = pa.field("time", pa.int64())
-_MET: Final = pa.field("has met", pa.bool_())
+#: Whether a row has met one: what a join notes of its rows.
+MET: Final = pa.field("has met", pa.bool_())
 
 
 class JoinedSide:
@@ -28,10 +29,12 @@ class JoinedSide:
     #: Bytes: a record batch without its schema, with time and mark in front of the columns.
     value_type = None
 
-    def __init__(self, schema: pa.Schema, index: Callable[[], tuple[KeyIndex, RowWords]]) -> None:
-        """`index` gives the present keys of both sides, and their words."""
+    def __init__(
+        self, schema: pa.Schema, mark: pa.Field, index: Callable[[], tuple[KeyIndex, RowWords]]
+    ) -> None:
+        """`mark`: what the join notes of each row. `index` gives the present keys of both sides, and their words."""
         self.rows = SortedRuns(schema)
-        self._stored = pa.schema([_TIME, _MET, *schema])
+        self._stored = pa.schema([_TIME, mark, *schema])
         self._index = index
         #: Restored canonical keys and values, until the operator takes them.
         self._restored: tuple[list[Any], list[bytes]] = ([], [])
@@ -52,14 +55,14 @@ class JoinedSide:
             return iter(())
         index, ordering = self._index()
         # The marks change in place.
-        runs = [run._replace(met=run.met.copy()) for run in self.rows.runs]
+        runs = [run._replace(marks=run.marks.copy()) for run in self.rows.runs]
         return self._entries(index.frozen_keys(), index.size, ordering, runs)
 
     def _entries(
         self, keys_of: Callable[[int, int], list[Any]], size: int, ordering: RowWords, runs: list[SortedRun]
     ) -> Iterator[tuple[list[Any], list[Any]]]:
         run = merged(ordering, runs)
-        columns = [pa.array(ordering.times(run.words)), pa.array(run.met), *run.rows.columns]
+        columns = [pa.array(ordering.times(run.words)), pa.array(run.marks), *run.rows.columns]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._stored)
         slots = ordering.slots(run.words)
         for start in range(0, size, _PIECE):
@@ -91,10 +94,10 @@ class JoinedSide:
         joined = pa.Table.from_batches(rows).combine_chunks().to_batches()[0]
         lengths = [batch.num_rows for batch in rows]
         times = joined.column(0).to_numpy()
-        met = joined.column(1).to_numpy(zero_copy_only=False).copy()
+        marks = joined.column(1).to_numpy(zero_copy_only=False).copy()
         self.rows.add(
             ordering,
             ordering.words(np.repeat(slots, lengths), times),
             joined.select(self.rows.schema.names),
-            met,
+            marks,
         )

@@ -7,7 +7,7 @@ there are few. No Python object is made of a row. Must not know keys, watermarks
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from yarrow.container.operators.columnar_join.row_words import Numbers, RowWords
 
-#: Which rows have met one: bool, shape (rows,).
+#: Some of the rows: bool, shape (rows,).
 Flags = npt.NDArray[np.bool_]
+#: What a join notes of each row, such as whether it has met one: shape (rows,).
+Marks = npt.NDArray[Any]
 #: Most pairs that are found at once, so that a frequent key takes no more memory.
 MOST_PAIRS: Final = 65_536
 
@@ -26,18 +28,18 @@ class SortedRun(NamedTuple):
 
     words: Numbers
     rows: pa.RecordBatch
-    #: The rows that have met one. It changes in place.
-    met: Flags
+    #: They change in place.
+    marks: Marks
     first_time: int
 
     @classmethod
-    def of(cls, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, met: Flags) -> Self:
+    def of(cls, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, marks: Marks) -> Self:
         """A run of rows in any order; equal words stand as they are.
 
-        words: int64, shape (rows,); met: bool, shape (rows,).
+        words: int64, marks: those of the side; shape (rows,) both.
         """
         order = np.argsort(words, kind="stable")
-        return cls(words[order], rows.take(pa.array(order)), met[order], int(ordering.times(words).min()))
+        return cls(words[order], rows.take(pa.array(order)), marks[order], int(ordering.times(words).min()))
 
     def chosen(self, ordering: RowWords, mask: Flags) -> Self | None:
         """The rows of a mask, bool, shape (rows,); None if there are none."""
@@ -45,7 +47,16 @@ class SortedRun(NamedTuple):
             return None
         words = self.words[mask]
         rows = self.rows.filter(pa.array(mask))
-        return type(self)(words, rows, self.met[mask], int(ordering.times(words).min()))
+        return type(self)(words, rows, self.marks[mask], int(ordering.times(words).min()))
+
+    def split(self, ordering: RowWords, at: int) -> tuple[Self, Self]:
+        """The rows before a place and those from there on, which are no copies; there are rows on both sides."""
+        return self._part(ordering, 0, at), self._part(ordering, at, len(self.words))
+
+    def _part(self, ordering: RowWords, start: int, end: int) -> Self:
+        words = self.words[start:end]
+        first_time = int(ordering.times(words).min())
+        return type(self)(words, self.rows.slice(start, end - start), self.marks[start:end], first_time)
 
 
 class MeetingRows(NamedTuple):
@@ -71,22 +82,36 @@ class SortedRuns:
     @property
     def bytes(self) -> int:
         """Bytes of their columns, words and marks. Any thread."""
-        return sum(run.rows.nbytes + run.words.nbytes + run.met.nbytes for run in list(self.runs))
+        return sum(run.rows.nbytes + run.words.nbytes + run.marks.nbytes for run in list(self.runs))
 
     @property
     def oldest(self) -> int | None:
         """The time of the oldest row; None without rows. Any thread."""
         return min((run.first_time for run in list(self.runs)), default=None)
 
-    def add(self, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, met: Flags) -> None:
-        """Adds rows in any order. words: int64, shape (rows,); met: bool, shape (rows,)."""
+    def add(self, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, marks: Marks) -> None:
+        """Adds rows in any order. words: int64, marks: those of the side; shape (rows,) both."""
         if not len(words):
             return
+        self._append(ordering, SortedRun.of(ordering, words, rows, marks))
+
+    def _append(self, ordering: RowWords, run: SortedRun) -> None:
         runs = self.runs
-        runs.append(SortedRun.of(ordering, words, rows, met))
+        runs.append(run)
         while len(runs) > 1 and len(runs[-2].words) < 2 * len(runs[-1].words):
             last, before = runs.pop(), runs.pop()
             runs.append(merged(ordering, [before, last]))
+
+    def replace(self, run: SortedRun, *by: SortedRun | None) -> None:
+        """Puts others in the place of a run; None = none."""
+        at = next(at for at, each in enumerate(self.runs) if each is run)
+        self.runs[at : at + 1] = [each for each in by if each is not None]
+
+    def settle(self, ordering: RowWords) -> None:
+        """Makes few runs of many again, behind `replace`."""
+        runs, self.runs = self.runs, []
+        for run in runs:
+            self._append(ordering, run)
 
     def meeting(self, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
         """The rows between two words, both included, for each row of a batch: int64, shape (rows,) each."""
@@ -112,5 +137,5 @@ def merged(ordering: RowWords, runs: Iterable[SortedRun]) -> SortedRun:
         ordering,
         np.concatenate([run.words for run in found]),
         table.to_batches()[0],
-        np.concatenate([run.met for run in found]),
+        np.concatenate([run.marks for run in found]),
     )

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 from yarrow.container.operators.join.as_of_rule import TIME_OF, AsOfRule, TimedRow
 from yarrow.container.operators.join.pair_calls import Results
-from yarrow.container.operators.join.time_buckets import LEAST_LENGTH
 from yarrow.container.operators.join.waiting_join import LEFT, RIGHT, WaitingJoiningOperator
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.data.elements import MAX_TIMESTAMP
-from yarrow.runtime.graph.join_spec import AsOfDirection, AsOfJoinOperator
+from yarrow.runtime.graph.join_spec import AsOfJoinOperator
 
 
 @runs(AsOfJoinOperator)
@@ -26,14 +25,7 @@ class AsOfJoiningOperator(WaitingJoiningOperator):
         super().__init__(name, spec)
         self._rule = AsOfRule(spec.direction, spec.tolerance_ms)
         self._keeps_unmatched = spec.kind.keeps_first
-        tolerance = spec.tolerance_ms or 0
-        #: Versions that have become useless may stay so much longer: a timer a version would cost more than it.
-        self._step = max(LEAST_LENGTH, tolerance // 2)
-        match spec.direction:
-            case AsOfDirection.NEAREST:
-                self.delay = tolerance
-            case AsOfDirection.FORWARD if self._keeps_unmatched:
-                self.delay = tolerance
+        self.delay = self._rule.delay(keeps_unmatched=self._keeps_unmatched)
 
     def keep(self, index: int, rows: list[TimedRow], row: TimedRow) -> None:
         if index != RIGHT or not rows or rows[-1][0] < row[0]:
@@ -51,7 +43,8 @@ class AsOfJoiningOperator(WaitingJoiningOperator):
             # With the row its versions are looked at.
             return self._rule.due(left[0][0], right)
         fades = self._rule.fades(right)
-        return None if fades is None else min(-(-fades // self._step) * self._step, MAX_TIMESTAMP)
+        step = self._rule.step
+        return None if fades is None else min(-(-fades // step) * step, MAX_TIMESTAMP)
 
     def release(self, left: list[TimedRow], right: list[TimedRow], watermark: int) -> Results:
         rule = self._rule

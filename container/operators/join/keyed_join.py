@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function, method_of
-from yarrow.container.operators.base import Emit, HistoryTime, OperatorContext, declared_type
+from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.event_time import refuse_missing
+from yarrow.container.operators.held_back_time import HeldBackTimeOperator
 from yarrow.container.operators.join.join_sizes import JoinSizes
 from yarrow.container.operators.join.pair_calls import PairCalls
 from yarrow.container.operators.join.side_size import SideSize
@@ -32,7 +33,7 @@ from yarrow.runtime.graph.join_spec import KeyedJoinOperator
 RowFunction = Callable[[Any, int | None], Iterable[tuple[Any, int | None]]]
 
 
-class KeyedJoiningOperator(StoredTimeOperator, FunctionOperator):
+class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOperator):
     """Base of the joins of two keyed inputs."""
 
     emits_tagged = True
@@ -48,8 +49,6 @@ class KeyedJoiningOperator(StoredTimeOperator, FunctionOperator):
         super().__init__(name, spec.function, keyed=True)
         self._joined = spec
         self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
-        #: Milliseconds by which event time behind the join stays behind the watermark: results leave so late.
-        self.delay = 0
         self._watches_growth = False
 
     # ------------------------------------------------------------------ life
@@ -146,18 +145,6 @@ class KeyedJoiningOperator(StoredTimeOperator, FunctionOperator):
         return row if fix is None else fix(row)
 
     # ------------------------------------------------------------------ time
-
-    def forwarded_watermark(self, timestamp: int) -> int | None:
-        if timestamp == MAX_TIMESTAMP or not self.delay:
-            return timestamp
-        return timestamp - self.delay if timestamp - self.delay > MIN_TIMESTAMP else None
-
-    def end_history(self, before: HistoryTime) -> HistoryTime:
-        watermark = before.watermark
-        return HistoryTime(
-            None if watermark is None else max(watermark - self.delay, MIN_TIMESTAMP),
-            before.lag + self.delay,
-        )
 
     def end_keys(self) -> Iterator[tuple[Any, int | None]]:
         self._timers.watermark = MAX_TIMESTAMP

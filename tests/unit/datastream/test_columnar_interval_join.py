@@ -12,7 +12,7 @@ from tests.unit.datastream.keyed_join_harness import Stamped
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.operators.columnar_join import columnar_interval_join
+from yarrow.container.operators.columnar_join import columnar_join
 from yarrow.datastream import (
     ColumnarIntervalJoin,
     ColumnarIntervalJoined,
@@ -148,11 +148,11 @@ def test_unmatched_rows_leave_once_and_not_behind_the_watermark(run: Run) -> Non
     assert reached == MAX
     assert alone > 10
     operator = operator_in(harness)
-    assert [side.rows.size for side in operator._sides] == [0, 0]
+    assert [side.rows.size for side in operator.sides] == [0, 0]
 
 
 def test_slots_of_keys_without_rows_are_used_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar_interval_join, "_LEAST_SLOTS", 64)
+    monkeypatch.setattr(columnar_join, "LEAST_SLOTS", 64)
     harness = run(plain, 0, 100)
     operator_in(harness)._most_slots = 64
     stays = [(-1, -1)]

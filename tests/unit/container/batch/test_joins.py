@@ -14,7 +14,13 @@ from tests.support.batch_runner import collect, shuffled
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
-from yarrow.datastream import AsOfJoin, DataStream, ProcessJoinFunction, StreamExecutionEnvironment
+from yarrow.datastream import (
+    AsOfJoin,
+    ColumnarKeyedStream,
+    DataStream,
+    ProcessJoinFunction,
+    StreamExecutionEnvironment,
+)
 from yarrow.datastream.joined_streams import JoinedStreams
 from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.graph.data_set_spec import JoinKind
@@ -168,21 +174,41 @@ def test_an_immediate_join_of_rows_without_time_takes_the_first_input_first() ->
     assert Counter(found) == Counter([((1, "a"), (1, "x")), ((1, "c"), (1, "x"))])
 
 
+def columns_by_key(env: StreamExecutionEnvironment, name: str, found: list[Any]) -> ColumnarKeyedStream:
+    schema = pa.schema([("k", pa.int64()), ("time", pa.int64()), (name, pa.string())])
+    return timed(env, found).to_arrow(schema).key_by("k")
+
+
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_interval_joins_of_columns(parallelism: int) -> None:
     lower, upper = -7, 12
-    schemas = [pa.schema([("k", pa.int64()), ("time", pa.int64()), (name, pa.string())]) for name in ("a", "b")]
     for seed in range(3):
         first, second = rows(seed, "a"), rows(seed, "b")
         env = environment(parallelism)
-        left, right = (
-            timed(env, each).to_arrow(schema).key_by("k")
-            for each, schema in zip((first, second), schemas, strict=True)
-        )
+        left, right = columns_by_key(env, "a", first), columns_by_key(env, "b", second)
         joined = left.interval_join(right).between(Time.milliseconds(lower), Time.milliseconds(upper))
         results = joined.left_outer().to_columns().to_rows()
         found = collect(env, results, settings=SMALL, deal=shuffled(seed))
-        meeting = [(a[2], b[2]) for a in first for b in second if a[0] == b[0] and lower <= b[1] - a[1] <= upper]
+        meeting = [
+            (a[2], b[2]) for a in first for b in second if a[0] == b[0] and lower <= b[1] - a[1] <= upper
+        ]
         met = {a for a, _ in meeting}
         alone = [(a[2], None) for a in first if a[2] not in met]
         assert Counter((row["a"], row["b"]) for row in found) == Counter(meeting + alone)
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_as_of_joins_of_columns(direction: str, parallelism: int) -> None:
+    tolerance = 25
+    for seed in range(3):
+        first, found_second = rows(seed, "a"), rows(seed, "b")
+        # One row a key and time: of several the order of the inputs decides.
+        second = list({row[:2]: row for row in found_second}.values())
+        env = environment(parallelism)
+        left, right = columns_by_key(env, "a", first), columns_by_key(env, "b", second)
+        directed = getattr(left.as_of_join(right), direction)(Time.milliseconds(tolerance))
+        results = directed.left_outer().to_columns().to_rows()
+        found = collect(env, results, settings=SMALL, deal=shuffled(seed))
+        expected = ((a[2], (as_of(direction, a, second, tolerance) or (0, 0, None))[2]) for a in first)
+        assert Counter((row["a"], row["b"]) for row in found) == Counter(expected)

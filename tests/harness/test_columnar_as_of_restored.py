@@ -1,0 +1,180 @@
+"""As-of joins of columns against the model of those of rows: late rows, watermarks, restarts at other parallelisms.
+
+A restart cuts all subtasks and begins anew from the snapshot, on either backend. The output must be that of a run
+without restarts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.harness.test_waiting_joins_restored import END, AsOf
+from tests.support.restarted_columns import RestartedColumns
+from tests.support.restarted_job import CANONICAL, OWN
+from yarrow.common.time import Time
+from yarrow.container.operators.columnar_join import columnar_as_of_join
+from yarrow.datastream import DataStream
+
+KEYS = [1, -7, None]
+LEFT = pa.schema([("k", pa.int64()), ("left", pa.int64())])
+RIGHT = pa.schema([("k", pa.int64()), ("right", pa.int64())])
+MAX = (1 << 63) - 1
+
+
+def joining(
+    direction: str, tolerance: int | None, outer: bool
+) -> Callable[[DataStream, DataStream], DataStream]:
+    def build(first: DataStream, second: DataStream) -> DataStream:
+        join: Any = first.key_by("k").as_of_join(second.key_by("k"))
+        directed = getattr(join, direction)(None if tolerance is None else Time.milliseconds(tolerance))
+        made: DataStream = (directed.left_outer() if outer else directed).to_columns()
+        return made.uid("join")
+
+    return build
+
+
+@pytest.fixture(autouse=True)
+def small() -> Iterator[None]:
+    """Little is looked at together, and replaced versions go soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columnar_as_of_join, "MOST_PAIRS", 2)
+        patch.setattr(columnar_as_of_join, "LEAST_VERSIONS", 2)
+        yield
+
+
+rows_of = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.integers(0, 90).map(lambda time: 100 * time)), min_size=1, max_size=8
+)
+steps_of = st.lists(
+    st.one_of(
+        st.tuples(st.just("rows"), st.integers(0, 1), rows_of),
+        st.tuples(st.just("rows"), st.integers(0, 1), rows_of),
+        st.tuples(st.just("watermark"), st.integers(0, 90).map(lambda time: 100 * time), st.none()),
+        st.tuples(
+            st.just("restart"),
+            st.tuples(st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"])),
+            st.sampled_from([CANONICAL, OWN]),
+        ),
+    ),
+    min_size=2,
+    max_size=14,
+)
+
+
+def run(model: AsOf, job: RestartedColumns, steps: list[Any], backend: str) -> None:
+    """Runs the steps through the operator and the model; the state returns to nothing."""
+    job.start(1, backend)
+    found: Counter[Any] = Counter()
+    dropped = number = 0
+    try:
+        for step, what, how in [*steps, ("watermark", END, None), ("watermark", MAX, None)]:
+            if step == "rows":
+                rows = []
+                for key, time in how:
+                    number += 1
+                    model.row(what, (key, number), time)
+                    rows.append((key, number))
+                job.push_rows(rows, [time for _, time in how], what)
+            elif step == "watermark":
+                model.watermark = max(model.watermark, what)
+                job.watermark(what)
+            else:
+                dropped += late_dropped(job)
+                # What one backend has written natively only the same one can read.
+                backend = backend if how is OWN else what[1]
+                job.stop(how)
+                job.start(what[0], backend)
+            found.update(((row["left"], row["right"]), time) for row, time in job.take())
+            assert found == expected(model)
+        assert dropped + late_dropped(job) == model.dropped
+        state = job.stop(CANONICAL)
+        assert all(not subtask.keyed for subtask in state.subtasks.values())
+    finally:
+        for fragment in job.fragments:
+            fragment.close()
+
+
+def expected(model: AsOf) -> Counter[Any]:
+    """Results of the model by the numbers of their rows."""
+    return Counter(
+        {
+            ((left[1], right and right[1]), time): count
+            for ((left, right, *_), time), count in model.results().items()
+        }
+    )
+
+
+def late_dropped(job: RestartedColumns) -> int:
+    operators: list[Any] = job.operators
+    return sum(operator.late_dropped for operator in operators)
+
+
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=steps_of,
+    backend=st.sampled_from(["hashmap", "rocksdb"]),
+    tolerance=st.sampled_from([0, 700, 3000, None]),
+)
+def test_as_of_joins_of_columns_are_those_of_rows(
+    direction: str, outer: bool, steps: list[Any], backend: str, tolerance: int | None
+) -> None:
+    if tolerance is None and (direction == "nearest" or (outer and direction == "forward")):
+        tolerance = 1500
+    job = RestartedColumns(joining(direction, tolerance, outer), LEFT, "k", others=(RIGHT,))
+    run(AsOf(direction, tolerance, outer), job, steps, backend)
+
+
+def test_a_cut_among_rows_that_leave_loses_and_doubles_none() -> None:
+    job = RestartedColumns(joining("backward", None, True), LEFT, "k", others=(RIGHT,))
+    job.start(1, "hashmap")
+    keys = list(range(50))
+    job.push_rows([(key, key) for key in keys], [5] * 50)
+    (operator,) = job.operators
+    operator.on_watermark(5000)
+    # A deadline that has passed: two rows leave in each slice.
+    batches = [batch for _ in range(10) for batch in operator.fire_event_timers(0.0)]
+    left = [row["left"] for batch in batches for row in batch.batch.to_pylist()]  # type: ignore[union-attr]
+    assert len(left) == 20
+    assert operator.event_timers_due
+    job.stop(CANONICAL)
+    job.start(3, "rocksdb")
+    # A row of the second stream that comes too late changes nothing.
+    job.push_rows([(key, -1) for key in keys], [5] * 50, 1)
+    job.watermark(5000)
+    again = [row for row, _ in job.take()]
+    assert {row["right"] for row in again} == {None}
+    assert sorted([*left, *(row["left"] for row in again)]) == keys
+    state = job.stop(CANONICAL)
+    assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize(("before", "after"), [(3000, 500), (500, 3000)])
+def test_the_tolerance_may_change_over_a_savepoint(before: int, after: int) -> None:
+    tolerance = before
+
+    def build(first: DataStream, second: DataStream) -> DataStream:
+        return joining("forward", tolerance, True)(first, second)
+
+    job = RestartedColumns(build, LEFT, "k", others=(RIGHT,))
+    job.start(1, "hashmap")
+    job.push_rows([(1, 10), (2, 20)], [1000, 1000])
+    job.watermark(1200)
+    assert job.take() == []
+    job.stop(CANONICAL)
+    tolerance = after
+    job.start(2, "hashmap")
+    job.push_rows([(1, 11)], [2000], 1)
+    job.watermark(1600)
+    assert len(job.take()) == (2 if after == 500 else 0)
+    job.watermark(2000)
+    assert [row["right"] for row, _ in job.take()] == ([] if after == 500 else [11])
+    job.stop(CANONICAL)
