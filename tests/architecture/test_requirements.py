@@ -18,7 +18,7 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in requirements}
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("library", ["fastavro", "pandas", "polars"])
 def test_a_library_of_an_extra_is_imported_by_name_alone(library: str) -> None:
     extras = PROJECT["optional-dependencies"]
     assert library not in names(PROJECT["dependencies"])

@@ -41,6 +41,7 @@ JAVA_ONLY = {
     "pyflink.datastream.connectors.base.StreamTransformer": "changes a stream before a Java sink",
     "pyflink.datastream.connectors.base.SupportsPreprocessing": "changes a stream before a Java sink",
     "pyflink.datastream.connectors.base.get_gateway": "there is no gateway",
+    "pyflink.datastream.formats.avro.GenericRecordAvroTypeInfo.get_java_type_info": "returns a Java object",
     "pyflink.datastream.output_tag.get_gateway": "there is no gateway",
     "pyflink.table.RowKind.to_j_row_kind": "returns a Java object",
     "pyflink.table.UserDefinedType.java_udt": "names a Java class",
@@ -48,7 +49,6 @@ JAVA_ONLY = {
 }
 
 _EXTERNAL = "a connector to an external system"
-_FILES = "a file format"
 
 #: Names, or modules with a trailing `.*`, that a part of Yarrow will bring that is not built yet.
 NOT_BUILT_YET = {
@@ -61,8 +61,4 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.kinesis.*": _EXTERNAL,
     "pyflink.datastream.connectors.pulsar.*": _EXTERNAL,
     "pyflink.datastream.connectors.rabbitmq.*": _EXTERNAL,
-    "pyflink.datastream.formats.avro.*": _FILES,
-    "pyflink.datastream.formats.orc.*": _FILES,
-    "pyflink.datastream.formats.parquet.AvroParquetReaders": _FILES,
-    "pyflink.datastream.formats.parquet.AvroParquetWriters": _FILES,
 }

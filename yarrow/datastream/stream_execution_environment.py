@@ -199,12 +199,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         source = SocketTextSource(hostname, port, delimiter, max_retry)
         return self._source("Socket Stream", source, None, parallelism=1, non_parallel=True)
 
-    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> NoReturn:
-        """Refused: this version reads files by Sources, not by InputFormats."""
-        raise UnsupportedFeatureError(
-            "create_input is refused: this version runs no InputFormat; use from_source with a FileSource or"
-            " a Source of your own."
-        )
+    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> DataStream:
+        """Return the stream of the records of a FileInputFormat, such as an AvroInputFormat.
+
+        Raises UnsupportedFeatureError for another InputFormat.
+        """
+        from yarrow.datastream.connectors.file_input_format import FileInputFormat
+
+        if not isinstance(input_format, FileInputFormat):
+            raise UnsupportedFeatureError(
+                "create_input takes an InputFormat of files, such as AvroInputFormat, and is refused for"
+                f" {input_format!r}; use from_source with a FileSource or a Source of your own."
+            )
+        source = input_format.file_source()
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Read Files", type_info)
 
     def _source(
         self,

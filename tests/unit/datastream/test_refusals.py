@@ -107,7 +107,7 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
         lambda env: env.from_source(Batches(1, 9), BOUNDED.with_timestamp_assigner(Itself()), "batches"),
         "from_source of 'batches', which gives record batches, with a timestamp assigner is refused",
     ),
-    "input format": (lambda env: env.create_input(None), "this version runs no InputFormat"),
+    "input format": (lambda env: env.create_input(None), "create_input takes an InputFormat of files"),
     "cache": (lambda env: numbers(env).cache(), "no cached intermediate results"),
     "group with resources": (
         lambda env: numbers(env).slot_sharing_group(

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,11 +19,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from pyarrow import orc
 
 from yarrow.common.serialization import DeserializationSchema
 from yarrow.datastream import connectors, formats
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.file_format import FileFormat
+from yarrow.datastream.formats.avro import AvroBulkWriters, AvroSchema
 from yarrow.embedded.mini_cluster import mini_cluster
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "sources.md"
@@ -35,7 +38,9 @@ EXPECTED: dict[str, list[list[Any]]] = {
     "Text files": [["or not to be", "to be"]],
     "CSV files": [[("Ada", 36), ("Bob", 7)]],
     "JSON files": [[("about", 1.5), ("home", 2.0)]],
-    "Parquet files": [[("Bonn", 12), ("Kiel", 7)], [7, 12]],
+    "Parquet files": [[("Bonn", 12), ("Kiel", 7)], [7, 12], [7, 12]],
+    "ORC files": [[("Bonn", 12), ("Kiel", 7)]],
+    "Avro files": [[("Bonn", Decimal("12.5")), ("Kiel", Decimal("7.0"))]],
     "Socket": [["a line", "another"]],
     "Source of your own": [[f"page {page} row {row}" for page in range(2) for row in range(2)]],
     "Source function": [[0, 1, 2]],
@@ -82,6 +87,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     trips = pa.table({"km": [12, 7], "city": ["Bonn", "Kiel"]})
     pyarrow.parquet.write_table(trips, folder / "in" / "trips.parquet")
+    orc.write_table(trips, folder / "in" / "trips.orc")
+    avro = AvroSchema.parse_string(
+        '{"type": "record", "name": "Trip", "fields": [{"name": "city", "type": "string"}, {"name": "km", "type":'
+        ' {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 1}}]}'
+    )
+    with (folder / "in" / "trips.avro").open("wb") as stream:
+        writer = AvroBulkWriters.for_generic_record(avro).create(stream)
+        for city, km in [("Bonn", "12.5"), ("Kiel", "7")]:
+            writer.add_element({"city": city, "km": Decimal(km)})
+        writer.finish()
     before = os.getcwd()
     os.chdir(folder)
     yield folder

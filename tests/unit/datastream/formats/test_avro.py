@@ -1,0 +1,453 @@
+"""Avro: what is written is read, exactly, in parts and over restores; files by hand; faults by file, record, field."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import pickle
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.datastream.connectors.harness import run, run_with_restores
+from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.connectors.file_source import FileSource
+from yarrow.datastream.connectors.file_system import FileEnumeratorProvider
+from yarrow.datastream.formats.avro import (
+    AvroBulkFormat,
+    AvroBulkWriters,
+    AvroInputFormat,
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+)
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+
+one_file = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=12,
+    deadline=None,
+)
+
+
+def record(*fields: tuple[Any, ...]) -> AvroSchema:
+    """The schema of a record of fields (name, type) or (name, type, default)."""
+    made = [dict(zip(("name", "type", "default"), field, strict=False)) for field in fields]
+    return AvroSchema.parse_string(json.dumps({"type": "record", "name": "R", "fields": made}))
+
+
+def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": meaning, **more}
+
+
+def written(schema: AvroSchema, records: list[Any], codec: str = "null") -> bytes:
+    stream = io.BytesIO()
+    writer = AvroBulkWriters.for_generic_record(schema, codec).create(stream)
+    for element in records:
+        writer.add_element(element)
+    writer.finish()
+    return stream.getvalue()
+
+
+def source(path: Path, schema: AvroSchema | None, split_bytes: int | None = None) -> FileSource[Any]:
+    builder = FileSource.for_bulk_file_format(AvroBulkFormat(schema), str(path))
+    if split_bytes is not None:
+        builder.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator(split_bytes))
+    return builder.build()
+
+
+NUMBERS = record(("n", "long"), ("text", ["null", "string"]))
+
+
+def in_blocks(rows: list[dict[str, Any]], rows_of_block: int, codec: str) -> bytes:
+    """A file of small blocks."""
+    stream = io.BytesIO()
+    writer = AvroBulkWriters.for_generic_record(NUMBERS, codec).create(stream)
+    for index, row in enumerate(rows):
+        if index and index % rows_of_block == 0:
+            writer.flush()
+        writer.add_element(row)
+    writer.finish()
+    return stream.getvalue()
+
+
+@one_file
+@given(
+    st.integers(0, 30),
+    st.integers(1, 9),
+    st.integers(60, 700),
+    st.integers(2, 12),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from(["null", "deflate", "bzip2", "xz"]),
+)
+def test_every_record_is_in_one_part_and_read_once_over_restores(
+    tmp_path: Path,
+    count: int,
+    rows_of_block: int,
+    split_bytes: int,
+    max_rows: int,
+    polls: int,
+    parallelism: int,
+    codec: str,
+) -> None:
+    rows = [{"n": n, "text": None if n % 3 else "é" * n} for n in range(count)]
+    file = tmp_path / "numbers.avro"
+    file.write_bytes(in_blocks(rows, rows_of_block, codec))
+    found = run_with_restores(source(file, NUMBERS, split_bytes), parallelism, max_rows, polls)
+    assert sorted(found, key=lambda row: row["n"]) == rows
+
+
+def test_a_file_has_several_parts(tmp_path: Path) -> None:
+    file = tmp_path / "numbers.avro"
+    file.write_bytes(in_blocks([{"n": n, "text": None} for n in range(100)], 5, "null"))
+    splits, _ = source(file, NUMBERS, 100).find_splits(frozenset())
+    with_rows = 0
+    for split in splits:
+        reader = AvroBulkFormat().create_reader(split)
+        with_rows += reader.read(1) is not None
+        reader.close()
+    assert with_rows > 3
+
+
+ALL = record(
+    ("whole", "int"),
+    ("wide", "long"),
+    ("real", "double"),
+    ("flag", "boolean"),
+    ("bytes", "bytes"),
+    ("fixed", {"type": "fixed", "name": "F", "size": 2}),
+    ("suit", {"type": "enum", "name": "E", "symbols": ["UP", "DOWN"]}),
+    ("money", logical("bytes", "decimal", precision=6, scale=2)),
+    ("fixed_money", logical("fixed", "decimal", name="M", size=5, precision=9, scale=3)),
+    ("day", logical("int", "date")),
+    ("clock", logical("int", "time-millis")),
+    ("fine_clock", logical("long", "time-micros")),
+    ("at", logical("long", "timestamp-millis")),
+    ("fine_at", logical("long", "timestamp-micros")),
+    ("here", logical("long", "local-timestamp-millis")),
+    ("fine_here", logical("long", "local-timestamp-micros")),
+    ("id", logical("string", "uuid")),
+    ("list", {"type": "array", "items": ["null", "int"]}),
+    (
+        "map",
+        {"type": "map", "values": {"type": "record", "name": "P", "fields": [{"name": "x", "type": "int"}]}},
+    ),
+    ("either", ["null", "int", "string"]),
+)
+MONEY = st.decimals(-9999, 9999, allow_nan=False, places=2)
+MILLIS = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(
+    lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)
+)
+RECORDS = st.fixed_dictionaries(
+    {
+        "whole": st.integers(-(2**31), 2**31 - 1),
+        "wide": st.integers(-(2**63), 2**63 - 1),
+        "real": st.floats(allow_nan=False),
+        "flag": st.booleans(),
+        "bytes": st.binary(max_size=5),
+        "fixed": st.binary(min_size=2, max_size=2),
+        "suit": st.sampled_from(["UP", "DOWN"]),
+        "money": MONEY,
+        "fixed_money": st.decimals(-999999, 999999, allow_nan=False, places=3),
+        "day": st.dates(),
+        "clock": st.times().map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)),
+        "fine_clock": st.times(),
+        "at": MILLIS.map(lambda t: t.replace(tzinfo=UTC)),
+        "fine_at": st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5))])),
+        "here": MILLIS,
+        "fine_here": st.datetimes(),
+        "id": st.uuids(),
+        "list": st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=3),
+        "map": st.dictionaries(
+            st.text(max_size=2), st.fixed_dictionaries({"x": st.integers(0, 9)}), max_size=2
+        ),
+        "either": st.one_of(st.none(), st.integers(0, 9), st.text(max_size=3)),
+    }
+)
+
+
+@one_file
+@given(st.lists(RECORDS, max_size=4))
+def test_values_of_every_type_come_back_as_they_were(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    file = tmp_path / "all.avro"
+    file.write_bytes(written(ALL, rows))
+    assert run(source(file, ALL)) == rows
+    assert run(source(file, None)) == rows
+
+
+def test_a_datetime_without_a_zone_is_taken_as_utc(tmp_path: Path) -> None:
+    schema = record(("at", logical("long", "timestamp-millis")))
+    (tmp_path / "f").write_bytes(written(schema, [{"at": datetime(2020, 1, 2)}]))
+    assert run(source(tmp_path / "f", schema)) == [{"at": datetime(2020, 1, 2, tzinfo=UTC)}]
+
+
+# ------------------------------------------------------------------ another writer: the specification by hand
+
+
+def zigzag(number: int) -> bytes:
+    left = number << 1 if number >= 0 else (-number << 1) - 1
+    out = bytearray()
+    while left >= 128:
+        out.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*out, left])
+
+
+def text(value: str) -> bytes:
+    return zigzag(len(value.encode())) + value.encode()
+
+
+def by_hand(schema: str, blocks: list[list[bytes]], marker: bytes = bytes(range(16))) -> bytes:
+    """A container file as the specification describes it, of encoded records."""
+    head = b"Obj\x01" + zigzag(1) + text("avro.schema") + text(schema) + zigzag(0) + marker
+    parts = [zigzag(len(block)) + zigzag(sum(map(len, block))) + b"".join(block) + marker for block in blocks]
+    return head + b"".join(parts)
+
+
+BOUGHT = record(("who", "string"), ("cents", "int"))
+
+
+@pytest.mark.parametrize("split_bytes", [None, 10, 37])
+def test_a_file_by_another_writer(tmp_path: Path, split_bytes: int | None) -> None:
+    blocks = [[text("Ada") + zigzag(-5)], [], [text("Bob") + zigzag(300), text("Cid") + zigzag(0)]]
+    (tmp_path / "f.avro").write_bytes(by_hand(BOUGHT.text, blocks))
+    found = run(source(tmp_path / "f.avro", None, split_bytes))
+    assert sorted((row["who"], row["cents"]) for row in found) == [("Ada", -5), ("Bob", 300), ("Cid", 0)]
+
+
+def test_a_file_is_read_by_the_schema_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "f.avro").write_bytes(by_hand(BOUGHT.text, [[text("Ada") + zigzag(7)]]))
+    wider = record(("cents", "long"), ("where", ["null", "string"], None))
+    assert run(source(tmp_path / "f.avro", wider)) == [{"cents": 7, "where": None}]
+    lacking = record(("shop", "string"))
+    with pytest.raises(FileFormatError, match=r"f\.avro, block at byte \d+, record 0.*shop"):
+        run(source(tmp_path / "f.avro", lacking))
+
+
+def test_damage_is_told_by_file_and_block(tmp_path: Path) -> None:
+    whole = by_hand(BOUGHT.text, [[text("Ada") + zigzag(-5)], [text("Bob") + zigzag(1)]])
+    start = whole.index(bytes(range(16))) + 16
+    file = tmp_path / "f.avro"
+    for damaged, message in [
+        (b"text", r"f\.avro is no Avro file"),
+        (whole[:-1], rf"f\.avro, block at byte {start + 23}"),
+        (
+            whole[: start + 3] + b"\xff" * 4 + whole[start + 7 :],
+            rf"block at byte {start}, record 0 of the block",
+        ),
+    ]:
+        file.write_bytes(damaged)
+        with pytest.raises(FileFormatError, match=message):
+            run(source(file, None))
+
+
+# ------------------------------------------------------------------ what does not fit
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("int", 3.0, r"record 1 of an Avro file: f: int .* is expected, not 3\.0"),
+        ("int", 2**31, "f: int .* is expected, not 2147483648"),
+        ("int", True, "is expected, not True"),
+        ("long", 2**63, "f: long"),
+        ("string", None, "f: a text is expected, not None"),
+        ("double", "1", "is expected, not '1'"),
+        ({"type": "array", "items": "int"}, [1, "x"], r"f\[\]: int"),
+        ({"type": "map", "values": "int"}, {"k": "x"}, r"f\{\}: int"),
+        ({"type": "map", "values": "int"}, {1: 1}, "a text as key"),
+        ({"type": "record", "name": "S", "fields": [{"name": "g", "type": "int"}]}, {"g": ""}, r"f\.g: int"),
+        (
+            {"type": "record", "name": "S", "fields": [{"name": "g", "type": "int"}]},
+            {},
+            r"a value for \['g'\]",
+        ),
+        (
+            {"type": "record", "name": "S", "fields": [{"name": "g", "type": "int"}]},
+            {"g": 1, "h": 2},
+            r"no field but \['g'\] is expected, not \['h'\]",
+        ),
+        ({"type": "fixed", "name": "F", "size": 2}, b"x", "2 bytes"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", r"one of \['A'\]"),
+        (logical("bytes", "decimal", precision=4, scale=2), Decimal("1.001"), "4 digits, 2 of them"),
+        (logical("bytes", "decimal", precision=4, scale=2), Decimal("100"), "4 digits, 2 of them"),
+        (logical("bytes", "decimal", precision=4, scale=2), Decimal("NaN"), "4 digits"),
+        (logical("bytes", "decimal", precision=4, scale=2), 1.5, "a Decimal"),
+        (logical("int", "date"), datetime(2020, 1, 1), "a date is expected"),
+        (logical("int", "time-millis"), time(0, 0, 0, 1), "whole milliseconds"),
+        (logical("long", "timestamp-millis"), datetime(2020, 1, 1, 0, 0, 0, 1), "whole milliseconds"),
+        (logical("long", "local-timestamp-micros"), datetime(2020, 1, 1, tzinfo=UTC), "without a zone"),
+        (logical("string", "uuid"), "x", "a UUID"),
+        (["int", "string"], 1.5, "one of int, string"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_by_record_and_field(kind: Any, value: Any, message: str) -> None:
+    schema = record(("f", kind, None) if kind == "null" else ("f", kind))
+    stream = io.BytesIO()
+    writer = AvroBulkWriters.for_generic_record(schema).create(stream)
+    good = {"f": _some(kind)}
+    writer.add_element(good)
+    with pytest.raises(FileFormatError, match=message):
+        writer.add_element({"f": value})
+
+
+def _some(kind: Any) -> Any:
+    """A value that fits."""
+    if isinstance(kind, list):
+        return 1
+    name = kind if isinstance(kind, str) else kind.get("logicalType", kind["type"])
+    return {
+        "array": [],
+        "date": date(2020, 1, 1),
+        "decimal": Decimal("-1.5"),
+        "double": 1,
+        "enum": "A",
+        "fixed": b"ab",
+        "int": 1,
+        "local-timestamp-micros": datetime(2020, 1, 1),
+        "long": 1,
+        "map": {},
+        "record": {"g": 1},
+        "string": "",
+        "time-millis": time(1),
+        "timestamp-millis": 0,
+        "uuid": str(UUID(int=1)),
+    }[name]
+
+
+def test_a_field_with_a_default_may_be_left_out(tmp_path: Path) -> None:
+    schema = record(("a", "int", 7), ("b", "bytes", "\u00ff"), ("c", ["null", "int"], None))
+    (tmp_path / "f").write_bytes(written(schema, [{}, {"a": 1}]))
+    assert [(row["a"], row["b"], row["c"]) for row in run(source(tmp_path / "f", None))] == [
+        (7, b"\xff", None),
+        (1, b"\xff", None),
+    ]
+
+
+def test_rows_are_written_as_records(tmp_path: Path) -> None:
+    schema = record(("a", "int"), ("b", {"type": "array", "items": "int"}))
+    (tmp_path / "f").write_bytes(written(schema, [Row(a=1, b=[2]), Row(3, []), (4, [5])]))
+    assert [(row["a"], row["b"]) for row in run(source(tmp_path / "f", None))] == [
+        (1, [2]),
+        (3, []),
+        (4, [5]),
+    ]
+
+
+def test_a_type_of_two_fields_is_told_by_the_field(tmp_path: Path) -> None:
+    place = {"type": "record", "name": "P", "fields": [{"name": "street", "type": "string"}]}
+    schema = record(("home", place), ("work", "P"))
+    good = {"street": "a"}
+    with pytest.raises(FileFormatError, match=r"work\.street: a text"):
+        written(schema, [{"home": good, "work": {"street": 1}}])
+
+
+def test_a_record_may_contain_itself(tmp_path: Path) -> None:
+    schema = record(("n", "int"), ("next", ["null", "R"]))
+    chain = {"n": 1, "next": {"n": 2, "next": None}}
+    (tmp_path / "f").write_bytes(written(schema, [chain]))
+    assert run(source(tmp_path / "f", schema)) == [chain]
+    with pytest.raises(FileFormatError, match=r"record 0 of an Avro file: n: int"):
+        written(schema, [{"n": 1, "next": {"n": "", "next": None}}])
+    with pytest.raises(InvalidProgramError, match="R contains itself"):
+        AvroRowDeserializationSchema(avro_schema_string=schema.text)
+
+
+# ------------------------------------------------------------------ schemas and messages
+
+
+@pytest.mark.parametrize("broken", ["", "{}", '{"type": "foo"}', '"bar"'])
+def test_what_is_no_schema_is_refused(broken: str) -> None:
+    with pytest.raises(InvalidProgramError, match="no schema of Avro"):
+        AvroSchema.parse_string(broken)
+
+
+def test_a_schema_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "bought.avsc").write_text(BOUGHT.text)
+    schema = AvroSchema.parse_file(str(tmp_path / "bought.avsc"))
+    assert schema == BOUGHT == pickle.loads(pickle.dumps(BOUGHT))
+    assert GenericRecordAvroTypeInfo(schema) == GenericRecordAvroTypeInfo(BOUGHT)
+    assert GenericRecordAvroTypeInfo(schema) != GenericRecordAvroTypeInfo(NUMBERS)
+    assert GenericRecordAvroTypeInfo(schema).schema is schema
+
+
+def test_a_missing_library_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole: Callable[[str], Any] = importlib.import_module
+
+    def without(name: str) -> Any:
+        if name == "fastavro":
+            raise ModuleNotFoundError("No module named 'fastavro'")
+        return whole(name)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(UnsupportedFeatureError, match=r"pip install 'yarrow\[fastavro\]'"):
+        AvroSchema.parse_string('"int"')
+
+
+def test_an_unknown_codec_is_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="'brotli' is not among null, deflate"):
+        AvroBulkWriters.for_generic_record(BOUGHT, "brotli")
+
+
+def test_messages_are_rows() -> None:
+    read = pickle.loads(pickle.dumps(AvroRowDeserializationSchema(avro_schema_string=ALL.text)))
+    write = pickle.loads(pickle.dumps(AvroRowSerializationSchema(avro_schema_string=ALL.text)))
+    row = Row(
+        whole=1, wide=2, real=0.5, flag=True, bytes=b"x", fixed=b"ab", suit="UP", money=Decimal("1.50"),
+        fixed_money=Decimal("-2.125"), day=date(2020, 1, 2), clock=time(3), fine_clock=time(4, 5),
+        at=datetime(2020, 1, 2), fine_at=datetime(2020, 1, 2, 3, 4, 5, 6), here=datetime(2020, 1, 1),
+        fine_here=datetime(1969, 1, 1), id=str(UUID(int=5)), list=[1, None], map={"k": Row(x=1)}, either="s",
+    )  # fmt: skip
+    message = write.serialize(row)
+    assert read.deserialize(message) == row
+    produced = read.get_produced_type()
+    assert produced.accepts(row)
+    assert produced.get_field_types()[7:10] == [Types.BIG_DEC(), Types.BIG_DEC(), Types.SQL_DATE()]
+    with pytest.raises(FileFormatError, match=r"message of .* bytes is no record of R"):
+        read.deserialize(message[:-1])
+    with pytest.raises(FileFormatError, match="1 bytes behind its record"):
+        read.deserialize(message + b"x")
+    with pytest.raises(FileFormatError, match="is no record of R: whole: int"):
+        write.serialize(Row(*["", *list(row)[1:]]))
+
+
+@pytest.mark.parametrize("schema", [AvroRowDeserializationSchema, AvroRowSerializationSchema])
+def test_a_message_schema_needs_the_schema_of_a_record(schema: Any) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="a class of Java"):
+        schema(record_class="org.example.User")
+    with pytest.raises(InvalidProgramError, match="give avro_schema_string"):
+        schema()
+    with pytest.raises(InvalidProgramError, match="schema of a record is expected, not of int"):
+        schema(avro_schema_string='"int"')
+
+
+def test_an_input_format_reads_in_place_and_by_create_input(tmp_path: Path) -> None:
+    rows = [{"n": n, "text": None} for n in range(20)]
+    (tmp_path / "f.avro").write_bytes(in_blocks(rows, 3, "null"))
+    given_format = AvroInputFormat(str(tmp_path), NUMBERS)
+    splits = given_format.create_input_splits(4)
+    assert len(splits) >= 4
+    found = []
+    for split in splits:
+        given_format.open(split)
+        while not given_format.reached_end():
+            found.append(given_format.next_record())
+        with pytest.raises(EOFError, match="no further record"):
+            given_format.next_record()
+    given_format.close()
+    assert found == rows
+    env = StreamExecutionEnvironment.get_execution_environment()
+    assert env.create_input(given_format).get_type() == Types.PICKLED_BYTE_ARRAY()

@@ -1,0 +1,288 @@
+"""Values of Avro's types: what a writer takes for each, exactly, and the Rows that stand for records.
+
+Owner: the calling thread; no state. A value that would lose something (digits, a part of a second, a fraction) is
+refused with the path of its field. Functions are made once a schema and run once a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.types import Row
+from yarrow.datastream.formats.avro_schema import AvroType
+from yarrow.runtime.common.errors import InvalidProgramError
+
+Convert = Callable[[Any], Any]
+
+
+_RANGES = {"int": 31, "long": 63, "date": 31, "time-millis": 31}
+
+
+class AvroValueError(ValueError):
+    """A value does not fit its type; the message begins with the path of the field."""
+
+    def __init__(self, path: str, value: object, expected: str) -> None:
+        super().__init__(f"{path or 'the record'}: {expected} is expected, not {value!r}")
+
+
+def writer_values(root: AvroType) -> Convert:
+    """Return a function from a record to the record that fastavro writes without loss.
+
+    The function raises AvroValueError. A record is a dict, or a Row or tuple with a value for each field.
+    """
+    return _writer(root, "", {})
+
+
+def _writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
+    """Return the function for a type; `records` has those of the records that this type is in, by `id`."""
+    kind = declared.kind
+    if kind == "record":
+        return records.get(id(declared)) or _record_writer(declared, path, records)
+    if kind == "union":
+        return _union_writer(declared, path, records)
+    if kind == "array":
+        element = _writer(declared.parts[0], f"{path}[]", records)
+        return lambda value: [element(part) for part in _of(path, value, "a list", list, tuple)]
+    if kind == "map":
+        item = _writer(declared.parts[0], f"{path}{{}}", records)
+        return lambda value: {
+            _of(path, key, "a text as key", str): item(part)
+            for key, part in _of(path, value, "a dict", dict).items()
+        }
+    return lambda value: _plain(declared, path, value)
+
+
+def _record_writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
+    # A record that contains itself is written by this function, which names fields from here on.
+    records = {**records, id(declared): lambda value: convert(value)}
+    prefix = f"{path}." if path else ""
+    names = [name for name, _ in declared.fields]
+    known = frozenset(names)
+    writers = [(name, _writer(part, f"{prefix}{name}", records)) for name, part in declared.fields]
+    needed = known - declared.defaults.keys()
+    types = dict(declared.fields)
+    defaults = {name: _default(types[name], raw) for name, raw in declared.defaults.items()}
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Row) and value.get_field_names() is not None:
+            value = value.as_dict()
+        elif isinstance(value, Row | tuple):
+            if len(value) != len(names):
+                raise AvroValueError(path, value, f"{len(names)} values for {names}")
+            value = dict(zip(names, value, strict=True))
+        elif not isinstance(value, Mapping):
+            raise AvroValueError(path, value, "a dict or a Row")
+        if not known.issuperset(value):
+            raise AvroValueError(path, sorted(set(value) - known), f"no field but {names}")
+        if not needed.issubset(value):
+            raise AvroValueError(path, dict(value), f"a value for {sorted(needed - set(value))}")
+        return {name: write(value[name] if name in value else defaults[name]) for name, write in writers}
+
+    return convert
+
+
+def _default(declared: AvroType, raw: Any) -> Any:
+    """Return the default of a field as a program would give the value. The first branch of a union has it."""
+    match declared.kind:
+        case "union":
+            return None if raw is None else _default(declared.without_null or declared.parts[0], raw)
+        case "record":
+            return {name: _default(part, raw[name]) for name, part in declared.fields if name in raw}
+        case "array":
+            return [_default(declared.parts[0], part) for part in raw]
+        case "map":
+            return {key: _default(declared.parts[0], part) for key, part in raw.items()}
+        case "bytes" | "fixed":
+            return raw.encode("latin-1")
+        case "decimal":
+            return Decimal(int.from_bytes(raw.encode("latin-1"), signed=True)).scaleb(-declared.scale)
+    return raw
+
+
+def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
+    if (only := declared.without_null) is not None:
+        write = _writer(only, path, records)
+        return lambda value: None if value is None else write(value)
+    branches = [_writer(part, path, records) for part in declared.parts]
+    by_name = {part.name: write for part, write in zip(declared.parts, branches, strict=True) if part.name}
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, tuple) and len(value) == 2 and value[0] in by_name:
+            # fastavro's way to name the branch.
+            return value[0], by_name[value[0]](value[1])
+        for write in branches:
+            try:
+                return write(value)
+            except AvroValueError:
+                continue
+        raise AvroValueError(
+            path, value, f"one of {', '.join(part.name or part.kind for part in declared.parts)}"
+        )
+
+    return convert
+
+
+def _plain(declared: AvroType, path: str, value: Any) -> Any:
+    kind = declared.kind
+    match kind:
+        case "null":
+            return _of(path, value, "None", type(None))
+        case "boolean":
+            return _of(path, value, "True or False", bool)
+        case "int" | "long":
+            return _whole(path, value, kind)
+        case "float" | "double":
+            return value if type(value) is float else float(_whole(path, value, "long"))
+        case "string":
+            return _of(path, value, "a text", str)
+        case "bytes":
+            return bytes(_of(path, value, "bytes", bytes, bytearray))
+        case "fixed":
+            found = bytes(_of(path, value, "bytes", bytes, bytearray))
+            if len(found) != declared.size:
+                raise AvroValueError(path, value, f"{declared.size} bytes")
+            return found
+        case "enum":
+            if value not in declared.symbols:
+                raise AvroValueError(path, value, f"one of {sorted(declared.symbols)}")
+            return value
+        case "decimal":
+            return _decimal(declared, path, value)
+        case "uuid":
+            return _uuid(path, value)
+    return _time(path, value, kind)
+
+
+def _of(path: str, value: Any, expected: str, *kinds: type) -> Any:
+    if not isinstance(value, kinds):
+        raise AvroValueError(path, value, expected)
+    return value
+
+
+def _whole(path: str, value: Any, kind: str) -> int:
+    bound = 1 << _RANGES.get(kind, 63)
+    if isinstance(value, bool) or not isinstance(value, int) or not -bound <= value < bound:
+        raise AvroValueError(path, value, f"{kind} (from {-bound} to {bound - 1})")
+    return value
+
+
+def _decimal(declared: AvroType, path: str, value: Any) -> Decimal:
+    expected = f"a Decimal of {declared.precision} digits, {declared.scale} of them behind the point,"
+    if not isinstance(value, Decimal) or not value.is_finite():
+        raise AvroValueError(path, value, expected)
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    number = int("".join(map(str, digits)))
+    shift = exponent + declared.scale
+    unscaled, lost = (number * 10**shift, 0) if shift >= 0 else divmod(number, 10**-shift)
+    fits = unscaled < 10**declared.precision
+    if declared.size is not None:
+        fits = fits and unscaled < 1 << (8 * declared.size - 1)
+    if lost or not fits:
+        raise AvroValueError(path, value, expected)
+    return Decimal((sign, tuple(map(int, str(unscaled))), -declared.scale))
+
+
+def _uuid(path: str, value: Any) -> str:
+    try:
+        return str(value if isinstance(value, UUID) else UUID(_of(path, value, "a UUID", str)))
+    except ValueError:
+        raise AvroValueError(path, value, "a UUID") from None
+
+
+def _time(path: str, value: Any, kind: str) -> Any:
+    """A date, a time of day or a timestamp; a whole number is taken as Avro stores it."""
+    if isinstance(value, int):
+        return _whole(path, value, kind)
+    if kind == "date":
+        if isinstance(value, datetime) or not isinstance(value, date):
+            raise AvroValueError(path, value, "a date")
+        return value
+    is_local = kind.startswith("local-")
+    if kind.startswith("time-"):
+        if not isinstance(value, time) or value.tzinfo is not None:
+            raise AvroValueError(path, value, "a time without a zone")
+    elif not isinstance(value, datetime) or (is_local and value.tzinfo is not None):
+        raise AvroValueError(path, value, "a datetime without a zone" if is_local else "a datetime")
+    if kind.endswith("millis") and value.microsecond % 1000:
+        raise AvroValueError(path, value, f"whole milliseconds, for the type is {kind},")
+    if kind.startswith("timestamp-") and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
+# ---------------------------------------------------------------------- Rows
+
+
+def row_type_of(declared: AvroType, path: str = "") -> TypeInformation:
+    """Return the declared type of a schema's values as Rows have them.
+
+    Raises InvalidProgramError for a record that contains itself.
+    """
+    match declared.kind:
+        case "record":
+            if declared.name in path.split("/"):
+                raise InvalidProgramError(
+                    f"the record {declared.name} contains itself: no Row type describes it"
+                )
+            inner = f"{path}/{declared.name}"
+            return Types.ROW_NAMED(
+                [name for name, _ in declared.fields],
+                [row_type_of(part, inner) for _, part in declared.fields],
+            )
+        case "array":
+            return Types.LIST(row_type_of(declared.parts[0], path))
+        case "map":
+            return Types.MAP(Types.STRING(), row_type_of(declared.parts[0], path))
+        case "union":
+            only = declared.without_null
+            return Types.PICKLED_BYTE_ARRAY() if only is None else row_type_of(only, path)
+        case "bytes" | "fixed":
+            return Types.PRIMITIVE_ARRAY(Types.BYTE())
+    return _ROW_TYPES.get(declared.kind, Types.PICKLED_BYTE_ARRAY)()
+
+
+_ROW_TYPES: dict[str, Callable[[], TypeInformation]] = {
+    "boolean": Types.BOOLEAN,
+    "int": Types.INT,
+    "long": Types.LONG,
+    "float": Types.FLOAT,
+    "double": Types.DOUBLE,
+    "string": Types.STRING,
+    "enum": Types.STRING,
+    "uuid": Types.STRING,
+    "decimal": Types.BIG_DEC,
+    "date": Types.SQL_DATE,
+    "time-millis": Types.SQL_TIME,
+    "time-micros": Types.SQL_TIME,
+    "timestamp-millis": Types.SQL_TIMESTAMP,
+    "timestamp-micros": Types.SQL_TIMESTAMP,
+    "local-timestamp-millis": Types.SQL_TIMESTAMP,
+    "local-timestamp-micros": Types.SQL_TIMESTAMP,
+}
+
+
+def row_reader(declared: AvroType) -> Convert:
+    """Return a function from a value of fastavro to that of `row_type_of`: a record becomes a Row."""
+    kind = declared.kind
+    if kind == "record":
+        template = Row(*(name for name, _ in declared.fields))
+        readers = [(name, row_reader(part)) for name, part in declared.fields]
+        return lambda value: template(*(read(value[name]) for name, read in readers))
+    if kind == "array":
+        element = row_reader(declared.parts[0])
+        return lambda value: [element(part) for part in value]
+    if kind == "map":
+        item = row_reader(declared.parts[0])
+        return lambda value: {key: item(part) for key, part in value.items()}
+    if (only := declared.without_null) is not None:
+        read = row_reader(only)
+        return lambda value: None if value is None else read(value)
+    if kind.startswith("timestamp-"):
+        return lambda value: value.replace(tzinfo=None)
+    return str if kind == "uuid" else lambda value: value

@@ -1,0 +1,291 @@
+"""Files that hold columns in sections: the reader and the bulk writer that Parquet and ORC share.
+
+Owner: the task's thread. A section is a row group of Parquet or a stripe of ORC. A split owns the sections that begin
+in it. A position is the number of sections read and the rows handed out of the next one. A section is decoded batch by
+batch. Must not know either library of files.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, ClassVar
+
+import pyarrow as pa
+
+from yarrow.common.serialization import BulkWriter
+from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
+from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.datastream.connectors.file_format import (
+    BulkFormat,
+    FileFormatError,
+    FilePosition,
+    FileReader,
+    FileSourceSplit,
+)
+from yarrow.datastream.formats.columns import as_schema, batch_of_rows, rows_of_batch
+from yarrow.datastream.formats.data_types import type_information
+from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.fs.registry import file_system_for
+from yarrow.table.types import RowType
+
+#: Rows that a writer keeps before it hands them to Arrow as one batch.
+_ROWS_OF_BATCH = 8192
+
+
+class SectionedFile(ABC):
+    """An open file of sections."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of the file, without metadata."""
+
+    @abstractmethod
+    def section_starts(self) -> Sequence[int]:
+        """Return for each section a byte of the file: the split with this byte reads the section."""
+
+    @abstractmethod
+    def batches(self, section: int, names: list[str] | None, batch_size: int) -> Iterator[pa.RecordBatch]:
+        """Decode a section, in batches of at most `batch_size` rows; None = all columns."""
+
+    def close(self) -> None:
+        """Release what the file holds besides its stream."""
+        return None
+
+
+class SectionDecoder(ABC):
+    """A format's part in reading sections: how a file is opened, and what becomes of its columns."""
+
+    #: Rows decoded at a time.
+    batch_size: int
+
+    @abstractmethod
+    def open_sections(self, path: str, stream: BinaryIO) -> SectionedFile:
+        """Open a file. Raises FileFormatError for a file of another format."""
+
+    @abstractmethod
+    def columns_in(self, path: str, found: pa.Schema) -> list[str] | None:
+        """Return the names to read in a file, None = all. Raises FileFormatError for columns that it lacks."""
+
+    @abstractmethod
+    def records_of(self, path: str, batch: pa.RecordBatch) -> Any:
+        """Return the records of a batch: a list, or a batch. Raises FileFormatError where a cast loses something."""
+
+
+class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
+    """Record batches of files of columns, or Rows with `columnar` False.
+
+    `row_type` (Types.ROW_NAMED, DataTypes.ROW or a pyarrow.Schema) chooses columns by name and casts them where
+    nothing is lost. Without it the files have the columns of the first one. Raises UnsupportedFeatureError for
+    `hadoop_config`: HDFS is reached with the settings in HADOOP_CONF_DIR.
+    """
+
+    splittable = True
+    #: The kind of files, as scanners name it; None = no scanner reads them as this format does.
+    _scanned_as: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        row_type: RowTypeInfo | RowType | pa.Schema | None = None,
+        hadoop_config: object = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+        columnar: bool = True,
+    ) -> None:
+        refuse_hadoop_config(hadoop_config)
+        if batch_size < 1:
+            raise ValueError(f"{type(self).__name__}: batch_size must be at least 1, not {batch_size}")
+        declared = type_information(row_type) if isinstance(row_type, RowType) else row_type
+        self._row_type = declared if isinstance(declared, RowTypeInfo) else None
+        self._schema = None if row_type is None else as_schema(row_type)
+        self.batch_size = batch_size
+        self._is_utc_timestamp = is_utc_timestamp
+        self._is_case_sensitive = is_case_sensitive
+        self._columnar = columnar
+
+    @property
+    def scanned_as(self) -> str | None:
+        """The kind of files, when columnar."""
+        # A class of the user's may read otherwise.
+        return self._scanned_as if self._columnar and "_scanned_as" in vars(type(self)) else None
+
+    def produced_type(self) -> TypeInformation | None:
+        """The Row type, where one was given."""
+        return self._row_type
+
+    def produced_schema(self, first_file: str | None) -> pa.Schema | None:
+        """The columns, when columnar: those declared, else those of the first file."""
+        if not self._columnar:
+            return None
+        if self._schema is not None or first_file is None:
+            return self._schema
+        with file_system_for(first_file).open(first_file) as stream:
+            return self.open_sections(first_file, stream).schema
+
+    def create_reader(self, split: FileSourceSplit) -> FileReader:
+        """A reader of sections."""
+        return SectionReader(split, self)
+
+    def columns_in(self, path: str, found: pa.Schema) -> list[str] | None:
+        if self._schema is None:
+            return None
+        return names_in(path, found, self._schema.names, self._is_case_sensitive)
+
+    def records_of(self, path: str, batch: pa.RecordBatch) -> Any:
+        if self._schema is not None:
+            try:
+                columns = [
+                    self._cast(column, field.type)
+                    for column, field in zip(batch.columns, self._schema, strict=True)
+                ]
+            except pa.ArrowInvalid as error:
+                raise FileFormatError(f"{path}: a column does not have the declared type: {error}") from error
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return batch if self._columnar else rows_of_batch(batch, self._row_type)
+
+    def _cast(self, column: pa.Array, target: pa.DataType) -> pa.Array:
+        if column.type == target:
+            return column
+        if self._is_utc_timestamp and pa.types.is_timestamp(column.type) and pa.types.is_timestamp(target):
+            # Both are counted in UTC; the zone alone is added or removed.
+            column = column.cast(pa.timestamp(column.type.unit)) if column.type.tz is None else column
+        return column.cast(target)
+
+
+def names_in(path: str, found: pa.Schema, wanted: Sequence[str], is_case_sensitive: bool) -> list[str]:
+    """Return the names that the wanted columns have in a file. Raises FileFormatError for columns that it lacks."""
+    names = {name if is_case_sensitive else name.lower(): name for name in found.names}
+    keys = [name if is_case_sensitive else name.lower() for name in wanted]
+    missing = [name for name in keys if name not in names]
+    if missing:
+        raise FileFormatError(f"{path}: the columns {missing} are not among {found.names}")
+    return [names[name] for name in keys]
+
+
+def refuse_hadoop_config(hadoop_config: object) -> None:
+    """Raise UnsupportedFeatureError for a Hadoop configuration in a program."""
+    if hadoop_config is not None:
+        raise UnsupportedFeatureError(
+            "hadoop_config is not taken by a format; set HADOOP_CONF_DIR to the folder of core-site.xml"
+        )
+
+
+class SectionReader(FileReader):
+    """Reads the sections of a split."""
+
+    def __init__(self, split: FileSourceSplit, decoder: SectionDecoder) -> None:
+        self._split = split
+        self._decoder = decoder
+        self._stream = file_system_for(split.path).open(split.path)
+        try:
+            self._file = decoder.open_sections(split.path, self._stream)
+            self._names = decoder.columns_in(split.path, self._file.schema)
+        except BaseException:
+            self._stream.close()
+            raise
+        self._sections = [
+            section
+            for section, start in enumerate(self._file.section_starts())
+            if split.offset <= start < split.end
+        ]
+        #: Sections of the split read to their end, and rows handed out of the one behind them.
+        self._done = 0 if split.position is None else split.position.offset
+        self._rows = 0
+        self._skip = 0 if split.position is None else split.position.records
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._batch: Any = ()
+        self._next = 0
+
+    def read(self, max_rows: int) -> SourceRecords | None:
+        """A slice of the present batch."""
+        while self._next >= len(self._batch):
+            if not self._load():
+                return None
+        records = self._batch
+        end = min(self._next + max_rows, len(records))
+        if isinstance(records, list):
+            rows: Any = records[self._next : end]
+        else:
+            rows = records.slice(self._next, end - self._next)
+        self._rows += end - self._next
+        self._next = end
+        return SourceRecords(rows, split_id=self._split.id)
+
+    def position(self) -> FilePosition:
+        return FilePosition(self._done, self._rows + self._skip)
+
+    def close(self) -> None:
+        self._file.close()
+        self._stream.close()
+
+    def _load(self) -> bool:
+        """Decodes the next batch; False at the end of the split."""
+        if self._batches is None:
+            if self._done >= len(self._sections):
+                return False
+            self._batches = self._file.batches(
+                self._sections[self._done], self._names, self._decoder.batch_size
+            )
+        try:
+            batch = next(self._batches, None)
+        except pa.ArrowException as error:
+            raise FileFormatError(f"{self._split.path}: damaged data: {error}") from error
+        if batch is None:
+            self._batches, self._batch, self._next = None, (), 0
+            self._done, self._rows, self._skip = self._done + 1, 0, 0
+            return True
+        if self._names is not None:
+            batch = batch.select(self._names)
+        self._batch = self._decoder.records_of(self._split.path, batch)
+        self._next = min(self._skip, len(self._batch))
+        self._skip -= self._next
+        self._rows += self._next
+        return True
+
+
+class ColumnarBulkWriter(BulkWriter[Any]):
+    """A bulk writer that takes record batches as well as rows."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        write: Callable[[pa.RecordBatch], None],
+        close: Callable[[], None],
+        to_batch: Callable[[Sequence[Any], pa.Schema], pa.RecordBatch] = batch_of_rows,
+    ) -> None:
+        """`write` and `close` are those of the file; `to_batch` makes columns of rows."""
+        self._schema = schema
+        self._write = write
+        self._close = close
+        self._to_batch = to_batch
+        self._rows: list[Any] = []
+
+    def add_element(self, element: Any) -> None:
+        """Keeps a Row, tuple or dict until there are enough for a batch."""
+        self._rows.append(element)
+        if len(self._rows) >= _ROWS_OF_BATCH:
+            self.flush()
+
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        """Writes a batch behind the rows before it; FileFormatError for other columns than declared."""
+        if batch.schema.names != self._schema.names:
+            raise FileFormatError(f"columns {batch.schema.names} where {self._schema.names} are declared")
+        self.flush()
+        try:
+            batch = batch.cast(self._schema)
+        except pa.ArrowInvalid as error:
+            raise FileFormatError(f"a column does not have the declared type: {error}") from error
+        self._write(batch)
+
+    def flush(self) -> None:
+        """Hands the rows kept to Arrow."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._write(self._to_batch(rows, self._schema))
+
+    def finish(self) -> None:
+        """Writes the rest and the footer."""
+        self.flush()
+        self._close()
