@@ -245,7 +245,7 @@ class TaskInputs:
         ahead = self._ahead
         if ahead is None:
             return len(rows)
-        if position >= self._read_to:
+        if self._read_to <= position < len(rows):
             # In equal parts: each row of a small rest would cost more.
             left = len(rows) - position
             end = position + ceil(left / ceil(left / self._rows_ahead(ahead)))
