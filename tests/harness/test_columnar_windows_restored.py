@@ -55,6 +55,11 @@ ASSIGNERS: dict[str, tuple[WindowAssigner[Any, Any], WindowsOf]] = {
         SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(4)),
         fixed(10, 4),
     ),
+    # Most slices of a window belong to the next one: windows share their merges.
+    "overlapping": (
+        SlidingEventTimeWindows.of(Time.milliseconds(15), Time.milliseconds(3), Time.milliseconds(1)),
+        fixed(15, 3, 1),
+    ),
     "session": (EventTimeSessionWindows.with_gap(Time.milliseconds(5)), lambda time: [(time, time + 5)]),
     "sliding with gaps": (
         SlidingEventTimeWindows.of(Time.milliseconds(4), Time.milliseconds(6)),

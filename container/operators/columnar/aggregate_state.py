@@ -48,6 +48,9 @@ class AggregateState(ABC):
 
     #: Type of the result column.
     type: pa.DataType
+    #: True if a result is the same to the last bit, whatever the order and the groups in which values come. No Python
+    #: object is made of a value.
+    is_exact: bool = False
 
     @abstractmethod
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
@@ -66,6 +69,13 @@ class AggregateState(ABC):
     def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
         """Takes partial results of another state: `slots` (int64) and each column have shape (rows,)."""
         self.update(slots, columns[0], size)
+
+    def absorb(self, other: Self, slots: Slots, size: int) -> None:
+        """Takes all of another state of the same aggregate, which has the same slots; `size` slots exist.
+
+        `slots` are those that have had rows there, int64, shape (slots,). Both states allow gaps.
+        """
+        self.merge(slots, other.partials(slots), size)
 
     @property
     def partial_columns(self) -> int:
@@ -130,6 +140,21 @@ class SeenSlots:
         slots = slots[column.is_valid().to_numpy(zero_copy_only=False)]
         self._seen[slots] = True
         return slots, column.drop_null()
+
+    def absorb(self, other: SeenSlots, size: int) -> None:
+        """Takes the slots of another one with gaps; `size` slots exist."""
+        if self._seen is None and other._seen is None:
+            return
+        seen, others = grown(self._with_values().copy(), size, False), other._with_values()[:size]
+        seen[: len(others)] |= others
+        self._seen = seen
+
+    def _with_values(self) -> Bools:
+        """The slots that have had a value, where there are gaps: bool, shape (any number of slots,)."""
+        if self._seen is not None:
+            return self._seen
+        assert self.came is not None, "there are gaps"
+        return self.came()
 
     def nulls(self, slots: Slots) -> Bools | None:
         """True for each slot without a value: bool, shape (slots,); None if all have one."""

@@ -7,7 +7,7 @@ on the order of rows. Must not know keys.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,14 @@ from yarrow.runtime.graph.operator_spec import AggregateKind
 class _ExtremeState(AggregateState):
     """The best value of each slot that had one."""
 
+    is_exact = True
+
     #: The best value so far, one entry a slot; the neutral one if none came.
     _best: npt.NDArray[Any]
     #: The value that every other one beats.
     _neutral: Any
+    #: Gives the better one of two values.
+    _better: np.ufunc
 
     def __init__(self, kind: AggregateKind, column: pa.DataType) -> None:
         self.type = column
@@ -52,6 +56,14 @@ class _ExtremeState(AggregateState):
     def allow_gaps(self, came: Callable[[], Bools]) -> None:
         self._seen.came = came
 
+    def absorb(self, other: Self, slots: Slots, size: int) -> None:
+        self._seen.absorb(other._seen, size)
+        self._known = size
+        self._best = grown(self._best, size, self._neutral)
+        best = other._best[:size]
+        with np.errstate(invalid="ignore"):
+            self._better(self._best[: len(best)], best, out=self._best[: len(best)])
+
     def _detach(self, size: int) -> None:
         self._best = grown(self._best, size, self._neutral)[:size].copy()
         self._seen = self._seen.frozen(size)
@@ -67,7 +79,7 @@ class IntegerExtremeState(_ExtremeState):
 
     def __init__(self, kind: AggregateKind, column: pa.DataType) -> None:
         super().__init__(kind, column)
-        self._at = np.minimum.at if self._is_min else np.maximum.at
+        self._better = np.minimum if self._is_min else np.maximum
         sample = integers_of(pa.array([], column))
         limits = np.iinfo(sample.dtype)
         self._neutral = limits.max if self._is_min else limits.min
@@ -75,7 +87,7 @@ class IntegerExtremeState(_ExtremeState):
 
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
         slots, column = self._present(slots, column, size)
-        self._at(self._best, slots, integers_of(column))
+        self._better.at(self._best, slots, integers_of(column))
 
     def values(self, slots: Slots) -> pa.Array:
         result = pa.array(self._best.take(slots), mask=self._seen.nulls(slots))
@@ -94,14 +106,15 @@ class FloatExtremeState(_ExtremeState):
     def __init__(self, kind: AggregateKind, column: pa.DataType) -> None:
         super().__init__(kind, column)
         self._neutral = np.nan if self._is_min else -np.inf
+        # fmin skips NaN unless nothing else came; maximum lets it win.
+        self._better = np.fmin if self._is_min else np.maximum
         self._best = np.full(LEAST, self._neutral, column.to_pandas_dtype())
 
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
         slots, column = self._present(slots, column, size)
         values = column.to_numpy(zero_copy_only=False) + self._best.dtype.type(0)
         with np.errstate(invalid="ignore"):
-            # fmin skips NaN unless nothing else came; maximum lets it win.
-            (np.fmin if self._is_min else np.maximum).at(self._best, slots, values)
+            self._better.at(self._best, slots, values)
 
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self._best.take(slots), self.type, mask=self._seen.nulls(slots))

@@ -7,7 +7,7 @@ Must not know keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ class CountState(AggregateState):
     """Counts rows or, if a column is named, its values without nulls."""
 
     type = pa.int64()
+    is_exact = True
 
     def __init__(self) -> None:
         self.counts = np.zeros(LEAST, np.int64)
@@ -50,6 +51,11 @@ class CountState(AggregateState):
     def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
         self.counts = grown(self.counts, size)
         np.add.at(self.counts, slots, columns[0].to_numpy())
+
+    def absorb(self, other: Self, slots: Slots, size: int) -> None:
+        self.counts = grown(self.counts, size)
+        counts = other.counts[:size]
+        self.counts[: len(counts)] += counts
 
     def _detach(self, size: int) -> None:
         self.counts = grown(self.counts, size)[:size].copy()
@@ -82,6 +88,14 @@ class _SumState(AggregateState):
     def allow_gaps(self, came: Callable[[], Bools]) -> None:
         self.seen.came = came
 
+    def absorb(self, other: Self, slots: Slots, size: int) -> None:
+        self.seen.absorb(other.seen, size)
+        self._known = size
+        self.sums = grown(self.sums, size)
+        sums = other.sums[:size]
+        with np.errstate(invalid="ignore", over="ignore"):
+            self.sums[: len(sums)] += sums
+
     def _detach(self, size: int) -> None:
         self.sums, self.seen = grown(self.sums, size)[:size].copy(), self.seen.frozen(size)
 
@@ -98,6 +112,8 @@ class IntegerSumState(_SumState):
     no entry is checked. Otherwise the batch is summed in halves of 32 bits, which cannot overflow, and then
     checked.
     """
+
+    is_exact = True
 
     def __init__(self, column: pa.DataType) -> None:
         super().__init__()
@@ -116,12 +132,31 @@ class IntegerSumState(_SumState):
         largest = len(slots) * max(int(values.max()), -int(values.min()))
         if self._bound + largest > self._most:
             sums = self.sums[:size]
-            self._bound = max(int(sums.max()), -int(sums.min()))
+            self._bound = _largest(sums)
         if self._bound + largest > self._most:
             self._update_checked(slots, values)
         else:
             self._bound += largest
             np.add.at(self.sums, slots, values.astype(self.sums.dtype, copy=False))
+
+    def absorb(self, other: Self, slots: Slots, size: int) -> None:
+        if self._bound + other._bound > self._most:
+            self._bound, other._bound = _largest(self.sums), _largest(other.sums)
+        before = self.sums.copy() if self._bound + other._bound > self._most else None
+        super().absorb(other, slots, size)
+        self._bound = min(self._bound + other._bound, self._most)
+        if before is not None:
+            self._refuse_wrapped(before, other.sums)
+
+    def _refuse_wrapped(self, before: npt.NDArray[Any], added: npt.NDArray[Any]) -> None:
+        """Raises SumOverflowError if a sum has left its type; both of the dtype of sums, shape (some slots,)."""
+        count = min(len(before), len(added))
+        before, sums, into = before[:count], added[:count], self.sums[:count]
+        # A sum that has left the type is on the wrong side of what was added.
+        wrong = np.flatnonzero((into < before) != (sums < 0))
+        if len(wrong):
+            slot = int(wrong[0])
+            raise SumOverflowError(slot, int(before[slot]) + int(sums[slot]), str(self.type))
 
     def has_room_for(self, column: pa.Array | None) -> bool:
         assert column is not None
@@ -158,6 +193,11 @@ class IntegerSumState(_SumState):
         self._bound = max((abs(entry) for entry in entries if entry is not None), default=0)
 
 
+def _largest(sums: npt.NDArray[Any]) -> int:
+    """The magnitude of the largest sum; any int dtype, shape (slots,)."""
+    return max(int(sums.max()), -int(sums.min()))
+
+
 class FloatSumState(_SumState):
     """Sums in float64."""
 
@@ -187,6 +227,7 @@ class MeanState(AggregateState):
     def __init__(self, total: IntegerSumState | FloatSumState) -> None:
         self._total = total
         self._count = CountState()
+        self.is_exact = total.is_exact
 
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
         self._total.update(slots, column, size)
@@ -198,6 +239,11 @@ class MeanState(AggregateState):
     def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
         self._total.merge(slots, columns[:1], size)
         self._count.merge(slots, columns[1:], size)
+
+    def absorb(self, other: Self, slots: Slots, size: int) -> None:
+        # Both are sums of one column.
+        self._total.absorb(other._total, slots, size)  # type: ignore[arg-type]
+        self._count.absorb(other._count, slots, size)
 
     def allow_gaps(self, came: Callable[[], Bools]) -> None:
         self._total.allow_gaps(came)

@@ -23,17 +23,20 @@ Rows = range | Slots
 _SCANNED: Final = 4
 
 
+def spanned(times: Times, slices: TimeSlices) -> range:
+    """The starts of the slices from the first one with rows to the last; `times` are int64, shape (rows,)."""
+    first, last = slices.slice_of(int(times.min())), slices.slice_of(int(times.max()))
+    return range(first, last + 1, slices.step)
+
+
 def divided(times: Times, slices: TimeSlices) -> list[tuple[int, Rows]]:
     """The start of each slice with rows, and its rows, in order of time; `times` are int64, shape (rows,)."""
-    first, last = slices.slice_of(int(times.min())), slices.slice_of(int(times.max()))
-    if first == last:
+    span = spanned(times, slices)
+    first, step = span[0], slices.step
+    if len(span) == 1:
         return [(first, range(len(times)))]
-    step = slices.step
-    if last - first < _SCANNED * step:
-        scanned = (
-            (start, np.flatnonzero((times >= start) & (times < start + step)))
-            for start in range(first, last + 1, step)
-        )
+    if len(span) <= _SCANNED:
+        scanned = ((start, np.flatnonzero((times >= start) & (times < start + step))) for start in span)
         return [(start, _compact(rows)) for start, rows in scanned if len(rows)]
     # Differences fit 64 bits without a sign, whatever the times are.
     begin = np.array(first, np.int64).view(np.uint64)

@@ -57,6 +57,10 @@ class LiveSlices:
                 heappush(self._ends, end)
         return found
 
+    def at(self, start: int) -> SliceStates | None:
+        """The slice with this start; None = it has no rows."""
+        return self._slices.get(start)
+
     def replace(self, start: int, states: SliceStates) -> None:
         """Puts other states in the place of a slice's."""
         self._slices[start] = states

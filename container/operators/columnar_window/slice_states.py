@@ -6,7 +6,7 @@ Owner: the task thread. Arrays are indexed by the slots of the operator's keys. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ from yarrow.container.operators.columnar.aggregate_state import (
     SumOverflowError,
 )
 from yarrow.container.operators.columnar.vectorized_index import Slots, grown
+
+#: A slice that has fewer than one slot in so many is merged slot by slot, others as whole arrays.
+_SPARSE: Final = 8
 
 
 class SliceStates:
@@ -60,6 +63,23 @@ class SliceStates:
                 raise
         self._mark(slots, size)
 
+    def absorb(self, other: SliceStates, size: int) -> None:
+        """Takes all that another slice has of the same slots, of which there are `size`.
+
+        Raises SumOverflowError with the position of the aggregate.
+        """
+        slots = other.slots()
+        if _SPARSE * len(slots) < size:
+            self.merge(slots, other, slots, size)
+            return
+        for number, (state, absorbed) in enumerate(zip(self.states, other.states, strict=True)):
+            try:
+                state.absorb(absorbed, slots, size)
+            except SumOverflowError as error:
+                error.aggregate = number
+                raise
+        self._mark(slots, size)
+
     def _mark(self, slots: Slots, size: int) -> None:
         self.present = grown(self.present, size, False)
         self.present[slots] = True
@@ -67,6 +87,10 @@ class SliceStates:
     def slots(self) -> Slots:
         """The slots that have rows, int64, shape (slots,), ascending."""
         return np.flatnonzero(self.present)
+
+    def slots_between(self, first: int, end: int) -> Slots:
+        """The slots from `first` to `end`, without `end`, that have rows, less `first`: int64, shape (slots,)."""
+        return np.flatnonzero(self.present[first:end])
 
     def holds(self, slots: Slots) -> Bools:
         """True for each of the slots (int64, shape (slots,), ascending) that has rows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,20 +21,26 @@ from yarrow.container.operators.columnar_window.columnar_windows import (
     MOST_ROWS,
     PIECE,
     ColumnarWindows,
+    Mask,
     Pieces,
 )
-from yarrow.container.operators.columnar_window.divided_rows import Rows, column_part, divided, slots_part
+from yarrow.container.operators.columnar_window.divided_rows import Rows, divided, spanned
 from yarrow.container.operators.columnar_window.fired_windows import FiredWindows
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.key_usage import KeyUsage
 from yarrow.container.operators.columnar_window.live_slices import LiveSlices
+from yarrow.container.operators.columnar_window.merged_slices import MergedSlices
 from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
-from yarrow.container.operators.columnar_window.slice_states import slots_of_any
+from yarrow.container.operators.columnar_window.slice_parts import BatchRows, parts_of
+from yarrow.container.operators.columnar_window.slice_states import SliceStates, slots_of_any
 from yarrow.container.operators.columnar_window.time_slices import TimeSlices
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.window_spec import ColumnarWindowOperator
+
+#: Most slices of a batch that are looked at one by one, before its rows are divided.
+_FEW_SLICES: Final = 64
 
 
 @runs(ColumnarWindowOperator)
@@ -51,6 +57,7 @@ class SlicedColumnarWindows(ColumnarWindows):
 
     def _empty(self) -> None:
         self._live = LiveSlices(self._layout, self._lateness)
+        self._merged = MergedSlices(self._layout, self._live.at, self._new_states)
         self._fired = FiredWindows()
         self._usage = KeyUsage()
 
@@ -62,29 +69,38 @@ class SlicedColumnarWindows(ColumnarWindows):
     # ------------------------------------------------------------------ rows
 
     def _take(self, batch: ArrowBatch, times: Times) -> Iterator[ArrowBatch]:
-        parts = divided(times, self._layout)
-        lost = [part for part in parts if self._live.is_lost(part[0], self.watermark)]
-        if lost:
-            late, nowhere = np.zeros((2, len(batch)), np.bool_)
-            last_times = times.copy()
-            for start, rows in lost:
-                at = _index(rows)
-                ends = self._layout.ends_of(start)
-                if ends:
-                    last_times[at] = ends[-1] - 1
-                # A row of no window is late by its own time.
-                late[at] = bool(ends) | (times[at] <= self.watermark - self._lateness)
-                nowhere[at] = ~late[at]
-            yield from self._lose(batch, times, last_times, late, nowhere)
-            kept = ~(late | nowhere)
-            taken = kept_rows(batch, pa.array(kept))
+        span = spanned(times, self._layout)
+        if len(span) > _FEW_SLICES or any(self._live.is_lost(start, self.watermark) for start in span):
+            parts = divided(times, self._layout)
+            lost = [part for part in parts if self._live.is_lost(part[0], self.watermark)]
+            kept = np.ones(len(batch), np.bool_)
+            yield from self._lose_slices(batch, times, lost, kept)
+            taken = kept_rows(batch, pa.array(kept)) if lost else [batch]
             if not taken:
                 return
             (batch,), times = taken, times[kept]
-            parts = divided(times, self._layout)
-        yield from self._add(batch.batch, parts)
+        yield from self._add(batch.batch, times)
 
-    def _add(self, records: pa.RecordBatch, parts: Sequence[tuple[int, Rows]]) -> Iterator[ArrowBatch]:
+    def _lose_slices(
+        self, batch: ArrowBatch, times: Times, lost: Sequence[tuple[int, Rows]], kept: Mask
+    ) -> Iterator[ArrowBatch]:
+        """Loses the rows of some slices, and takes them out of `kept`; both arrays have shape (rows,)."""
+        if not lost:
+            return
+        late, nowhere = np.zeros((2, len(batch)), np.bool_)
+        last_times = times.copy()
+        for start, rows in lost:
+            at = _index(rows)
+            ends = self._layout.ends_of(start)
+            if ends:
+                last_times[at] = ends[-1] - 1
+            # A row of no window is late by its own time.
+            late[at] = bool(ends) | (times[at] <= self.watermark - self._lateness)
+            nowhere[at] = ~late[at]
+        kept &= ~(late | nowhere)
+        yield from self._lose(batch, times, last_times, late, nowhere)
+
+    def _add(self, records: pa.RecordBatch, times: Times) -> Iterator[ArrowBatch]:
         """Adds rows to their slices; gives the windows that fire again for late rows."""
         keys = self._columns.key_columns(records)
         slots = self._slots_of(keys)
@@ -93,16 +109,15 @@ class SlicedColumnarWindows(ColumnarWindows):
         size = self._keys.size
         self._fired.reserve(size)
         fires: dict[int, list[Slots]] = {}
-        for start, rows in parts:
-            own = slots_part(slots, rows)
-            of_slice = [None if column is None else column_part(column, rows) for column in columns]
+        for part in parts_of(BatchRows(times, slots, columns, size), self._layout, self._new_states):
+            self._merged.changed(part.start)
             try:
-                self._live.open(start, self.watermark, self._new_states).update(own, of_slice, size)
+                part.add_to(self._live.open(part.start, self.watermark, self._new_states))
             except SumOverflowError as error:
                 at = int(np.flatnonzero(slots == error.slot)[0])
-                where = f" in the slice of windows from {start} to {start + self._layout.step} ms"
+                where = f" in the slice of windows from {part.start} to {part.start + self._layout.step} ms"
                 raise self._columns.overflow(error, keys, at, where) from None
-            self._fire_for_late(start, own, fires)
+            self._fire_for_late(part.start, part.slots, fires)
         for end in sorted(fires):
             yield from self._results(end, np.unique(np.concatenate(fires[end])))
 
@@ -129,11 +144,12 @@ class SlicedColumnarWindows(ColumnarWindows):
         while self.event_timers_due:
             end = self._live.next_end
             assert end is not None
-            slots = self._fired.due(self._slots_in(end), end)
+            merged = self._merged_window(end)
+            slots = self._fired.due(slots_of_any([merged] if merged else self._live.of_window(end)), end)
             for at in range(0, len(slots), MOST_ROWS):
                 piece = slots[at : at + MOST_ROWS]
                 self._fired.mark(piece, end)
-                yield from self._results(end, piece)
+                yield from self._results(end, piece, merged)
                 if perf_counter() >= deadline and at + MOST_ROWS < len(slots):
                     return
             self._live.has_fired()
@@ -143,16 +159,24 @@ class SlicedColumnarWindows(ColumnarWindows):
                 return
         self._forget_slices()
 
-    def _slots_in(self, end: int) -> Slots:
-        """The slots that have rows in a window, int64, shape (slots,), ascending."""
-        return slots_of_any(self._live.of_window(end))
+    def _merged_window(self, end: int) -> SliceStates | None:
+        """A window out of slices that were merged before; None = its slices have to be merged for it alone."""
+        if not self._layout.overlap or self._keys is None:
+            return None
+        try:
+            return self._merged.window(end, self._keys.size)
+        except SumOverflowError:
+            # Maybe no sum of a whole window is too large. If that of this one is, its own merge names it.
+            self._merged.forget()
+            return None
 
-    def _results(self, end: int, slots: Slots) -> Iterator[ArrowBatch]:
+    def _results(self, end: int, slots: Slots, merged: SliceStates | None = None) -> Iterator[ArrowBatch]:
         """The results of a window for slots that have rows in it (int64, shape (slots,), ascending)."""
         for at in range(0, len(slots), MOST_ROWS):
             piece = slots[at : at + MOST_ROWS]
             start = np.full(len(piece), self._layout.start_of(end), np.int64)
-            yield self._result(piece, start, np.full(len(piece), end, np.int64), self._values(end, piece))
+            values = self._values(end, piece) if merged is None else merged.values(piece)
+            yield self._result(piece, start, np.full(len(piece), end, np.int64), values)
 
     def _values(self, end: int, slots: Slots) -> list[pa.Array]:
         """The result of each aggregate in a window, for some slots (int64, shape (slots,), ascending)."""
@@ -201,6 +225,7 @@ class SlicedColumnarWindows(ColumnarWindows):
             held, made = states.slots(), self._new_states()
             made.merge(slot_of.take(held), states, held, size)
             self._live.replace(start, made)
+        self._merged.forget()
         self._fired.reserve(keys.size)
         self._fired = self._fired.kept(kept, new_slots, size)
 

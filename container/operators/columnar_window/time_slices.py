@@ -34,6 +34,19 @@ class TimeSlices:
         """True if each window is one slice."""
         return self.step == self.size
 
+    @property
+    def overlap(self) -> bool:
+        """True if most slices of a window belong to the windows beside it as well."""
+        return self.size > 2 * self.slide + (0 if self.cumulative else self.step)
+
+    def block_of(self, time: int) -> int:
+        """The start of the block that contains a time: blocks are as long as windows, from the offset on."""
+        return time - (time - self.offset) % self.size
+
+    def is_start(self, start: int) -> bool:
+        """True if a window begins with the slice that has this start."""
+        return not (start - self.offset) % (self.size if self.cumulative else self.slide)
+
     def slice_of(self, time: int) -> int:
         """The start of the slice that contains a time."""
         return time - (time - self.offset) % self.step

@@ -426,6 +426,15 @@ def test_a_sum_that_is_too_large_when_slices_meet_names_key_and_window() -> None
     assert "for the key 'b' in the window from 0 to 10 ms is 9223372036854775808" in cause.message
 
 
+def test_a_sum_of_overlapping_windows_that_is_too_large_names_the_first_such_window() -> None:
+    windows = SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(5))
+    cause = failing(
+        lambda s: s.key_by("k").window(windows, "at").sum("v"),
+        batch(("a", 1, 3), ("b", 2**63 - 1, 6), ("b", 1, 21)),
+    )
+    assert "for the key 'b' in the window from 5 to 25 ms is 9223372036854775808" in cause.message
+
+
 def test_windows_of_other_slices_are_refused_at_a_restore() -> None:
     def build(size: int) -> Any:
         return lambda stream: stream.key_by("k").window(tumbling(size), "at").count().uid("windows")
