@@ -23,13 +23,16 @@ from pathlib import Path
 from bench import soak_large_row, soak_pages, soak_requests, soak_yarn
 from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
 from tests.support.bounded_fault_runs import POINTS, BoundedFaultRun
-from tests.support.fault_jobs import SHAPES, JobShape
+from tests.support.fault_jobs import SHAPES as PLAIN_SHAPES
+from tests.support.fault_jobs import JobShape
 from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
 from tests.support.faulty_network import FaultyNetwork
+from tests.support.operator_jobs import OPERATOR_SHAPES
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
 
+SHAPES = PLAIN_SHAPES + OPERATOR_SHAPES
 BACKENDS = ("hashmap", "rocksdb")
 #: kill: processes die; raise: calls fail, stall, and messages are lost, late or repeated; bounded: processes of jobs in
 #: batch mode die, and their calls fail.
@@ -62,8 +65,13 @@ def runs(first_seed: int, kinds: Sequence[str]) -> Iterator[Run]:
     """Without end: some seeds with every kind, each for all shapes and backends, then the next ones."""
     for start in itertools.count(first_seed, SEEDS_A_CLUSTER):
         for kind, seed in itertools.product(kinds, range(start, start + SEEDS_A_CLUSTER)):
-            for shape, backend in itertools.product(SHAPES, PLACES[kind]):
+            for shape, backend in itertools.product(shapes_of(kind), PLACES[kind]):
                 yield Run(shape, backend, seed, kind)
+
+
+def shapes_of(kind: str) -> list[JobShape]:
+    """The shapes that run in plans of a kind: batch mode has no loops."""
+    return [shape for shape in SHAPES if kind != "bounded" or shape.runs_bounded]
 
 
 class ClusterInPlace:
@@ -143,7 +151,7 @@ def soak(wanted: Iterator[Run], minutes: float | None, plans: int | None) -> lis
 def replayed(words: Sequence[str]) -> Run:
     """The run of `--replay`. Raises ValueError naming what does not exist."""
     name, backend, seed, kind = words
-    shapes = {shape.name: shape for shape in SHAPES}
+    shapes = {shape.name: shape for shape in shapes_of(kind)}
     for what, value, known in (
         ("shape", name, shapes),
         ("kind", kind, KINDS),

@@ -10,10 +10,13 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.support.fault_plan import PlannedMessages
+from tests.support.faulty_network import FaultyNetwork
 from yarrow.am.jobmaster.scheduling.replay import read_dump, replay
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
 from yarrow.am.jobmaster.scheduling.scheduler_events import SchedulerEvent
 from yarrow.am.jobmaster.scheduling.scheduler_log import SchedulerLog
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 #: Seconds that workers of an ended job and killed TaskExecutors have to be gone.
 GRACE = 180.0
@@ -54,6 +57,28 @@ def workers() -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+@pytest.fixture(scope="module")
+def killed_cluster(request: pytest.FixtureRequest) -> Iterator[MiniCluster]:
+    """A cluster whose workers are processes, with the `CONFIGURATION` of the test's module."""
+    with mini_cluster(1, 2, configuration=request.module.CONFIGURATION) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def messages() -> PlannedMessages:
+    """The plans for messages of the cluster of threads."""
+    return PlannedMessages()
+
+
+@pytest.fixture(scope="module")
+def threads_cluster(messages: PlannedMessages, request: pytest.FixtureRequest) -> Iterator[MiniCluster]:
+    """A cluster that is all in this process, with the `CONFIGURATION` of the test's module."""
+    network = FaultyNetwork(messages)
+    settings = request.module.CONFIGURATION
+    with mini_cluster(1, 2, processes=False, configuration=settings, network=network) as cluster:
+        yield cluster
 
 
 @pytest.fixture(autouse=True)

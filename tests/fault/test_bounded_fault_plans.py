@@ -16,6 +16,7 @@ from tests.fault.conftest import count_bounded_plan
 from tests.support.bounded_fault_runs import LOCAL_POINTS, BoundedFaultRun
 from tests.support.fault_jobs import FILES, SHAPES, JobShape
 from tests.support.fault_plan import FaultPlan, make_plan
+from tests.support.operator_jobs import OPERATOR_SHAPES
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.fault
@@ -25,7 +26,8 @@ CONFIGURATION = {"heartbeat.interval": "500 ms", "heartbeat.timeout": "10 s", "s
 
 def plans() -> list[Any]:
     # A FileSink, whose files have several folders, at every other place.
-    shapes = itertools.cycle(each for shape in SHAPES if shape is not FILES for each in (FILES, shape))
+    others = [shape for shape in SHAPES + OPERATOR_SHAPES if shape is not FILES and shape.runs_bounded]
+    shapes = itertools.cycle(each for shape in others for each in (FILES, shape))
     places = [(point, action) for point, actions in LOCAL_POINTS for action in actions]
     found = []
     for seed, ((point, action), shape) in enumerate(zip(places, shapes, strict=False)):

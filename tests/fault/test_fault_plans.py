@@ -6,7 +6,6 @@ lose, delay or repeat messages in a cluster of threads. A seed that fails replay
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,8 @@ from tests.fault.conftest import count_plan
 from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
-from tests.support.faulty_network import FaultyNetwork
 from tests.unit.container.supervisor.conftest import process_runs
-from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.mini_cluster import MiniCluster
 
 pytestmark = pytest.mark.fault
 
@@ -32,27 +30,6 @@ COMBINATIONS = [
     for backend in BACKENDS
     for seed in range(PLANS)
 ]
-
-
-@pytest.fixture(scope="module")
-def killed_cluster() -> Iterator[MiniCluster]:
-    """Workers are processes."""
-    with mini_cluster(1, 2, configuration=CONFIGURATION) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def messages() -> PlannedMessages:
-    """What may happen to messages of the cluster of threads."""
-    return PlannedMessages()
-
-
-@pytest.fixture(scope="module")
-def threads_cluster(messages: PlannedMessages) -> Iterator[MiniCluster]:
-    """Everything in this process."""
-    network = FaultyNetwork(messages)
-    with mini_cluster(1, 2, processes=False, configuration=CONFIGURATION, network=network) as cluster:
-        yield cluster
 
 
 def seed_of(shape: JobShape, backend: str, number: int, kind: int) -> int:

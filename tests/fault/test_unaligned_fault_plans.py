@@ -5,7 +5,6 @@ Channels of one batch of a few rows, so that rows wait behind outputs and in que
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from tests.fault.conftest import count_plan
 from tests.support.fault_jobs import SHAPES, JobShape
 from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, UNALIGNED, FaultRun
-from tests.support.faulty_network import FaultyNetwork
-from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.mini_cluster import MiniCluster
 
 pytestmark = pytest.mark.fault
 
@@ -36,27 +34,6 @@ SETTINGS = [
 COMBINATIONS = [
     pytest.param(shape, number, id=f"{shape.name}-{number}") for shape in SHAPES for number in range(PLANS)
 ]
-
-
-@pytest.fixture(scope="module")
-def killed_cluster() -> Iterator[MiniCluster]:
-    """Workers are processes."""
-    with mini_cluster(1, 2, configuration=CONFIGURATION) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def messages() -> PlannedMessages:
-    """What may happen to messages of the cluster of threads."""
-    return PlannedMessages()
-
-
-@pytest.fixture(scope="module")
-def threads_cluster(messages: PlannedMessages) -> Iterator[MiniCluster]:
-    """Everything in this process."""
-    network = FaultyNetwork(messages)
-    with mini_cluster(1, 2, processes=False, configuration=CONFIGURATION, network=network) as cluster:
-        yield cluster
 
 
 def run_of(shape: JobShape, number: int, kind: int) -> FaultRun:

@@ -101,7 +101,7 @@ class BoundedFaultRun:
             assert not any(committed_parts(str(self), self.shape, output)), f"{self}: something is committed"
         else:
             assert status is JobStatus.FINISHED, f"{self}: {status}, {failure}"
-            check_output(str(self), self.shape, output)
+            check_output(str(self), self.shape, output, bounded=True)
         self._until_nothing_runs()
 
     def _victims(self, cluster: MiniCluster) -> list[int]:

@@ -7,22 +7,25 @@ import itertools
 import pytest
 
 from bench import soak
-from tests.support.fault_jobs import SHAPES
 from tests.support.fault_runs import FaultRun
 
 
 def test_every_shape_and_place_has_each_seed_of_each_kind() -> None:
-    each = len(SHAPES) * len(soak.BACKENDS)
-    assert {len(places) for places in soak.PLACES.values()} == {len(soak.BACKENDS)}
-    kinds = len(soak.KINDS)
-    block = list(itertools.islice(soak.runs(7, soak.KINDS), kinds * each * soak.SEEDS_A_CLUSTER + 1))
-    assert {run.seed for run in block[:each]} == {7}
-    assert len({(run.shape.name, run.backend) for run in block[:each]}) == each
-    for number, kind in enumerate(soak.KINDS):
-        of_kind = block[number * each * soak.SEEDS_A_CLUSTER :][: each * soak.SEEDS_A_CLUSTER]
-        assert {run.kind for run in of_kind} == {kind}
-        assert {run.backend for run in of_kind} == set(soak.PLACES[kind])
-    assert (block[-1].seed, block[-1].kind) == (7 + soak.SEEDS_A_CLUSTER, "kill")
+    rest = soak.runs(7, soak.KINDS)
+    for kind in soak.KINDS:
+        pairs = {(shape.name, place) for shape in soak.shapes_of(kind) for place in soak.PLACES[kind]}
+        for seed in range(7, 7 + soak.SEEDS_A_CLUSTER):
+            of_seed = list(itertools.islice(rest, len(pairs)))
+            assert {(run.kind, run.seed) for run in of_seed} == {(kind, seed)}
+            assert {(run.shape.name, run.backend) for run in of_seed} == pairs
+    after = next(rest)
+    assert (after.seed, after.kind) == (7 + soak.SEEDS_A_CLUSTER, "kill")
+
+
+def test_all_shapes_but_the_loop_run_bounded() -> None:
+    names = {kind: {shape.name for shape in soak.shapes_of(kind)} for kind in soak.KINDS}
+    assert names["kill"] == names["raise"] == names["bounded"] | {"loop"}
+    assert {"count", "windows", "joins", "calls", "pattern"} <= names["bounded"]
 
 
 def test_what_is_printed_replays() -> None:
@@ -38,6 +41,7 @@ def test_what_is_printed_replays() -> None:
         (["count", "hashmap", "1", "bounded"], "no place 'hashmap'"),
         (["count", "hashmap", "one", "kill"], "a seed is a number"),
         (["count", "hashmap", "1", "hug"], "no kind 'hug'"),
+        (["loop", "local", "1", "bounded"], "no shape 'loop'"),
     ],
 )
 def test_what_does_not_exist_is_named(words: list[str], complaint: str) -> None:
