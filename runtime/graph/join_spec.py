@@ -107,6 +107,16 @@ class ColumnarIntervalJoinOperator(
     upper_ms: int
 
 
+class ColumnarWindowJoinOperator(ColumnarJoinOperator, frozen=True, kw_only=True, tag="columnar_window_join"):
+    """A join of record batches by window of event time."""
+
+    #: As of ColumnarWindowOperator.
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    cumulative: bool
+
+
 class ColumnarAsOfJoinOperator(ColumnarJoinOperator, frozen=True, kw_only=True, tag="columnar_as_of_join"):
     """An as-of join of record batches."""
 

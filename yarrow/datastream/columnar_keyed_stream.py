@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yarrow.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from yarrow.datastream.data_stream import DataStream
+from yarrow.datastream.fast_windows import SLICED, SlicedWindows
 from yarrow.datastream.program.arrow_schemas import check_column, check_time_column, column_type
 from yarrow.datastream.program.graph_builder import declared
-from yarrow.datastream.window import (
-    CumulativeEventTimeWindows,
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    WindowAssigner,
-)
+from yarrow.datastream.window import EventTimeSessionWindows, WindowAssigner
 from yarrow.datastream.windowed_stream import WindowsWithLateness
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
@@ -37,7 +33,7 @@ from yarrow.runtime.graph.transformations import ChainingStrategy, Transformatio
 from yarrow.runtime.graph.window_spec import ColumnarSessionOperator, ColumnarWindowOperator
 
 if TYPE_CHECKING:
-    from yarrow.datastream.keyed_joins import ColumnarAsOfJoin, ColumnarIntervalJoin
+    from yarrow.datastream.keyed_joins import ColumnarAsOfJoin, ColumnarIntervalJoin, ColumnarWindowJoin
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = ["ColumnAggregate", "ColumnarKeyedStream", "ColumnarWindowedStream"]
@@ -175,6 +171,13 @@ class ColumnarKeyedStream(DataStream, _ColumnAggregates):
         self._require_joinable(other, "as_of_join")
         return ColumnarAsOfJoin(self, other, self._stream_of)
 
+    def window_join(self, other: ColumnarKeyedStream) -> ColumnarWindowJoin[DataStream]:
+        """Begin a join with rows of another columnar keyed stream in the same window: `window` says which those are."""
+        from yarrow.datastream.keyed_joins import ColumnarWindowJoin
+
+        self._require_joinable(other, "window_join")
+        return ColumnarWindowJoin(self, other, self._stream_of)
+
     def _require_joinable(self, other: ColumnarKeyedStream, call: str) -> None:
         if not isinstance(other, ColumnarKeyedStream):
             raise TypeError(
@@ -251,18 +254,13 @@ class _Cut(NamedTuple):
     milliseconds: Mapping[str, Any]
 
 
-def _sliced(size: int, slide: int, offset: int, *, cumulative: bool = False) -> _Cut:
-    settings = {"size_ms": size, "slide_ms": slide, "offset_ms": offset, "cumulative": cumulative}
-    return _Cut(ColumnarWindowOperator, settings)
+def _sliced(slices: Callable[[Any], SlicedWindows], assigner: Any) -> _Cut:
+    return _Cut(ColumnarWindowOperator, slices(assigner))
 
 
 #: How the windows of an assigner are cut; other assigners have no columnar form.
-_CUTS: Mapping[type[WindowAssigner[Any, Any]], Callable[[Any], _Cut]] = {
-    TumblingEventTimeWindows: lambda windows: _sliced(windows.size, windows.size, windows.offset),
-    SlidingEventTimeWindows: lambda windows: _sliced(windows.size, windows.slide, windows.offset),
-    CumulativeEventTimeWindows: lambda windows: _sliced(
-        windows.size, windows.step, windows.offset, cumulative=True
-    ),
+_CUTS: Mapping[type, Callable[[Any], _Cut]] = {
+    **{assigner: partial(_sliced, slices) for assigner, slices in SLICED.items()},
     EventTimeSessionWindows: lambda windows: _Cut(ColumnarSessionOperator, {"gap_ms": windows.session_gap}),
 }
 

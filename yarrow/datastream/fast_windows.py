@@ -1,4 +1,4 @@
-"""The way a window takes: a fast operator for windows with the default trigger, or the general one.
+"""The way a window takes: a fast operator for windows with the default trigger, or the general one; slices of columns.
 
 Owner: the thread that builds the program; pure. A class of the user's that extends an assigner or a trigger takes the
 general way, since it may mean something else. See docs/design/0034-fast-windows.md and 0042-sessions-and-counts.md.
@@ -7,16 +7,18 @@ general way, since it may mean something else. See docs/design/0034-fast-windows
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from yarrow.datastream.window import (
     CountSlidingWindowAssigner,
     CountTrigger,
     CountTumblingWindowAssigner,
+    CumulativeEventTimeWindows,
     EventTimeTrigger,
     Evictor,
     ProcessingTimeTrigger,
     PurgingTrigger,
+    SlidingEventTimeWindows,
     Trigger,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -108,3 +110,26 @@ def way_of(windows: Windows) -> Way:
     if windows.kind is WindowKind.ROWS:
         return _general("key by key because its function takes all records")
     return _FAST.get(type(windows.assigner), _slow_assigner)(windows)
+
+
+class SlicedWindows(TypedDict):
+    """The fields of the specs of columns whose windows are made of slices of time, in ms."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    cumulative: bool
+
+
+def _sliced(size: int, slide: int, offset: int, *, cumulative: bool = False) -> SlicedWindows:
+    return SlicedWindows(size_ms=size, slide_ms=slide, offset_ms=offset, cumulative=cumulative)
+
+
+#: How the windows of an assigner are made of slices; those of other assigners are not.
+SLICED: Mapping[type, Callable[[Any], SlicedWindows]] = {
+    TumblingEventTimeWindows: lambda windows: _sliced(windows.size, windows.size, windows.offset),
+    SlidingEventTimeWindows: lambda windows: _sliced(windows.size, windows.slide, windows.offset),
+    CumulativeEventTimeWindows: lambda windows: _sliced(
+        windows.size, windows.step, windows.offset, cumulative=True
+    ),
+}

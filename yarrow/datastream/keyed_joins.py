@@ -13,6 +13,7 @@ from typing import Any, Generic, NoReturn, Self, TypedDict, TypeVar
 from yarrow.common.time import Duration, Time, milliseconds_of
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import MAX_TIMESTAMP
+from yarrow.datastream.fast_windows import SLICED, SlicedWindows
 from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
 from yarrow.datastream.joined_streams import require_keys_that_meet, require_times
 from yarrow.datastream.output_tag import OutputTag
@@ -20,6 +21,7 @@ from yarrow.datastream.program.arrow_schemas import read_schema, schema_bytes
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.state import StateTtlConfig
+from yarrow.datastream.window_assigner import WindowAssigner
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import (
@@ -28,6 +30,7 @@ from yarrow.runtime.graph.join_spec import (
     ColumnarAsOfJoinOperator,
     ColumnarIntervalJoinOperator,
     ColumnarJoinOperator,
+    ColumnarWindowJoinOperator,
     DelayedJoinOperator,
     ImmediateJoinOperator,
     IntervalJoinOperator,
@@ -43,6 +46,8 @@ __all__ = [
     "ColumnarAsOfJoined",
     "ColumnarIntervalJoin",
     "ColumnarIntervalJoined",
+    "ColumnarWindowJoin",
+    "ColumnarWindowJoined",
     "DelayedJoin",
     "DelayedJoined",
     "ImmediateJoin",
@@ -625,3 +630,36 @@ class ColumnarAsOfJoined(_AsOfOuter, _ColumnarJoined[S]):
 
     def _spec(self, shared: _ColumnarSettings) -> ColumnarAsOfJoinOperator:
         return ColumnarAsOfJoinOperator(direction=self._direction, tolerance_ms=self._tolerance_ms, **shared)
+
+
+class ColumnarWindowJoin(_ColumnarStreams[S]):
+    """Two columnar keyed streams whose rows meet in windows. Made by `ColumnarKeyedStream.window_join`."""
+
+    call = "window_join"
+    name = "Window Join of Columns"
+    without_times = "convert both to rows and join by windows of processing time"
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> ColumnarWindowJoined[S]:
+        """Let rows of one window meet: tumbling, sliding or cumulative windows of event time.
+
+        Raises InvalidProgramError for other windows.
+        """
+        slices_of = SLICED.get(type(window_assigner))
+        if slices_of is None:
+            listed = ", ".join(sorted(kind.__name__ for kind in SLICED))
+            raise InvalidProgramError(
+                f"window_join: window({type(window_assigner).__name__}) has no columnar form; these have: {listed}."
+                " Convert both streams with to_rows() and use join for all others"
+            )
+        return ColumnarWindowJoined(self, slices_of(window_assigner))
+
+
+class ColumnarWindowJoined(_Outer, _ColumnarJoined[S]):
+    """Two columnar keyed streams whose rows meet in windows; the windows are known."""
+
+    def __init__(self, joined: ColumnarWindowJoin[S], windows: SlicedWindows) -> None:
+        super().__init__(joined)
+        self._windows = windows
+
+    def _spec(self, shared: _ColumnarSettings) -> ColumnarWindowJoinOperator:
+        return ColumnarWindowJoinOperator(**self._windows, **shared)

@@ -43,6 +43,11 @@ class RowWords(NamedTuple):
         by = max(-_TIMES, min(by, _TIMES))
         return (slots << TIME_BITS) | np.clip(times - self.base + by, 0, _LAST)
 
+    def whole(self, slots: Numbers) -> tuple[Numbers, Numbers]:
+        """The first and the last word of each slot: int64, shape (rows,) all."""
+        first = slots << TIME_BITS
+        return first, first | _LAST
+
     def times(self, words: Numbers) -> Numbers:
         """The times of words, int64, shape (rows,)."""
         return (words & _LAST) + self.base

@@ -49,6 +49,24 @@ class SortedRun(NamedTuple):
         rows = self.rows.filter(pa.array(mask))
         return type(self)(words, rows, self.marks[mask], int(ordering.times(words).min()))
 
+    def meeting(self, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
+        """The rows between two words, both included, for each row of a batch: int64, shape (rows,) each."""
+        low = np.searchsorted(self.words, first, side="left")
+        number = np.searchsorted(self.words, last, side="right") - low
+        ends = np.cumsum(number)
+        total = int(ends[-1]) if len(ends) else 0
+        shift = low - (ends - number)
+        for start in range(0, total, MOST_PAIRS):
+            pairs = np.arange(start, min(start + MOST_PAIRS, total))
+            own = np.searchsorted(ends, pairs, side="right")
+            yield MeetingRows(own, self, pairs + shift[own])
+
+    def at(self, ordering: RowWords, places: Numbers) -> Self:
+        """The rows at some places, of which there is one at least: int64, shape (rows,), ascending."""
+        words = self.words[places]
+        first_time = int(ordering.times(words).min())
+        return type(self)(words, self.rows.take(pa.array(places)), self.marks[places], first_time)
+
     def split(self, ordering: RowWords, at: int) -> tuple[Self, Self]:
         """The rows before a place and those from there on, which are no copies; there are rows on both sides."""
         return self._part(ordering, 0, at), self._part(ordering, at, len(self.words))
@@ -116,15 +134,7 @@ class SortedRuns:
     def meeting(self, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
         """The rows between two words, both included, for each row of a batch: int64, shape (rows,) each."""
         for run in self.runs:
-            low = np.searchsorted(run.words, first, side="left")
-            number = np.searchsorted(run.words, last, side="right") - low
-            ends = np.cumsum(number)
-            total = int(ends[-1]) if len(ends) else 0
-            shift = low - (ends - number)
-            for start in range(0, total, MOST_PAIRS):
-                pairs = np.arange(start, min(start + MOST_PAIRS, total))
-                own = np.searchsorted(ends, pairs, side="right")
-                yield MeetingRows(own, run, pairs + shift[own])
+            yield from run.meeting(first, last)
 
 
 def merged(ordering: RowWords, runs: Iterable[SortedRun]) -> SortedRun:

@@ -1,32 +1,35 @@
 """LiveSlices: the slices that have rows, the windows that have still to fire, and when a slice is gone.
 
 Owner: the task thread. Decisions follow the rules of windows. A window fires when the watermark has reached end - 1,
-and is late when it has reached end - 1 + lateness. Must not know keys, aggregates or columns.
+and is late when it has reached end - 1 + lateness. Must not know keys, rows or aggregates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from typing import Generic, TypeVar
 
-from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.columnar_window.time_slices import TimeSlices
 
+#: What is kept of a slice.
+S = TypeVar("S")
 
-class LiveSlices:
-    """The slices of one subtask, by their start."""
+
+class LiveSlices(Generic[S]):
+    """The slices of one subtask, by their start, each with what is kept of it."""
 
     def __init__(self, layout: TimeSlices, lateness_ms: int) -> None:
         self.layout = layout
         self._lateness = lateness_ms
-        self._slices: dict[int, SliceStates] = {}
+        self._slices: dict[int, S] = {}
         #: Ends of windows that have still to fire: a heap, and the same as a set.
         self._ends: list[int] = []
         self._pending: set[int] = set()
         #: (end of its last window, start) of each slice, a heap.
         self._last_ends: list[tuple[int, int]] = []
 
-    def __iter__(self) -> Iterator[tuple[int, SliceStates]]:
+    def __iter__(self) -> Iterator[tuple[int, S]]:
         return iter(self._slices.items())
 
     def __len__(self) -> int:
@@ -40,7 +43,7 @@ class LiveSlices:
     def _is_late(self, end: int, watermark: int) -> bool:
         return end - 1 + self._lateness <= watermark
 
-    def open(self, start: int, watermark: int | None, make: Callable[[], SliceStates]) -> SliceStates:
+    def open(self, start: int, watermark: int | None, make: Callable[[], S]) -> S:
         """The slice with this start, made if it does not exist.
 
         Its windows that the watermark has not reached have still to fire; None = all of them.
@@ -57,11 +60,11 @@ class LiveSlices:
                 heappush(self._ends, end)
         return found
 
-    def at(self, start: int) -> SliceStates | None:
+    def at(self, start: int) -> S | None:
         """The slice with this start; None = it has no rows."""
         return self._slices.get(start)
 
-    def replace(self, start: int, states: SliceStates) -> None:
+    def replace(self, start: int, states: S) -> None:
         """Puts other states in the place of a slice's."""
         self._slices[start] = states
 
@@ -77,7 +80,7 @@ class LiveSlices:
         """The ends of this slice's windows that have still to fire, ascending."""
         return [end for end in self.layout.ends_of(start) if end in self._pending]
 
-    def of_window(self, end: int) -> list[SliceStates]:
+    def of_window(self, end: int) -> list[S]:
         """The slices of a window that have rows, in order of time."""
         return [self._slices[start] for start in self.layout.slices_of(end) if start in self._slices]
 
@@ -90,7 +93,7 @@ class LiveSlices:
         """Takes the next window as fired."""
         self._pending.remove(heappop(self._ends))
 
-    def gone(self, watermark: int) -> Iterator[SliceStates]:
+    def gone(self, watermark: int) -> Iterator[S]:
         """Removes the slices whose windows have fired and are late."""
         while self._last_ends:
             end, start = self._last_ends[0]

@@ -56,7 +56,7 @@ class SlicedColumnarWindows(ColumnarWindows):
         self._empty()
 
     def _empty(self) -> None:
-        self._live = LiveSlices(self._layout, self._lateness)
+        self._live: LiveSlices[SliceStates] = LiveSlices(self._layout, self._lateness)
         self._merged = MergedSlices(self._layout, self._live.at, self._new_states)
         self._fired = FiredWindows()
         self._usage = KeyUsage()

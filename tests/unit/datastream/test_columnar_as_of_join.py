@@ -106,6 +106,17 @@ def test_a_version_that_comes_later_makes_a_row_leave(run: Run) -> None:
     assert rows(harness) == [(1, 10, 1, "thirty", 30)]
 
 
+def test_a_version_stays_while_a_row_that_waits_may_meet_it(run: Run) -> None:
+    harness = run(lambda join: join.nearest(ms(3000)))
+    push(harness, 0, [(1, 10)], [5000])
+    push(harness, 1, [(1, "before")], [2000])
+    # A later row cannot meet the version any more, and a nearer version could still come.
+    watermark(harness, 6500)
+    assert rows(harness) == []
+    watermark(harness, 8000)
+    assert rows(harness) == [(1, 10, 1, "before", 5000)]
+
+
 def test_late_rows_go_to_the_side_output_of_their_side_or_are_counted(run: Run) -> None:
     harness = run(lambda join: join.backward().side_output_left_late_data(LATE))
     watermark(harness, 10)

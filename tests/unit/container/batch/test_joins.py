@@ -197,6 +197,22 @@ def test_interval_joins_of_columns(parallelism: int) -> None:
         assert Counter((row["a"], row["b"]) for row in found) == Counter(meeting + alone)
 
 
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_joins_of_columns_by_window(parallelism: int) -> None:
+    for seed in range(3):
+        first, second = rows(seed, "a"), rows(seed, "b")
+        env = environment(parallelism)
+        left, right = columns_by_key(env, "a", first), columns_by_key(env, "b", second)
+        joined = left.window_join(right).window(TumblingEventTimeWindows.of(Time.milliseconds(SIZE)))
+        results = joined.full_outer().to_columns().to_rows()
+        found = collect(env, results, settings=SMALL, deal=shuffled(seed))
+        expected = Counter((a[2], b[2]) for a in first for b in second if window(a) == window(b))
+        of_first, of_second = set(map(window, first)), set(map(window, second))
+        expected.update((a[2], None) for a in first if window(a) not in of_second)
+        expected.update((None, b[2]) for b in second if window(b) not in of_first)
+        assert Counter((row["a"], row["b"]) for row in found) == expected
+
+
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_as_of_joins_of_columns(direction: str, parallelism: int) -> None:
