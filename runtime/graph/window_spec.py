@@ -107,52 +107,48 @@ class AllCountWindowOperator(CountWindowOperator, frozen=True, kw_only=True, tag
     rescalable = False
 
 
-class ColumnarWindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="columnar_window"):
-    """Aggregates of a columnar stream by key and window of event time; the windows have fixed bounds."""
+class ColumnarWindowSpec(OperatorSpec, frozen=True, kw_only=True):
+    """What all windows of columnar streams have; the windows are those of event time."""
 
     # As of windows of rows.
     ended_subtasks_leave_no_unions = True
     operator_package = "columnar_window"
 
     key_column: KeyColumns
+    #: Empty where `function` aggregates.
     aggregates: tuple[ColumnAggregate, ...]
-    #: Windows have this size, and one starts every slide from the offset on; all in ms.
-    size_ms: int
-    slide_ms: int
-    offset_ms: int = 0
-    #: Windows of one start grow by the slide up to the size, and the next ones start there.
-    cumulative: bool = False
     #: The column that holds the times of rows; None = their timestamps do.
     time_column: str | None = None
     #: Windows stay so long behind the watermark, in ms.
     allowed_lateness_ms: int = 0
     #: Side output of batches of late rows; None = they are dropped and counted.
     late_tag: str | None = None
+    #: The pickled function of aggregate_batches; None = built-in aggregates.
+    function: bytes | None = None
+    #: The schema (IPC bytes) of the function's results; empty without a function.
+    result_schema: bytes = b""
 
     @property
     def columnar_side_outputs(self) -> tuple[str, ...]:
         return () if self.late_tag is None else (self.late_tag,)
 
 
-class ColumnarSessionOperator(OperatorSpec, frozen=True, kw_only=True, tag="columnar_session"):
+class ColumnarWindowOperator(ColumnarWindowSpec, frozen=True, kw_only=True, tag="columnar_window"):
+    """Aggregates of a columnar stream by key and window of event time; the windows have fixed bounds."""
+
+    #: Windows have this size, and one starts every slide from the offset on; all in ms.
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+    #: Windows of one start grow by the slide up to the size, and the next ones start there.
+    cumulative: bool = False
+
+
+class ColumnarSessionOperator(ColumnarWindowSpec, frozen=True, kw_only=True, tag="columnar_session"):
     """Aggregates of a columnar stream by key and session of event time."""
 
-    # As of windows of rows.
-    ended_subtasks_leave_no_unions = True
-    operator_package = "columnar_window"
-
-    key_column: KeyColumns
-    aggregates: tuple[ColumnAggregate, ...]
     #: A session ends so long behind its last row, in ms.
     gap_ms: int
-    #: As of ColumnarWindowOperator.
-    time_column: str | None = None
-    allowed_lateness_ms: int = 0
-    late_tag: str | None = None
-
-    @property
-    def columnar_side_outputs(self) -> tuple[str, ...]:
-        return () if self.late_tag is None else (self.late_tag,)
 
 
 class EventTimeOrderOperator(OperatorSpec, frozen=True, kw_only=True, tag="event_time_order"):

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         SinkFunction,
         SourceFunction,
         WindowFunction,
+        WindowGroups,
     )
     from yarrow.datastream.functions.output_selector import OutputSelector
     from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
@@ -241,6 +242,7 @@ __all__ = [
     "Window",
     "WindowAssigner",
     "WindowFunction",
+    "WindowGroups",
     "WindowedStream",
 ]
 
@@ -353,6 +355,7 @@ _MODULE_OF = {
     "Window": "window",
     "WindowAssigner": "window",
     "WindowFunction": "functions",
+    "WindowGroups": "functions",
     "WindowedStream": "windowed_stream",
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from yarrow.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.fast_windows import SLICED, SlicedWindows
-from yarrow.datastream.program.arrow_schemas import check_column, check_time_column, column_type
+from yarrow.datastream.program.arrow_schemas import check_column, check_time_column, column_type, schema_bytes
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.window import EventTimeSessionWindows, WindowAssigner
 from yarrow.datastream.windowed_stream import WindowsWithLateness
@@ -33,6 +33,9 @@ from yarrow.runtime.graph.transformations import ChainingStrategy, Transformatio
 from yarrow.runtime.graph.window_spec import ColumnarSessionOperator, ColumnarWindowOperator
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from yarrow.datastream.functions import WindowGroups
     from yarrow.datastream.keyed_joins import ColumnarAsOfJoin, ColumnarIntervalJoin, ColumnarWindowJoin
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 
@@ -225,25 +228,66 @@ class ColumnarWindowedStream(WindowsWithLateness, _ColumnAggregates):
         Aggregates are those of `ColumnarKeyedStream.aggregate`. Results bear the last millisecond of their window, and
         a batch has results of one window. Raises InvalidProgramError also for a key column named like a bound.
         """
+        wanted = _checked(aggregates, self._keyed_stream.transformation.output_schema, self._columns_in_front)
+        return self._windows([item.name for item in wanted], aggregates=wanted)
+
+    def aggregate_batches(
+        self,
+        function: Callable[[pa.RecordBatch, WindowGroups], pa.RecordBatch | pa.Table | Mapping[str, Any]],
+        schema: pa.Schema,
+    ) -> DataStream:
+        """Return key columns, `window_start`, `window_end` (epoch ms) and what a function makes of each group.
+
+        The function gets the rows of many groups as one batch, and says nothing of rows one by one. A group is a key
+        and a window. Its rows stand together in order of time, and those of one time as they came. `WindowGroups` says
+        where each group begins. The function returns the columns of `schema` with one row a group: a RecordBatch, a
+        Table, or a dict of columns. An object with a method `aggregate_batches`, and perhaps open and close, will do.
+
+        Raises InvalidProgramError for two columns of one name, and TypeError for what cannot be called.
+        """
+        if not callable(getattr(function, "aggregate_batches", function)):
+            raise TypeError(f"aggregate_batches takes a function of a batch and its groups, not {function!r}")
+        names = list(getattr(schema, "names", ()))
+        if not names:
+            raise InvalidProgramError(
+                "aggregate_batches needs the schema of its results, a pyarrow.Schema of one column at least"
+            )
+        all_names = [*self._columns_in_front, *names]
+        twice = sorted({name for name in all_names if all_names.count(name) > 1})
+        if twice:
+            raise InvalidProgramError(
+                f"aggregate_batches: two columns of the result are named {twice}; name them apart"
+            )
+        made = self._keyed_stream.get_execution_environment().graph_builder.pickle(
+            function, type(self._assigner).__name__
+        )
+        settings = {"aggregates": (), "function": made, "result_schema": schema_bytes(schema)}
+        return self._windows(names, **settings)
+
+    @property
+    def _columns_in_front(self) -> tuple[str, ...]:
+        """The columns of a result before those of aggregates."""
+        return (*self._keyed_stream.key_columns, "window_start", "window_end")
+
+    def _windows(self, names: Sequence[str], **aggregation: Any) -> DataStream:
+        """The results of windows; `names` are those of the aggregated columns, `aggregation` fields of the spec."""
         keyed, environment = self._keyed_stream, self._keyed_stream.get_execution_environment()
         if self._time_column is None:
             self._require_time(keyed.transformation, environment)
-        read = keyed.transformation.output_schema
-        wanted = _checked(aggregates, read, (*keyed.key_columns, "window_start", "window_end"))
         assigner = type(self._assigner).__name__
         spec = self._cut.spec(
             key_column=keyed.key_column,
-            aggregates=wanted,
             time_column=self._time_column,
             allowed_lateness_ms=self._lateness_ms,
             late_tag=None if self._late_tag is None else self._late_tag.tag_id,
             **self._cut.milliseconds,
+            **aggregation,
         )
         return keyed.aggregated(
             assigner,
             spec,
             chaining=ChainingStrategy.HEAD,
-            description=f"Window({assigner}, {', '.join(item.name for item in wanted)}) of columns",
+            description=f"Window({assigner}, {', '.join(names)}) of columns",
         )
 
 

@@ -89,6 +89,10 @@ class AggregateState(ABC):
         """
         return None
 
+    def forget(self, slots: Slots) -> None:
+        """Says that nobody asks for these slots (int64, shape (slots,), not empty) any more."""
+        return None
+
     def has_room_for(self, column: pa.Array | None) -> bool:
         """False if taking these values might fail because a result becomes too large."""
         return True

@@ -21,7 +21,9 @@ from yarrow.container.operators.columnar.aggregate_columns import AggregateColum
 from yarrow.container.operators.columnar.kept_rows import kept_rows
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_operator import ColumnarOperator
+from yarrow.container.operators.columnar_window.batch_aggregation import BatchAggregation
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
+from yarrow.container.operators.columnar_window.row_columns import RowColumns
 from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.columnar_window.stored_columns import StoredColumns
@@ -30,7 +32,7 @@ from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.runtime.common.late_records import MOST_NAMED, LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch, SideBatch
 from yarrow.runtime.data.errors import ColumnKeyError
-from yarrow.runtime.graph.operator_spec import ColumnAggregate, KeyColumns
+from yarrow.runtime.graph.window_spec import ColumnarWindowSpec
 
 #: Name of the state of columnar windows in snapshots.
 STATE_NAME: Final = "_columnar_windows"
@@ -57,14 +59,22 @@ class ColumnarWindows(ColumnarOperator):
     emits_batches = True
     mixes_keys = True
 
-    def __init__(
-        self, name: str, key_column: KeyColumns, aggregates: Sequence[ColumnAggregate], times: RowTimes
-    ) -> None:
+    def __init__(self, name: str, spec: ColumnarWindowSpec, reach_ms: int) -> None:
+        """`reach_ms`: the bounds of a row's windows are at most so far away from the row."""
         super().__init__(name)
-        self._columns = AggregateColumns(name, key_column, aggregates, what="windows")
-        self._times = times
+        #: The aggregate of the program, which gets whole rows; None = built-in ones.
+        self._function: BatchAggregation | None = None
+        self._is_open = False
+        self._columns: AggregateColumns
+        if spec.function is None:
+            self._columns = AggregateColumns(name, spec.key_column, spec.aggregates, what="windows")
+        else:
+            self._rows = self._columns = RowColumns(name, spec.key_column)
+            self._function = BatchAggregation(name, spec.function, spec.result_schema)
+        self._times = RowTimes(name, spec.time_column, reach_ms)
         #: Side output of late rows.
-        self._late_tag: str | None = None
+        self._late_tag = spec.late_tag
+        self._lateness = spec.allowed_lateness_ms
         self._ledger = LateLedger(name, LateRemedy.ALLOWED_LATENESS)
         #: Event time: MIN_TIMESTAMP before the first watermark.
         self.watermark = MIN_TIMESTAMP
@@ -80,6 +90,8 @@ class ColumnarWindows(ColumnarOperator):
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
+        if self._function is not None:
+            self._function.setup()
         self._stored_watermark = StoredWatermark(context)
         self.watermark = self._stored_watermark.restored
         self._stored_columns = StoredColumns(context, self._cut)
@@ -94,6 +106,16 @@ class ColumnarWindows(ColumnarOperator):
         self._owes = self.event_timers_due
         self._ledger.register(context.environment.metrics, context.metric_group)
 
+    def open(self) -> None:
+        if self._function is not None:
+            self._is_open = True
+            self._function.open(self.context)
+
+    def close(self) -> None:
+        if self._function is not None and self._is_open:
+            self._is_open = False
+            self._function.close()
+
     @property
     @abstractmethod
     def _cut(self) -> str:
@@ -106,13 +128,11 @@ class ColumnarWindows(ColumnarOperator):
     def _begin(self) -> None:
         """Takes up what was restored, now that the types of columns are known."""
         types = self._columns.types
-        key, aggregates = self._columns.key, self._columns.aggregates
+        key = self._columns.key
         keys = KeySlots([types[name] for name in key.names], tuples=key.is_tuple)
         fields = [pa.field(name, kind) for name, kind in zip(key.names, keys.types, strict=True)]
         fields += [pa.field(WINDOW_START, pa.int64()), pa.field(WINDOW_END, pa.int64())]
-        states = self._columns.new_states()
-        fields += [pa.field(a.name, state.type) for a, state in zip(aggregates, states, strict=True)]
-        self._schema = pa.schema(fields)
+        self._schema = pa.schema([*fields, *self._result_fields])
         self._keys = keys
         restored, values = self._restored
         if restored:
@@ -122,6 +142,17 @@ class ColumnarWindows(ColumnarOperator):
                 raise self._columns.misfit(error) from None
             self._restore([values[at] for at in np.argsort(slots).tolist()])
         self._restored = ([], [])
+
+    @property
+    def _result_fields(self) -> Iterable[pa.Field]:
+        """The columns of results behind the bounds of windows."""
+        if self._function is not None:
+            return list(self._function.schema)
+        states = self._columns.new_states()
+        return [
+            pa.field(aggregate.name, state.type)
+            for aggregate, state in zip(self._columns.aggregates, states, strict=True)
+        ]
 
     @abstractmethod
     def _restore(self, values: Sequence[dict[str, Any]]) -> None:
@@ -188,6 +219,12 @@ class ColumnarWindows(ColumnarOperator):
             explained = self._columns.key.explain(keys, error)
             raise AggregationError(f"operator '{self.name}': {explained}") from error
 
+    def _read_columns(self, records: pa.RecordBatch, times: Times) -> list[pa.Array | None]:
+        """The column that each aggregate reads; `times` (int64) and columns have shape (rows,)."""
+        if self._function is not None:
+            return [self._rows.row_column(records, times)]
+        return [self._columns.value_column(records, aggregate) for aggregate in self._columns.aggregates]
+
     def _new_states(self) -> SliceStates:
         return SliceStates(self._columns.new_states())
 
@@ -196,6 +233,9 @@ class ColumnarWindows(ColumnarOperator):
     ) -> ArrowBatch:
         """The results of keys; `slots`, bounds of windows (int64) and `values` have shape (results,)."""
         assert self._keys is not None
+        if self._function is not None:
+            (kept,) = values
+            values = self._function.results(kept, self._rows.rows_schema, starts, ends)
         columns = [*self._keys.columns_at(slots), pa.array(starts), pa.array(ends), *values]
         return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self._schema), pa.array(ends - 1))
 

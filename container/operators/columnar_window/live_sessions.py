@@ -76,7 +76,9 @@ class LiveSessions:
     def remove_late(self, watermark: int, lateness: int) -> None:
         """Removes sessions that have fired and are late."""
         late = self._fired[: self.size] & (self._ends[: self.size] - 1 <= watermark - lateness)
+        late &= self._alive[: self.size]
         self._alive[: self.size] &= ~late
+        self.states.forget(np.flatnonzero(late))
 
     def take(self, found: MergedSessions, live: Numbers) -> Numbers:
         """Puts merged sessions in the place of those that they are made of; `live` are these, int64, shape (merged,).
@@ -104,6 +106,7 @@ class LiveSessions:
     def _merge(self, into: Numbers, merged: Numbers) -> None:
         self.states.merge(into, self.states, merged, self.size)
         self._alive[merged] = False
+        self.states.forget(merged)
 
     def _reserve(self, size: int) -> None:
         self.size = size

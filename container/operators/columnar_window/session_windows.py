@@ -25,7 +25,7 @@ from yarrow.container.operators.columnar_window.columnar_windows import (
 )
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.live_sessions import LiveSessions, Numbers
-from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
+from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.container.operators.columnar_window.session_groups import (
     Integers,
     MergedSessions,
@@ -50,10 +50,7 @@ class ColumnarSessions(ColumnarWindows):
     _live: LiveSessions
 
     def __init__(self, name: str, spec: ColumnarSessionOperator) -> None:
-        times = RowTimes(name, spec.time_column, spec.gap_ms)
-        super().__init__(name, spec.key_column, spec.aggregates, times)
-        self._late_tag = spec.late_tag
-        self._lateness = spec.allowed_lateness_ms
+        super().__init__(name, spec, spec.gap_ms)
         self._gap = spec.gap_ms
         #: No session ends before that has still to fire; None = there is none.
         self._next_end: int | None = None
@@ -93,7 +90,7 @@ class ColumnarSessions(ColumnarWindows):
                 for rows in _cut_at(doubtful, np.flatnonzero(~late)):
                     yield from self._take_rows(_rows_of(batch, rows), times.take(rows))
                 return
-        self._add(batch.batch, group, found, live)
+        self._add(self._read_columns(batch.batch, times), group, found, live)
 
     def _is_late(self, end: int) -> bool:
         return end - 1 + self._lateness <= self.watermark
@@ -102,9 +99,10 @@ class ColumnarSessions(ColumnarWindows):
         """True for each end (int64, shape (ends,)) that is late."""
         return ends - 1 <= self.watermark - self._lateness
 
-    def _add(self, records: pa.RecordBatch, group: Integers, found: MergedSessions, live: Numbers) -> None:
-        """Adds rows to their sessions, which have still to fire then."""
-        columns = [self._columns.value_column(records, aggregate) for aggregate in self._columns.aggregates]
+    def _add(
+        self, columns: Sequence[pa.Array | None], group: Integers, found: MergedSessions, live: Numbers
+    ) -> None:
+        """Adds rows to their sessions, which have still to fire then; columns are those that aggregates read."""
         try:
             numbers = self._live.take(found, live)
             self._live.states.update(numbers.take(group), columns, self._live.size)

@@ -84,6 +84,12 @@ class SliceStates:
         self.present = grown(self.present, size, False)
         self.present[slots] = True
 
+    def forget(self, slots: Slots) -> None:
+        """Says that nobody asks for these slots (int64, shape (slots,)) any more."""
+        if len(slots):
+            for state in self.states:
+                state.forget(slots)
+
     def slots(self) -> Slots:
         """The slots that have rows, int64, shape (slots,), ascending."""
         return np.flatnonzero(self.present)

@@ -30,7 +30,7 @@ from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.key_usage import KeyUsage
 from yarrow.container.operators.columnar_window.live_slices import LiveSlices
 from yarrow.container.operators.columnar_window.merged_slices import MergedSlices
-from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
+from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.container.operators.columnar_window.slice_parts import BatchRows, parts_of
 from yarrow.container.operators.columnar_window.slice_states import SliceStates, slots_of_any
 from yarrow.container.operators.columnar_window.time_slices import TimeSlices
@@ -48,10 +48,7 @@ class SlicedColumnarWindows(ColumnarWindows):
     """Aggregates by key and window, whose state is an array for each slice and aggregate."""
 
     def __init__(self, name: str, spec: ColumnarWindowOperator) -> None:
-        times = RowTimes(name, spec.time_column, spec.size_ms)
-        super().__init__(name, spec.key_column, spec.aggregates, times)
-        self._late_tag = spec.late_tag
-        self._lateness = spec.allowed_lateness_ms
+        super().__init__(name, spec, spec.size_ms)
         self._layout = TimeSlices(spec.size_ms, spec.slide_ms, spec.offset_ms, spec.cumulative)
         self._empty()
 
@@ -104,7 +101,7 @@ class SlicedColumnarWindows(ColumnarWindows):
         """Adds rows to their slices; gives the windows that fire again for late rows."""
         keys = self._columns.key_columns(records)
         slots = self._slots_of(keys)
-        columns = [self._columns.value_column(records, aggregate) for aggregate in self._columns.aggregates]
+        columns = self._read_columns(records, times)
         assert self._keys is not None
         size = self._keys.size
         self._fired.reserve(size)
@@ -161,7 +158,8 @@ class SlicedColumnarWindows(ColumnarWindows):
 
     def _merged_window(self, end: int) -> SliceStates | None:
         """A window out of slices that were merged before; None = its slices have to be merged for it alone."""
-        if not self._layout.overlap or self._keys is None:
+        # Rows are not fewer when they are merged.
+        if not self._layout.overlap or self._keys is None or self._function is not None:
             return None
         try:
             return self._merged.window(end, self._keys.size)

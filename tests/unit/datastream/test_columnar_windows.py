@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.unit.datastream.test_windowed_streams import SECOND, rows, without_time
 from yarrow.common.time import Time
-from yarrow.datastream import ColumnarKeyedStream, ColumnarWindowedStream, DataStream, OutputTag
+from yarrow.datastream import ColumnarKeyedStream, ColumnarWindowedStream, DataStream, OutputTag, WindowGroups
 from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.window import (
     CountTumblingWindowAssigner,
@@ -159,3 +161,60 @@ def test_aggregates_are_checked_as_running_ones_are(wrong: list[Any]) -> None:
 def test_a_negative_lateness_is_refused() -> None:
     with pytest.raises(InvalidProgramError, match="give whole milliseconds from 0 on"):
         keyed().window(TUMBLING).allowed_lateness(-1)
+
+
+# ---------------------------------------------------------------------- aggregates of users
+
+
+def totals(batch: pa.RecordBatch, groups: WindowGroups) -> dict[str, Any]:
+    return {"total": np.add.reduceat(batch["n"].to_numpy(), groups.offsets[:-1])}
+
+
+TOTALS = pa.schema([("total", pa.int64())])
+
+
+def test_the_spec_of_a_function_has_it_and_its_schema() -> None:
+    windows = keyed().window(TUMBLING, "at").allowed_lateness(7).side_output_late_data(LATE)
+    spec = operator_of(windows.aggregate_batches(totals, TOTALS)).spec
+    assert isinstance(spec, ColumnarWindowOperator)
+    assert spec.function is not None
+    assert pickle.loads(spec.function).__name__ == "totals"
+    assert pa.ipc.read_schema(pa.py_buffer(spec.result_schema)) == TOTALS
+    assert (spec.aggregates, spec.size_ms, spec.time_column) == ((), 1000, "at")
+    assert (spec.allowed_lateness_ms, spec.late_tag) == (7, "late")
+    sessions = keyed().window(EventTimeSessionWindows.with_gap(SECOND)).aggregate_batches(totals, TOTALS)
+    assert isinstance(operator_of(sessions).spec, ColumnarSessionOperator)
+
+
+def test_the_plan_shows_the_columns_of_a_function() -> None:
+    made = keyed().window(TUMBLING).aggregate_batches(totals, TOTALS)
+    made.map_batches(lambda batch: batch)
+    plan = json.loads(made.get_execution_environment().get_execution_plan())
+    assert any(
+        "Window(TumblingEventTimeWindows, total) of columns" in node["contents"] for node in plan["nodes"]
+    )
+
+
+def test_what_is_no_function_of_batches_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match="aggregate_batches takes a function of a batch and its groups, not 3"
+    ):
+        keyed().window(TUMBLING).aggregate_batches(3, TOTALS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema([])])
+def test_a_function_without_a_schema_of_results_is_refused(schema: Any) -> None:
+    with pytest.raises(InvalidProgramError, match="needs the schema of its results"):
+        keyed().window(TUMBLING).aggregate_batches(totals, schema)
+
+
+@pytest.mark.parametrize("names", [["k"], ["window_end"], ["a", "a"]])
+def test_columns_of_a_function_have_names_of_their_own(names: list[str]) -> None:
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    with pytest.raises(InvalidProgramError, match="aggregate_batches: two columns of the result are named"):
+        keyed().window(TUMBLING).aggregate_batches(totals, schema)
+
+
+def test_windows_of_a_function_need_time() -> None:
+    with pytest.raises(InvalidProgramError, match="nothing before these windows gives records a timestamp"):
+        keyed(without_time()).window(TUMBLING).aggregate_batches(totals, TOTALS)

@@ -53,6 +53,7 @@ from yarrow.datastream.functions.window_functions import (
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
+    WindowGroups,
 )
 
 __all__ = [
@@ -93,4 +94,5 @@ __all__ = [
     "SourceFunction",
     "TimerService",
     "WindowFunction",
+    "WindowGroups",
 ]

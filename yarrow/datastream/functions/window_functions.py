@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from yarrow.datastream.functions.function import Function, KeyedStateStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -94,3 +98,27 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
     def clear(self, context: Context[W]) -> None:
         """Remove the window's own state; called once when the window is purged for good."""
+
+
+class WindowGroups:
+    """The groups of rows in a batch that an aggregate of columns gets; a group is a key and a window."""
+
+    __slots__ = ("offsets", "window_ends", "window_starts")
+
+    def __init__(
+        self,
+        offsets: npt.NDArray[np.int64],
+        window_starts: npt.NDArray[np.int64],
+        window_ends: npt.NDArray[np.int64],
+    ) -> None:
+        """`offsets`: int64, shape (groups + 1,). Starts and ends: int64, shape (groups,)."""
+        #: Group n has the rows from `offsets[n]` to `offsets[n + 1]`, without the latter.
+        self.offsets = offsets
+        #: The start of each group's window in epoch milliseconds.
+        self.window_starts = window_starts
+        #: The end of each group's window, which the window does not contain.
+        self.window_ends = window_ends
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self.window_starts)

@@ -12,7 +12,7 @@ from tests.support.batch_runner import collect, shuffled
 from tests.unit.container.batch.test_joins import SMALL, rows, timed
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Time
-from yarrow.datastream import OutputTag
+from yarrow.datastream import OutputTag, WindowGroups
 from yarrow.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -76,3 +76,31 @@ def test_no_row_is_late_in_bounded_input() -> None:
     windows = columns.key_by("k").window(WINDOWS[0][0]).side_output_late_data(late)
     made = windows.count()
     assert collect(env, made.get_side_output(late).to_rows(), settings=SMALL, deal=shuffled(5)) == []
+
+
+def names_of(batch: pa.RecordBatch, groups: WindowGroups) -> dict[str, Any]:
+    offsets = pa.array(groups.offsets, pa.int32())
+    return {
+        "names": pa.ListArray.from_arrays(offsets, batch["name"]),
+        "times": pa.ListArray.from_arrays(offsets, batch["at"]),
+    }
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_aggregates_of_users_get_the_rows_of_a_list(parallelism: int) -> None:
+    found, env = rows(6, "a"), environment(parallelism)
+    windows = timed(env, found).to_arrow(SCHEMA).key_by("k").window(WINDOWS[1][0])
+    schema = pa.schema([("names", pa.list_(pa.string())), ("times", pa.list_(pa.int64()))])
+    made = windows.aggregate_batches(names_of, schema)
+    results = collect(env, made.to_rows(as_tuple=True), settings=SMALL, deal=shuffled(6))
+    content: dict[Any, list[Any]] = defaultdict(list)
+    for row in found:
+        for start in range(row[1] // 60 * 60, row[1] - 90, -60):
+            content[row[0], start].append(row)
+    assert all(list(times) == sorted(times) for *_, times in results)
+    shown = [(*bounds, sorted(zip(times, names, strict=True))) for *bounds, names, times in results]
+    expected = [
+        (key, start, start + 90, sorted((row[1], row[2]) for row in held))
+        for (key, start), held in content.items()
+    ]
+    assert sorted(shown) == sorted(expected)
