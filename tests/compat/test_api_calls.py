@@ -1,0 +1,46 @@
+"""docs/compatibility.md is what its script makes, and the script finds calls by the types of expressions."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tests.compat.api_calls import CallsInFile, Found
+from tests.support.pages.compatibility_page import rendered
+from yarrow.datastream import DataStream, KeyedStream, MapFunction, StreamExecutionEnvironment, WindowedStream
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+PROGRAM = """
+class Same(MapFunction):
+    def map(self, value):
+        return value
+
+def build(stream: DataStream):
+    windows = stream.key_by(str).window(anything)
+    windows.process(Shown())
+    stream.key_by(str).process(Counts())
+    something.process()
+    helper.get_execution_environment().from_collection([1]).union(stream)
+"""
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    made = rendered(page, keeps_missing=True)
+    assert page == made, "docs/compatibility.md is out of date: run python -m tests.support.pages"
+
+
+def test_calls_are_told_apart_by_the_types_of_their_objects() -> None:
+    classes = (DataStream, KeyedStream, MapFunction, StreamExecutionEnvironment, WindowedStream)
+    found = Found()
+    CallsInFile("a", {each.__name__: each for each in classes}, {}, found).look(ast.parse(PROGRAM))
+    assert found.called.keys() == {
+        ("DataStream", "key_by"),
+        ("KeyedStream", "window"),
+        ("WindowedStream", "process"),
+        ("KeyedStream", "process"),
+        ("StreamExecutionEnvironment", "from_collection"),
+        ("DataStream", "union"),
+    }
+    assert found.implemented.keys() == {("MapFunction", "map")}
+    assert found.unknown.keys() == {"process", "get_execution_environment"}
