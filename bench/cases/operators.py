@@ -25,6 +25,7 @@ CASES = [
     beside_keyed_reduce("tumbling", "tumbling-count", (1_000_000, 6_000_000), 0.85),
     beside_keyed_reduce("tumbling-1m", "tumbling-count", (4_000_000, 16_000_000), 0.85, *MANY_KEYS),
     beside_keyed_reduce("custom-trigger", "custom-trigger", (200_000, 1_000_000), 0.2),
+    beside_keyed_reduce("in-order", "in-order", (500_000, 2_000_000), 0.6),
     beside_keyed_reduce(
         "tumbling-rocksdb", "tumbling-reduce", (1_000_000, 4_000_000), 0.6, *MANY_KEYS, "--backend", "rocksdb"
     ),

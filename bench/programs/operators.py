@@ -1,7 +1,8 @@
 """Operators of event time on rows, parallelism 2 in two worker processes, beside the keyed reduce on the same rows.
 
 Rows are (key, 1) with declared types. 100 000 rows are one second of event time, out of order by up to two seconds.
-Each job ends in a sink that drops its rows. The first argument is the number of rows.
+Both readers begin at the same event time: otherwise rows of the later one would wait for all rows of the other. Each
+job ends in a sink that drops its rows. The first argument is the number of rows.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.functions import AggregateFunction
 from yarrow.datastream.window import EventTimeTrigger, TumblingEventTimeWindows
 
+PARALLELISM = 2
 ROWS_A_SECOND = 100_000
 DISORDER_MS = 2000
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
 
 class Stamps(TimestampAssigner):
-    """Times of numbers, out of order without a pattern."""
+    """Times of numbers, out of order without a pattern, and alike for each reader's share of the numbers."""
+
+    def __init__(self, share: int) -> None:
+        self._share = share
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value * 1000 // ROWS_A_SECOND - value * 7919 % DISORDER_MS)
+        place = value % self._share
+        return int(place * PARALLELISM * 1000 // ROWS_A_SECOND - value * 7919 % DISORDER_MS)
 
 
 class Count(AggregateFunction[Any, int, int]):
@@ -70,11 +76,16 @@ def custom_trigger(rows: KeyedStream) -> DataStream:
     return windows.aggregate(Count(), accumulator_type=Types.LONG(), output_type=Types.LONG())
 
 
+def in_order(rows: KeyedStream) -> DataStream:
+    return rows.in_event_time_order()
+
+
 JOBS: dict[str, Callable[[KeyedStream], DataStream]] = {
     "keyed-reduce": keyed_reduce,
     "tumbling-count": tumbling_count,
     "tumbling-reduce": tumbling_reduce,
     "custom-trigger": custom_trigger,
+    "in-order": in_order,
 }
 
 
@@ -88,7 +99,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="bench-checkpoints-") as folder:
         options = {
-            "parallelism.default": "2",
+            "parallelism.default": str(PARALLELISM),
             "state.backend.type": given.backend,
             "state.backend.rocksdb.memory.fixed-per-slot": "256 mb",
             "execution.checkpointing.interval": "1 s",
@@ -98,7 +109,7 @@ def main() -> None:
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
         numbers = env.from_source(
             NumberSequenceSource(0, given.records - 1),
-            strategy.with_timestamp_assigner(Stamps()),
+            strategy.with_timestamp_assigner(Stamps(max(1, given.records // PARALLELISM))),
             "integers",
         )
         keys = given.keys

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN, RestartedJob
 from yarrow.common.typeinfo import Types
+from yarrow.container.operators.event_time_order import event_time_buffer
 from yarrow.datastream import DataStream
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
@@ -94,8 +96,19 @@ def one_slice(operator: Any) -> list[Any]:
 
 @pytest.mark.parametrize("build", [by_key, by_typed_key])
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]))
-def test_keyed_rows_leave_as_those_of_the_model(build: Any, steps: list[Any], backend: str) -> None:
+@given(
+    steps=steps_of,
+    backend=st.sampled_from(["hashmap", "rocksdb"]),
+    in_memory=st.sampled_from([1, 3, event_time_buffer.ROWS_IN_MEMORY]),
+)
+def test_keyed_rows_leave_as_those_of_the_model(
+    build: Any, steps: list[Any], backend: str, in_memory: int
+) -> None:
+    with patch.object(event_time_buffer, "ROWS_IN_MEMORY", in_memory):
+        keyed_rows_leave_as_those_of_the_model(build, steps, backend)
+
+
+def keyed_rows_leave_as_those_of_the_model(build: Any, steps: list[Any], backend: str) -> None:
     model, job, number = Model(), RestartedJob(build), 0
     job.start(1, backend)
     found: list[Any] = []
@@ -190,6 +203,29 @@ def test_a_cut_among_rows_of_one_time_loses_and_doubles_none(
     assert sorted(row[0] for row, time in [*left, *again] if time == 5) == keys
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_rows_beyond_the_bound_wait_in_state_alone_and_are_read_in_parts_of_a_second(backend: str) -> None:
+    with patch.object(event_time_buffer, "ROWS_IN_MEMORY", 50):
+        job = RestartedJob(by_key)
+        job.start(1, backend)
+        times = [100 + number * 7919 % 2900 for number in range(1000)]
+        for at in range(0, 1000, 20):
+            job.push([(at % 7, time) for time in times[at : at + 20]], times[at : at + 20])
+        (operator,) = job.operators
+        in_order: Any = operator._buffer._in_order  # type: ignore[attr-defined]
+        assert 50 <= in_order.count <= 100
+        operator.on_watermark(2999)
+        found: list[Any] = []
+        while operator.event_timers_due:
+            # A piece holds no more rows than were read into memory.
+            piece = one_slice(operator)
+            assert 0 < len(piece) <= 100
+            found += piece
+        assert [time for _, time in found] == sorted(times)
+        state = job.stop(CANONICAL)
+        assert all(not subtask.keyed for subtask in state.subtasks.values())
 
 
 def key_of_subtask(subtask: int) -> int:

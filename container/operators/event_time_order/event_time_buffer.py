@@ -7,15 +7,14 @@ Owner: the task thread. An operator embeds a buffer, or one for each input:
 - a row: `if buffer.is_late(key, time)` it is late, else `buffer.add(key, time, row)`. `generate_add` is faster.
 - `on_watermark`: `buffer.advance(timestamp)`; `buffer.watermark` is the event time, also after a restore.
 - `event_timers_due`: `buffer.is_due`.
-- `fire_event_timers(deadline)`: `for time, rows in buffer.take(): for number, key, row in rows: ...`, and behind all
-  `rows` a `return` if the deadline has passed. Rows that were yielded count as gone: process each of them. A key is raw
-  or canonical; `user_key` makes the one that user code sees.
+- `fire_event_timers(deadline)`: `for rows in buffer.take(): for time, number, row in rows: ...`, and behind all
+  `rows` a `return` if the deadline has passed. Rows that were yielded count as gone: process each of them.
 - `snapshot_state`: `buffer.snapshot()`. The spec sets `ended_subtasks_leave_no_unions = True`.
 
 Rows of a subtask leave by time, whatever their keys; rows of one time leave as they came. They stand in tables by
-window, one a second of event time. A second that the watermark has reached is also held in memory, in order. Its table
-goes when its last row has left. Until then the *position* says which rows have left, so that none is removed one by
-one. Must not know user functions. See docs/design/0037-event-time-order.md.
+window, one a second of event time. The first ones by time are also held in memory, in order. A second's table goes
+when its last row has left. Until then the *position* says which rows have left, so that none is removed one by one.
+Must not know user functions. See docs/design/0037-event-time-order.md.
 """
 
 from __future__ import annotations
@@ -43,6 +42,8 @@ from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for
 
 #: Milliseconds of event time whose rows have a table of their own.
 LENGTH: Final = 1000
+#: Rows held in memory, if so many wait. It is looked at when as many have come again, so at most twice as many are.
+ROWS_IN_MEMORY: Final = 200_000
 
 
 class EventTimeBuffer:
@@ -75,10 +76,13 @@ class EventTimeBuffer:
         self._numbers = count(restored.next_number)
         self._taken = MIN_TIMESTAMP, -1
         self._in_order = RowsByTime()
-        #: Starts of the seconds whose rows are in memory too: those up to `opened_until`.
-        self._opened: set[int] = set()
-        self.opened_until = MIN_TIMESTAMP - 1
+        #: Exactly the rows up to this time are in memory too.
+        self.in_memory_until = MIN_TIMESTAMP - 1
+        #: The number of a row at which the rows in memory are counted again.
+        self._next_count = restored.next_number + ROWS_IN_MEMORY
         self._remove_taken(restored)
+        #: Whether all rows are in memory.
+        self._all_in_memory = not self._tables.windows()
 
     def _remove_taken(self, restored: RestoredPositions) -> None:
         """Removes restored rows that had left before the snapshot."""
@@ -118,19 +122,20 @@ class EventTimeBuffer:
     def add(self, key: Any, time: int, row: Any) -> None:
         """Adds a row that is not late; nobody changes it any more. `key` is raw or canonical."""
         start = time - time % LENGTH
-        number = next(self._numbers)
+        self.table_of(start)
         key, entries, found = self._values.find(_second(start), key)
         rows = [] if found is MISSING else found
-        rows.append((time, number, row))
+        numbered = (time, next(self._numbers), row)
+        rows.append(numbered)
         entries[key] = rows
-        if start <= self.opened_until:
-            self.add_opened(start, time, number, key, row)
+        if time <= self.in_memory_until:
+            self._in_order.add(numbered)
 
     def generate_add(self, code: CodeWriter, key: str, time: str, row: str) -> None:
         """Generates `add`; the arguments are variables, and that of the key may change."""
         tables, table, entries = code.fresh("tables"), code.fresh("table"), code.fresh("entries")
-        start, number, rows = code.fresh("start"), code.fresh("number"), code.fresh("rows")
-        missing = code.bind_as("MISSING", MISSING)
+        start, numbered, rows = code.fresh("start"), code.fresh("numbered"), code.fresh("rows")
+        missing, in_order = code.bind_as("MISSING", MISSING), code.bind("in_order", self._in_order.rows)
         # Tables are asked for once a call; see WindowTables.
         code.at_start(f"{tables} = {{}}")
         code.line(f"{start} = {time} - {time} % {LENGTH}")
@@ -138,7 +143,7 @@ class EventTimeBuffer:
             code.line(f"{table} = {tables}[{start}]")
         with code.block("except KeyError:"):
             code.line(f"{table} = {tables}[{start}] = {code.bind('table_of', self.table_of)}({start})")
-        code.line(f"{number} = {code.bind('next_number', self._numbers.__next__)}()")
+        code.line(f"{numbered} = ({time}, {code.bind('next_number', self._numbers.__next__)}(), {row})")
         with code.block("try:"):
             code.line(f"{entries} = {table}.live")
             code.line(
@@ -149,19 +154,28 @@ class EventTimeBuffer:
             code.line(f"{key}, {entries}, {rows} = {table}.miss({key})")
             with code.block(f"if {rows} is {missing}:"):
                 code.line(f"{rows} = []")
-        code.line(f"{rows}.append(({time}, {number}, {row}))")
+        code.line(f"{rows}.append({numbered})")
         code.line(f"{entries}[{key}] = {rows}")
-        with code.block(f"if {start} <= {code.bind('buffer', self)}.opened_until:"):
-            code.line(f"{code.bind('add_opened', self.add_opened)}({start}, {time}, {number}, {key}, {row})")
+        with code.block(f"if {time} in {in_order}:"):
+            code.line(f"{in_order}[{time}].append({numbered})")
+        with code.block(f"elif {time} <= {code.bind('buffer', self)}.in_memory_until:"):
+            code.line(f"{code.bind('add', self._in_order.add)}({numbered})")
 
     def table_of(self, start: int) -> ValueTable:
-        """The table of the second that begins at `start`; for generated code."""
+        """The table of the second that begins at `start`, to which rows are added; for generated code."""
+        if self._all_in_memory:
+            self.in_memory_until = max(self.in_memory_until, start + LENGTH - 1)
+        self._bound_memory()
         return self._tables.table(_second(start))
 
-    def add_opened(self, start: int, time: int, number: int, key: Any, row: Any) -> None:
-        """Notes a row of a second whose rows are in memory, too; it is in state already."""
-        self._opened.add(start)
-        self._in_order.add(time, number, key, row)
+    def _bound_memory(self) -> None:
+        """Leaves late rows to the state alone, if many have come since they were counted."""
+        coming = next(self._numbers)
+        if coming >= self._next_count:
+            self._next_count = coming + ROWS_IN_MEMORY
+            if self._in_order.count > ROWS_IN_MEMORY:
+                self.in_memory_until = self._in_order.keep_first(ROWS_IN_MEMORY)
+                self._all_in_memory = False
 
     # ------------------------------------------------------------------ rows that leave
 
@@ -177,18 +191,21 @@ class EventTimeBuffer:
     def is_due(self) -> bool:
         """True while rows that the watermark has passed may wait: `take` gives them."""
         first = self._in_order.first_time
-        return (first is not None and first <= self.watermark) or any(self._unopened(self.watermark))
+        return (first is not None and first <= self.watermark) or bool(self._unread(self.watermark))
 
-    def take(self) -> Iterator[tuple[int, list[NumberedRow]]]:
-        """Removes the rows up to the watermark, and yields them in order: some rows of one time together.
+    def take(self) -> Iterator[list[NumberedRow]]:
+        """Removes the rows up to the watermark, and yields them in order: some rows together.
 
-        A row is (number of arrival, key, row). Who ends the iteration early leaves the rows that were not yielded.
+        A row is (time, number of arrival, row). Who ends the iteration early leaves the rows that were not yielded.
         """
-        self._open(self.watermark)
         try:
-            for time, rows in self._in_order.take_until(self.watermark):
-                self._taken = time, rows[-1][0]
-                yield time, rows
+            while True:
+                for rows in self._in_order.take_until(min(self.watermark, self.in_memory_until)):
+                    self._taken = rows[-1][:2]
+                    yield rows
+                if not self._unread(self.watermark):
+                    break
+                self._read_from_state()
         finally:
             self._drop_empty_seconds()
 
@@ -207,25 +224,38 @@ class EventTimeBuffer:
         """The seconds that begin at `time` or before it."""
         return self._tables.windows_until(min(time - time % LENGTH + LENGTH - 1, MAX_TIMESTAMP))
 
-    def _unopened(self, watermark: int) -> Iterator[TimeWindow]:
-        return (each for each in self._seconds_until(watermark) if _start(each) not in self._opened)
+    def _unread(self, watermark: int) -> list[TimeWindow]:
+        """The seconds up to the watermark some of whose rows are perhaps not in memory."""
+        if self._all_in_memory or watermark <= self.in_memory_until:
+            return []
+        return [each for each in self._seconds_until(watermark) if _last_time(each) > self.in_memory_until]
 
-    def _open(self, watermark: int) -> None:
-        """Holds in memory, too, the rows of all seconds that the watermark has reached."""
-        add_all = self._in_order.add_all
-        for second in self._unopened(watermark):
-            self._opened.add(_start(second))
-            for keys, values in self._tables.rows(second):
-                for key, entries in zip(keys, values, strict=True):
-                    add_all(key, entries)
-        self.opened_until = max(self.opened_until, watermark)
+    def _read_from_state(self) -> None:
+        """Reads the next rows by time into memory, where none is left: as many as may be there."""
+        after, in_order = self.in_memory_until, self._in_order
+        seconds = [each for each in self._tables.windows() if _last_time(each) > after]
+        last, found = MAX_TIMESTAMP, 0
+        for second in seconds:
+            for _, values in self._tables.rows(second):
+                for rows in values:
+                    found += in_order.add_between(rows, after, last)
+                if found > 2 * ROWS_IN_MEMORY:
+                    last = in_order.keep_first(ROWS_IN_MEMORY)
+                    found = in_order.count
+            if found > ROWS_IN_MEMORY or last < MAX_TIMESTAMP:
+                last = min(last, _last_time(second))
+                break
+        in_order.sort_after(after)
+        self._all_in_memory = last == MAX_TIMESTAMP
+        self.in_memory_until = _last_time(seconds[-1]) if self._all_in_memory else last
 
     def _drop_empty_seconds(self) -> None:
         """Drops the tables of seconds whose last row has left."""
         first = self._in_order.first_time
-        for start in [each for each in self._opened if first is None or each + LENGTH <= first]:
-            self._opened.discard(start)
-            self._values.drop(_second(start))
+        left_until = self.in_memory_until if first is None else first - 1
+        for second in self._seconds_until(left_until):
+            if _last_time(second) <= left_until:
+                self._values.drop(second)
 
 
 def _second(start: int) -> TimeWindow:
@@ -233,8 +263,9 @@ def _second(start: int) -> TimeWindow:
     return TimeWindow(max(start, MIN_TIMESTAMP), min(start + LENGTH, MAX_TIMESTAMP))
 
 
-def _start(second: TimeWindow) -> int:
-    return second.start - second.start % LENGTH
+def _last_time(second: TimeWindow) -> int:
+    """The last time of a second, also beyond times of 64 bits."""
+    return second.start - second.start % LENGTH + LENGTH - 1
 
 
 def _below_first(watermark: int) -> int:

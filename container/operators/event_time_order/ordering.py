@@ -37,9 +37,6 @@ from yarrow.runtime.graph.window_spec import EventTimeOrderOperator, KeyedEventT
 #: Name of the state with the rows that wait; part of the format of savepoints.
 WAITING_ROWS = "_waiting_rows"
 
-#: Rows that run in one call of the loop behind the operator, and a few more.
-_MOST_IN_A_LIST = 1024
-
 
 class _Ordering(RowOperator):
     """What both operators have in common."""
@@ -141,18 +138,10 @@ class _Ordering(RowOperator):
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[list[Any], list[int]]]:
         if self._bounded:
             return
-        leaving: list[Any] = []
-        times: list[int] = []
-        for time, rows in self._buffer.take():
-            leaving += [row for _, _, row in rows]
-            times += [time] * len(rows)
-            if len(times) >= _MOST_IN_A_LIST or perf_counter() >= deadline:
-                yield leaving, times
-                leaving, times = [], []
-                if perf_counter() >= deadline:
-                    return
-        if times:
-            yield leaving, times
+        for rows in self._buffer.take():
+            yield [row for _, _, row in rows], [time for time, _, _ in rows]
+            if perf_counter() >= deadline:
+                return
 
     def end_keys(self) -> tuple[()]:
         """Nothing ends with a key: rows have come in order, and went on."""

@@ -48,11 +48,16 @@ class UnkeyedBuffer:
 
     def add(self, time: int, row: Any) -> None:
         """Adds a row that is not late; nobody changes it any more."""
-        self._in_order.add(time, next(self._numbers), None, row)
+        self._in_order.add((time, next(self._numbers), row))
 
     def generate_add(self, code: CodeWriter, key: str, time: str, row: str) -> None:
         """Generates `add`; as of EventTimeBuffer, without its key."""
-        code.line(f"{code.bind('add', self.add)}({time}, {row})")
+        in_order, numbered = code.bind("in_order", self._in_order.rows), code.fresh("numbered")
+        code.line(f"{numbered} = ({time}, {code.bind('next_number', self._numbers.__next__)}(), {row})")
+        with code.block(f"if {time} in {in_order}:"):
+            code.line(f"{in_order}[{time}].append({numbered})")
+        with code.block("else:"):
+            code.line(f"{code.bind('add', self._in_order.add)}({numbered})")
 
     def advance(self, watermark: int) -> None:
         """Takes a watermark. After a restore it may be below the restored one, which then holds."""
@@ -65,14 +70,14 @@ class UnkeyedBuffer:
         first = self._in_order.first_time
         return first is not None and first <= self.watermark
 
-    def take(self) -> Iterator[tuple[int, list[NumberedRow]]]:
-        """Removes the rows up to the watermark, and yields them in order: some rows of one time together."""
+    def take(self) -> Iterator[list[NumberedRow]]:
+        """Removes the rows up to the watermark, and yields them in order: some rows together."""
         return self._in_order.take_until(self.watermark)
 
     def snapshot(self) -> None:
         """Puts rows and watermark into the state, at the cut."""
         by_time = groupby(self._in_order, key=itemgetter(0))
-        self._state.update([(time, [row for _, (_, _, row) in rows]) for time, rows in by_time])
+        self._state.update([(time, [row for _, _, row in rows]) for time, rows in by_time])
         self._watermarks.update([(*self._place, stored_watermark(self.watermark))])
 
 
