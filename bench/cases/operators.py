@@ -19,11 +19,26 @@ def beside_keyed_reduce(name: str, job: str, sizes: tuple[int, int], at_least: f
     )
 
 
+def sessions(job: str) -> Program:
+    """A job of sessions.py."""
+    sizes = (1_000_000, 4_000_000)
+    return engine(
+        "sessions.py", "--job", job, name=f"Yarrow, bursts, {job}", sizes=sizes, quick=100_000, module=True
+    )
+
+
 MANY_KEYS = "--keys", "1000000"
 
 CASES = [
     beside_keyed_reduce("tumbling", "tumbling-count", (1_000_000, 6_000_000), 0.85),
     beside_keyed_reduce("tumbling-1m", "tumbling-count", (4_000_000, 16_000_000), 0.85, *MANY_KEYS),
+    Case(
+        "sessions",
+        sessions("sessions"),
+        (sessions("keyed-reduce"),),
+        at_least=(("Yarrow, bursts, keyed-reduce", 0.45),),
+        paired=True,
+    ),
     beside_keyed_reduce("custom-trigger", "custom-trigger", (200_000, 1_000_000), 0.2),
     beside_keyed_reduce("in-order", "in-order", (500_000, 2_000_000), 0.6),
     beside_keyed_reduce(

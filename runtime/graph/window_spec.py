@@ -107,6 +107,19 @@ class AllCountWindowOperator(CountWindowOperator, frozen=True, kw_only=True, tag
     rescalable = False
 
 
+class SessionWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="session_window"):
+    """Sessions of event time with the default trigger and REDUCED or AGGREGATED: a list of sessions a key."""
+
+    #: A session ends so long behind its last row, in ms.
+    gap_ms: int
+
+
+class AllSessionWindowOperator(SessionWindowOperator, frozen=True, kw_only=True, tag="session_window_all"):
+    """The same of a whole stream, in one subtask."""
+
+    rescalable = False
+
+
 class ColumnarWindowSpec(OperatorSpec, frozen=True, kw_only=True):
     """What all windows of columnar streams have; the windows are those of event time."""
 

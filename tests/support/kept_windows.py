@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from yarrow.container.operators.window.session_windows import SessionWindows
+from yarrow.container.operators.window.stored_forms import SESSIONS
 from yarrow.container.operators.window.tumbling_windows import TumblingWindows
 from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.container.operators.window.windowing_base import WindowingBase
@@ -11,9 +13,13 @@ from yarrow.container.operators.window.windowing_base import WindowingBase
 
 def keeps_nothing(operator: WindowingBase) -> bool:
     """True if no window, no timer and no state of a window is left."""
-    states: list[Any] = [operator._contents.values, *operator._function_states.values]  # type: ignore[attr-defined]
     timers = operator._timers
     kept: list[Any] = [len(timers.event_timers), len(timers.processing_timers)]
+    states: list[Any] = [*operator._function_states.values]
+    if isinstance(operator, SessionWindows):
+        kept += operator.context.state.state_keys(SESSIONS)
+    else:
+        states.append(operator._contents.values)  # type: ignore[attr-defined]
     if isinstance(operator, TumblingWindows):
         kept += [*operator._ends, *operator._fired_ends, *operator._open, *operator._mixed]
         states += [] if operator._fired is None else [operator._fired.values]

@@ -14,6 +14,7 @@ from yarrow.datastream.window import (
     CountTrigger,
     CountTumblingWindowAssigner,
     CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
     EventTimeTrigger,
     Evictor,
     ProcessingTimeTrigger,
@@ -26,9 +27,11 @@ from yarrow.datastream.window import (
 )
 from yarrow.runtime.graph.window_spec import (
     AllCountWindowOperator,
+    AllSessionWindowOperator,
     AllTumblingWindowOperator,
     AllWindowOperator,
     CountWindowOperator,
+    SessionWindowOperator,
     TumblingWindowOperator,
     WindowKind,
     WindowOperator,
@@ -84,6 +87,13 @@ def _counting(windows: Windows) -> Way:
     return Way(CountWindowOperator, AllCountWindowOperator, {"size": assigner.window_size})
 
 
+def _sessions(windows: Windows) -> Way:
+    assigner: Any = windows.assigner
+    if type(windows.trigger) is not EventTimeTrigger:
+        return _slow_trigger(windows)
+    return Way(SessionWindowOperator, AllSessionWindowOperator, {"gap_ms": assigner.session_gap})
+
+
 def _slow_assigner(windows: Windows) -> Way:
     return _general(f"key by key because of its assigner {type(windows.assigner).__name__}")
 
@@ -96,6 +106,7 @@ def _slow_trigger(windows: Windows) -> Way:
 _FAST: Mapping[type, Callable[[Windows], Way]] = {
     TumblingEventTimeWindows: _tumbling,
     TumblingProcessingTimeWindows: _tumbling,
+    EventTimeSessionWindows: _sessions,
     CountTumblingWindowAssigner: _counting,
     CountSlidingWindowAssigner: _counting,
 }

@@ -16,12 +16,15 @@ from yarrow.runtime.snapshot.errors import StateMigrationError
 
 #: Name of the state with a counter and a value a key.
 COUNTS: Final = "_count_windows"
+#: Name of the state with a list of sessions a key.
+SESSIONS: Final = "_sessions"
 
 #: What lies in the state of each name.
 _FORMS: Final[Mapping[str, str]] = {
     CONTENTS: "windows without an evictor",
     CONTENTS_WITH_TIMES: "windows with an evictor",
     COUNTS: "count windows with one counter a key",
+    SESSIONS: "sessions in one list a key",
 }
 
 

@@ -221,16 +221,6 @@ class TumblingWindows(WindowingBase):
         """See WindowEntries."""
         return refuse_none(self.name, CONTENTS)
 
-    def refuse_time(self, row: Any, key: Any, timestamp: Any, error: Exception) -> Exception:
-        """See WindowEntries: the assigner says what is missing."""
-        self.context.state.current_key = key
-        if timestamp is None:
-            try:
-                self._assigner.assign_windows(row, MIN_TIMESTAMP, self._assigner_context)
-            except ValueError as refused:
-                error = refused
-        return self._failure_in(short_record(row), None, error)
-
     def explain(self, row: Any, key: Any, start: int, error: Exception) -> Exception:
         """See WindowEntries."""
         self.context.state.current_key = key

@@ -120,6 +120,16 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
         if self._late_tag is not None:
             yield (self._late_tag, row), timestamp
 
+    def refuse_time(self, row: Any, key: Any, timestamp: Any, error: Exception) -> Exception:
+        """The error for a row whose time is no number; the assigner says what is missing."""
+        self.context.state.current_key = key
+        if timestamp is None:
+            try:
+                self._assigner.assign_windows(row, MIN_TIMESTAMP, self._assigner_context)
+            except ValueError as refused:
+                error = refused
+        return self._failure_in(short_record(row), None, error)
+
     def _failure_in(self, record: str, window: Any, error: BaseException) -> OperatorFailure:
         key = short_record(self.context.state.current_key)
         return OperatorFailure(self.name, f"{record} (window {short_record(window)} of the key {key})", error)

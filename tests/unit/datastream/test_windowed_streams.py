@@ -108,6 +108,13 @@ def test_the_plan_says_which_option_takes_the_general_way() -> None:
         "Window(TumblingEventTimeWindows, EventTimeTrigger, apply), key by key because its function takes all records"
     )
 
+    sessions = rows().key_by(str).window(EventTimeSessionWindows.with_gap(SECOND))
+    assert described(sessions.reduce(add, Apply())) == (
+        "Window(EventTimeSessionWindows, EventTimeTrigger, reduce)"
+    )
+    assert described(sessions.trigger(CountTrigger.of(2)).aggregate(Counts())) == (
+        "Window(EventTimeSessionWindows, CountTrigger, aggregate), key by key because of its trigger CountTrigger"
+    )
     counts = rows().key_by(str).count_window(3)
     assert described(counts.reduce(add)) == "Window(CountTumblingWindowAssigner, PurgingTrigger, reduce)"
     assert described(counts.reduce(add, Apply())) == (

@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from tests.support.batch_runner import run_batch, shuffled
 from tests.support.history_program import Case, cases, history_graph, stream_results
-from yarrow.common import Time
+from yarrow.common import Time, Types
 from yarrow.datastream import DataStream, KeyedStream
-from yarrow.datastream.functions import WindowFunction
+from yarrow.datastream.functions import AggregateFunction, WindowFunction
 from yarrow.datastream.window import (
     ContinuousEventTimeTrigger,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+
+NUMBERS = Types.LIST(Types.LONG())
 
 
 class Shown(WindowFunction[Any, Any, Any, Any]):
@@ -44,12 +46,37 @@ def sessions(rows: KeyedStream) -> DataStream:
     return rows.window(EventTimeSessionWindows.with_gap(Time.milliseconds(6))).apply(Shown())
 
 
+class Numbers(AggregateFunction[Any, Any, Any]):
+    """The sorted numbers of a window."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: Any, accumulator: list[int]) -> list[int]:
+        return [*accumulator, value[1]]
+
+    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
+        return tuple(sorted(accumulator))
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        return acc_a + acc_b
+
+
+def sessions_in_lists(rows: KeyedStream) -> DataStream:
+    windows = rows.window(EventTimeSessionWindows.with_gap(Time.milliseconds(6)))
+    return windows.allowed_lateness(5).aggregate(Numbers(), accumulator_type=NUMBERS)
+
+
+def counts(rows: KeyedStream) -> DataStream:
+    return rows.count_window(3).aggregate(Numbers(), accumulator_type=NUMBERS)
+
+
 def repeated(rows: KeyedStream) -> DataStream:
     windows = rows.window(TumblingEventTimeWindows.of(Time.milliseconds(20)))
     return windows.trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(5))).apply(Shown())
 
 
-@pytest.mark.parametrize("windows", [tumbling, sliding, sessions, repeated])
+@pytest.mark.parametrize("windows", [tumbling, sliding, sessions, sessions_in_lists, counts, repeated])
 @settings(max_examples=15, deadline=None)
 @given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))
 def test_history_and_stream_have_the_windows_of_the_stream(windows: Any, case: Case, backend: str) -> None:
