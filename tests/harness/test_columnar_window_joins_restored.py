@@ -234,6 +234,19 @@ def test_a_cut_among_keys_that_fire_loses_and_doubles_none() -> None:
     assert all(not subtask.keyed for subtask in state.subtasks.values())
 
 
+def test_a_window_that_a_row_came_too_late_for_stays_closed_behind_a_restart() -> None:
+    job = RestartedColumns(joining(WINDOWS["sliding"][0], JoinKind.LEFT_OUTER), LEFT, "k", others=(RIGHT,))
+    job.start(1, "hashmap")
+    job.watermark(9)
+    # Of its windows, which end at 10, 14 and 18, the first one is over.
+    job.push_rows([(1, 10)], [9])
+    job.stop(CANONICAL)
+    job.start(2, "hashmap")
+    job.watermark(MAX)
+    assert [time for _, time in job.take()] == [13, 17]
+    job.stop(CANONICAL)
+
+
 def test_the_windows_may_change_over_a_savepoint() -> None:
     size = 100
 
