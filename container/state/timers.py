@@ -152,6 +152,25 @@ class TimerQueue:
             self._front = []
         return timestamp, entry[0], entry[1]
 
+    def pop_any(self, limit: int) -> _Entry | None:
+        """Removes a timer of the earliest time, if that is `limit` at most: (key, namespace); None if there is none.
+
+        Timers of one time come in any order, which spares the encoding of their keys. Call it or `pop`, never both.
+        """
+        timestamp = self.next_timestamp
+        if timestamp is None or timestamp > limit:
+            return None
+        bucket: Any = self._buckets[timestamp]
+        self._count -= 1
+        if type(bucket) is not set:
+            entry: _Entry = bucket
+        elif len(bucket) == 1:
+            (entry,) = bucket
+        else:
+            return self._changing(timestamp, bucket).pop()
+        self._discard(timestamp, entry)
+        return entry
+
     def drain(self) -> list[Timer]:
         """Removes all timers and returns them."""
         found = list(self.snapshot_timers())

@@ -59,11 +59,19 @@ class PartialMatches(NamedTuple):
 
     def match(self, cell: int, steps: Sequence[str]) -> dict[str, list[Any]]:
         """Records by the name of their step, up to a cell."""
-        records = self.records
-        return {
-            steps[step]: [records[at][1] for at in positions]
-            for step, positions in self.positions(cell).items()
-        }
+        records, cells = self.records, self.cells
+        taken: list[tuple[int, int]] = []
+        while cell >= 0:
+            step, position, cell = cells[cell]
+            taken.append((step, position))
+        found: dict[str, list[Any]] = {}
+        for step, position in reversed(taken):
+            name = steps[step]
+            if name in found:
+                found[name].append(records[position][1])
+            else:
+                found[name] = [records[position][1]]
+        return found
 
     def of_step(self, cell: int, step: int) -> list[Any]:
         """The records of one step up to a cell."""

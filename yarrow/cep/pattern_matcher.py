@@ -8,11 +8,14 @@ are those of Flink's NFA, as its documentation tells them. See docs/design/0039-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from yarrow.cep.conditions import IterativeCondition
 from yarrow.cep.partial_matches import PartialMatches, Run
-from yarrow.cep.pattern_table import NOWHERE, Edge, EdgeAction, PatternTable, RecordTest, Tests
+from yarrow.cep.pattern_table import Edge, EdgeAction, PatternTable, RecordTest, Tests
+from yarrow.cep.record_moves import RecordMoves
+from yarrow.cep.record_step import RecordStep
 
 
 class PatternResult(NamedTuple):
@@ -84,18 +87,27 @@ class PatternMatcher:
         processing_time: Callable[[], int],
         max_partial_matches: int | None = None,
         observer: Observer | None = None,
+        *,
+        gives_timed_out: bool = True,
     ) -> None:
-        """`max_partial_matches`: the runs that a key may have at most; None = any number."""
+        """`max_partial_matches`: the runs that a key may have at most; None = any number.
+
+        `gives_timed_out`: results also have the partial matches whose time has passed.
+        """
         self.table = table
         self._states = table.states
         self._most = max_partial_matches
         self._observer = observer
+        self._gives_timed_out = gives_timed_out
         self._tests = [_evaluation(test, self._holds) for test in table.tests]
         self._iterative = table.iterative
         self._context = _ConditionContext(table.steps, processing_time)
         self._begins = [edge for edge in table.states[0].edges if edge.action is EdgeAction.TAKE]
         #: No step has a time limit of its own.
         self._one_limit = all(state.gap_ms is None for state in table.states)
+        #: None = runs have to be asked one by one.
+        self._moves = RecordMoves(table) if table.sees_records_alone and observer is None else None
+        self._own_tests = [(number, 1 << number) for number, test in enumerate(table.tests) if test.parts]
         #: Results of tests for the record at hand, and of those that look at the run at hand.
         self._known: dict[int, bool] = {}
         self._of_run: dict[int, bool] = {}
@@ -110,15 +122,20 @@ class PatternMatcher:
 
         `advance` has been called with the time of the record. Errors of conditions are raised as they are.
         """
-        self._record, self._known = record, {}
+        return self._take(matches, record, timestamp, {})
+
+    def _take(
+        self, matches: PartialMatches, record: Any, timestamp: int, known: dict[int, bool]
+    ) -> list[PatternResult]:
+        self._record, self._known = record, known
         self._context.matches, self._context.time = matches, timestamp
         if not matches.runs:
             begins = self._passed_begins()
             if not begins:
                 return []
-            step = _RecordStep(matches, record, timestamp)
+            step = RecordStep(matches, record, timestamp)
         else:
-            step = _RecordStep(matches, record, timestamp)
+            step = RecordStep(matches, record, timestamp)
             for run in matches.runs:
                 self._follow(step, run)
             begins = self._passed_begins()
@@ -126,12 +143,46 @@ class PatternMatcher:
             after = step.take(edge, -1, step.position)
             if self._observer is not None:
                 self._observer.took(None, edge, after)
+        return self._behind(step, matches, timestamp)
+
+    def results_of(self, record: Any) -> int:
+        """The results of all tests for a record, as `take_tested` wants them; for tests that look at records alone."""
+        results, context = 0, self._context
+        for number, bit in self._own_tests:
+            if self._tests[number](record, context):
+                results |= bit
+        return results
+
+    def take_tested(
+        self, matches: PartialMatches, record: Any, timestamp: int, results: int
+    ) -> Sequence[PatternResult]:
+        """The same as `take` for a record whose tests are known: bit n of `results` is the result of test n."""
+        if self._moves is None:
+            known = {number: bool(results & bit) for number, bit in self._own_tests}
+            return self._take(matches, record, timestamp, known)
+        moves = self._moves.of(results)
+        begins, by_state = moves.begins, moves.by_state
+        if not begins:
+            if moves.is_idle:
+                return ()
+            for run in matches.runs:
+                if by_state[run[0]] is not None:
+                    break
+            else:
+                return ()
+        step = RecordStep(matches, record, timestamp)
+        step.move(matches.runs, moves)
+        return self._behind(step, matches, timestamp)
+
+    def _behind(self, step: RecordStep, matches: PartialMatches, timestamp: int) -> list[PatternResult]:
+        """Keeps what a record has made of the runs of a key; the matches that leave."""
         matches.runs[:] = step.runs
-        if not step.found and not matches.complete:
+        if step.found or matches.complete:
+            return self._emit(matches, step.found, timestamp)
+        if self._most is not None:
             self._drop_oldest(matches)
-            matches.sweep_if_large()
-            return []
-        return self._emit(matches, step.found, timestamp)
+        matches.sweep_if_large()
+        return []
 
     def _passed_begins(self) -> list[Edge]:
         """The edges by which a match begins with the record at hand."""
@@ -139,7 +190,7 @@ class PatternMatcher:
         self._context.cell = -1
         return [edge for edge in self._begins if self._passes(edge.tests)]
 
-    def _follow(self, step: _RecordStep, run: Run) -> None:
+    def _follow(self, step: RecordStep, run: Run) -> None:
         """Lets one run take, ignore or meet a forbidden record."""
         number, cell, start = run
         self._of_run, self._context.cell = {}, cell
@@ -189,21 +240,39 @@ class PatternMatcher:
         last = matches.records[matches.cells[cell][1]][0] + gap
         return last if whole is None or last < whole else whole
 
-    def advance(self, matches: PartialMatches, time: int) -> list[PatternResult]:
+    def advance(self, matches: PartialMatches, time: int) -> Sequence[PatternResult]:
         """Ends the runs whose time has passed at `time`; returns matches and partial matches by their end."""
+        if not matches.runs:
+            return ()
         end = self.deadline(matches)
         if end is None or end > time:
-            return []
+            return ()
         results: list[PatternResult] = []
-        while (end := self.deadline(matches)) is not None and end <= time:
+        while end is not None and end <= time:
             results += self._end_runs(matches, end)
+            end = self.deadline(matches)
         return results
 
     def _end_runs(self, matches: PartialMatches, time: int) -> list[PatternResult]:
         """Ends the runs whose time passes at `time`."""
-        ended = [run for run in matches.runs if self._deadline_of(matches, run) == time]
-        matches.runs[:] = [run for run in matches.runs if self._deadline_of(matches, run) != time]
-        found = [(cell, start) for number, cell, start in ended if self._states[number].matches_in_time]
+        runs, states = matches.runs, self._states
+        if self._one_limit:
+            # Those that began at one time stand together, in front of the others.
+            began = matches.records[runs[0][2]][0]
+            number = sum(1 for _ in takewhile(lambda run: matches.records[run[2]][0] == began, runs))
+            ended = runs[:number]
+            del runs[:number]
+        else:
+            ended = [run for run in runs if self._deadline_of(matches, run) == time]
+            runs[:] = [run for run in runs if self._deadline_of(matches, run) != time]
+        found = [(cell, start) for number, cell, start in ended if states[number].matches_in_time]
+        results = self._timed_out(matches, ended, found, time) if self._gives_timed_out else []
+        return results + self._emit(matches, found, time)
+
+    def _timed_out(
+        self, matches: PartialMatches, ended: list[Run], found: list[tuple[int, int]], time: int
+    ) -> list[PatternResult]:
+        """The partial matches among runs that have ended."""
         going_on = {run[1] for run in matches.runs} | {cell for cell, _ in found}
         # What goes on in another way has not timed out.
         cells = dict.fromkeys(cell for _, cell, _ in ended if cell not in going_on)
@@ -212,8 +281,7 @@ class PatternMatcher:
                 if run[1] in cells:
                     self._observer.timed_out(run, time)
         steps = self.table.steps
-        results = [PatternResult(matches.match(cell, steps), time, timed_out=True) for cell in cells]
-        return results + self._emit(matches, found, time)
+        return [PatternResult(matches.match(cell, steps), time, timed_out=True) for cell in cells]
 
     # ------------------------------------------------------------------ matches
 
@@ -272,56 +340,6 @@ class PatternMatcher:
 
     def _holds(self, number: int) -> bool:
         return self._passes(((number, True),))
-
-
-class _RecordStep:
-    """What the record at hand makes of the runs of a key."""
-
-    def __init__(self, matches: PartialMatches, record: Any, timestamp: int) -> None:
-        self._records, self._cells = matches.records, matches.cells
-        self._record = record
-        self.time = timestamp
-        #: Where the record stands once a run has taken it.
-        self.position = len(matches.records)
-        self.runs: list[Run] = []
-        #: (cell, position of the first record) of matches.
-        self.found: list[tuple[int, int]] = []
-        #: The new cells by (step, cell before): runs that take the record alike share one.
-        self._taken: dict[tuple[int, int], int] = {}
-        self._seen: set[tuple[int, int]] = set()
-        self._matched: set[int] = set()
-
-    def taken_at(self, cell: int) -> int:
-        """The time of the last record of a run."""
-        return self._records[self._cells[cell][1]][0]
-
-    def take(self, edge: Edge, before: int, start: int) -> Run:
-        """The run behind a record that a step takes."""
-        cell = self._taken.get((edge.step, before))
-        if cell is None:
-            if not self._taken:
-                self._records.append((self.time, self._record))
-            cell = self._taken[edge.step, before] = len(self._cells)
-            self._cells.append((edge.step, self.position, before))
-        self._follow(edge.target, cell, start)
-        self._follow(edge.waits_in, cell, start)
-        if edge.accepts and cell not in self._matched:
-            self._matched.add(cell)
-            self.found.append((cell, start))
-        return edge.target, cell, start
-
-    def ignore(self, edge: Edge, cell: int, start: int) -> None:
-        """Keeps a run that passes over the record."""
-        self._follow(edge.target, cell, start)
-        if edge.accepts and cell not in self._matched:
-            self._matched.add(cell)
-            self.found.append((cell, start))
-
-    def _follow(self, state: int, cell: int, start: int) -> None:
-        # A group that may be run through in two ways leads two runs to one place.
-        if state != NOWHERE and (state, cell) not in self._seen:
-            self._seen.add((state, cell))
-            self.runs.append((state, cell, start))
 
 
 def _start(found: tuple[int, int]) -> int:

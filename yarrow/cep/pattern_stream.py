@@ -25,6 +25,7 @@ from yarrow.cep.pattern_functions import (
 from yarrow.cep.pattern_table import compile_pattern
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions.key_functions import NullByteKeySelector
 from yarrow.datastream.keyed_stream import KeyedStream
@@ -52,10 +53,16 @@ class CEP:
 
         `comparator`: the order of records with one time, a callable of two records or an object with `compare`.
         Otherwise they come as they came. A stream without keys is looked through by one subtask.
-        Raises MalformedPatternError for a pattern that cannot match.
+        Raises MalformedPatternError for a pattern that cannot match, and InvalidProgramError for a stream that is keyed
+        by columns.
         """
         if not isinstance(stream, DataStream):
             raise TypeError(f"CEP.pattern takes a DataStream or KeyedStream, not {stream!r}")
+        if isinstance(stream, ColumnarKeyedStream):
+            raise InvalidProgramError(
+                "CEP.pattern takes rows, and this stream is keyed by columns: its keys would be lost. Call to_rows()"
+                " before key_by, and key by a function of the row"
+            )
         if not isinstance(pattern, Pattern):
             raise TypeError(f"CEP.pattern takes a Pattern, such as Pattern.begin('start'), not {pattern!r}")
         if comparator is not None and not callable(getattr(comparator, "compare", comparator)):

@@ -87,6 +87,13 @@ class PatternTable(NamedTuple):
     caring: tuple[int, ...] | None
 
     @property
+    def sees_records_alone(self) -> bool:
+        """True if what a record does to a partial match depends on its state and the record's tests, and on no time."""
+        return not any(self.iterative) and all(
+            edge.gap_ms is None for state in self.states for edge in state.edges
+        )
+
+    @property
     def fingerprint(self) -> str:
         """A text that is the same for tables whose stored partial matches mean the same."""
         edges = ";".join(

@@ -91,7 +91,12 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
         self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
         self._pattern: Pattern = load_function(spec.pattern, self.name)
         table = compile_pattern(self._pattern)
-        self._matcher = PatternMatcher(table, environment.clock.epoch_ms, spec.max_partial_matches)
+        handles = isinstance(self.function, TimedOutPartialMatchHandler)
+        self._matcher = PatternMatcher(
+            table, environment.clock.epoch_ms, spec.max_partial_matches, gives_timed_out=handles
+        )
+        #: Tests of a row come first and together. Otherwise a condition is asked where a partial match waits for it.
+        self._tests_first = table.caring is not None and table.sees_records_alone
         row_type = declared_type(spec.row_type)
         self._fix = None if environment.object_reuse else copier_for(row_type)
         comparator = None
@@ -108,7 +113,6 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
         state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
         self._nothing = PartialMatches.none()
         self._match_context = MatchContext(environment.clock)
-        handles = isinstance(self.function, TimedOutPartialMatchHandler)
         self._on_timeout: Any = self.function.process_timed_out_match if handles else None
         self._ledger.register(context.environment.metrics, context.metric_group)
         context.metric_group.gauge(PARTIAL_MATCHES_DROPPED, lambda: self._matcher.dropped)
@@ -223,7 +227,7 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
 
         `following`: the time of the next row that waits.
         """
-        matcher = self._matcher
+        matcher, tests_first = self._matcher, self._tests_first
         place, matches = self._matches.find(key)
         before = None if matches is None else matcher.deadline(matches)
         results: list[PatternResult] = []
@@ -232,8 +236,12 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
             if matches is None:
                 matches = self._nothing
             for time, row in rows:
-                results += matcher.advance(matches, time)
-                results += matcher.take(matches, row, time)
+                if matches.runs:
+                    results += matcher.advance(matches, time)
+                if tests_first:
+                    results += matcher.take_tested(matches, row, time, matcher.results_of(row))
+                else:
+                    results += matcher.take(matches, row, time)
             row = None
             results += matcher.advance(matches, until)
         except Exception as error:
@@ -320,9 +328,9 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
         """Runs keys whose timers are due up to `limit`; their time is `time` afterwards."""
         state = self.context.state
         fired = 0
-        while (timer := timers.pop(limit)) is not None:
+        while (timer := timers.pop_any(limit)) is not None:
             fired += 1
-            state.current_key = key = user_key(timer[1])
+            state.current_key = key = user_key(timer[0])
             found = self._run_waiting(key, time)
             if found:
                 yield from self._emit(found, key)

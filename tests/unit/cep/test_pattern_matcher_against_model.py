@@ -19,14 +19,21 @@ LETTERS = "abcd"
 FAR = 10**9
 
 
-def run(whole: Whole, records: Records) -> list[PatternResult]:
-    """The results of the matcher, with the positions of records as records."""
+def run(whole: Whole, records: Records, *, tested_first: bool = False) -> list[PatternResult]:
+    """The results of the matcher, with the positions of records as records.
+
+    `tested_first`: the tests of each record are known before runs are asked.
+    """
     matcher = PatternMatcher(compile_pattern(whole.pattern()), lambda: 0)
     matches = PartialMatches.none()
     results: list[PatternResult] = []
     for at, (letter, time) in enumerate(records):
         results += matcher.advance(matches, time)
-        results += matcher.take(matches, (letter, at), time)
+        record = letter, at
+        if tested_first:
+            results += matcher.take_tested(matches, record, time, matcher.results_of(record))
+        else:
+            results += matcher.take(matches, record, time)
     results += matcher.advance(matches, FAR)
     return results
 
@@ -120,6 +127,7 @@ def test_each_match_is_found_once(whole: Whole, records: Records) -> None:
     expected = Counter((match.taken, match.time) for match in all_matches(whole, records))
     found = found_by(run(whole, records))
     assert found == expected, f"{whole}"
+    assert run(whole, records, tested_first=True) == run(whole, records), f"{whole}"
 
 
 def left_by(whole: Whole, found: Sequence[Found]) -> list[Found]:
@@ -170,3 +178,4 @@ def test_a_skip_strategy_leaves_the_first_match_and_drops_others(
     assume(max(ends.values(), default=0) <= 1)
     expected = Counter(match.taken for match in left_by(whole, found))
     assert Counter(taken for taken, _ in found_by(run(whole, records)).elements()) == expected, f"{whole}"
+    assert run(whole, records, tested_first=True) == run(whole, records), f"{whole}"

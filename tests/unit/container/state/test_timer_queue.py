@@ -172,3 +172,24 @@ def test_any_use_goes_as_the_model_says_restored_or_not(actions: list[tuple[str,
     expected = list(model(actions))
     assert list(run(TimerQueue(), actions, restore=False)) == expected
     assert list(run(TimerQueue(), actions, restore=True)) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, 1, "a", 2.5]))), st.integers(-1, 4))
+def test_timers_in_any_order_are_those_up_to_the_limit_by_their_time(
+    timers: list[tuple[int, Any]], limit: int
+) -> None:
+    queue = queue_of(*timers)
+    frozen = queue.snapshot_timers()
+    keys: list[Any] = []
+    while (timer := queue.pop_any(limit)) is not None:
+        assert timer[1] is None
+        keys.append(timer[0])
+    due = sorted({entry for entry in timers if entry[0] <= limit}, key=repr)
+    for time in range(4):
+        of_time = [key for at, key in due if at == time]
+        assert sorted(map(repr, keys[: len(of_time)])) == sorted(map(repr, of_time))
+        del keys[: len(of_time)]
+    assert not keys
+    assert len(queue) == len({*timers}) - len(due)
+    assert {(each.timestamp, each.key) for each in frozen} == {*timers}
