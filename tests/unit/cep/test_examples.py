@@ -108,6 +108,7 @@ def test_a_heartbeat_that_stays_out_is_told_when_its_time_has_passed() -> None:
 
 @pytest.mark.parametrize("job", ["raise", "gather"])
 def test_the_jobs_of_alarms_plan(job: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "alarms").write_text("hall,m1,20\n")
     monkeypatch.setattr(sys, "argv", ["alarm_stream.py", job, str(tmp_path)])
     with pytest.raises(ProgramAborted), plan_only():
         runpy.run_path(str(EXAMPLES / "alarm_stream.py"), run_name="__main__")
