@@ -55,7 +55,6 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.cassandra.*": _EXTERNAL,
     "pyflink.datastream.connectors.dynamic_kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.elasticsearch.*": _EXTERNAL,
-    "pyflink.datastream.connectors.hybrid_source.*": "a source that reads others one after the other",
     "pyflink.datastream.connectors.jdbc.*": _EXTERNAL,
     "pyflink.datastream.connectors.kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.kinesis.*": _EXTERNAL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,12 +61,13 @@ class ReaderContext:
     parallelism: int
     configuration: Mapping[str, str] = field(default_factory=dict)
     asked: int = 0
+    events: list[Any] = field(default_factory=list)
 
     def request_split(self) -> None:
         self.asked += 1
 
     def send_event_to_enumerator(self, event: Any) -> None:
-        raise AssertionError(f"unexpected event {event!r}")
+        self.events.append(pickle.loads(pickle.dumps(event)))
 
     def wake_up(self) -> None:
         return None
@@ -93,6 +95,7 @@ class SourceHarness:
         self.enumerator.start()
         splits = [split for splits in reader_states for split in splits]
         for index, reader in enumerate(self.readers):
+            self.enumerator.add_reader(index)
             if mine := splits[index::parallelism]:
                 reader.add_splits(mine)
             reader.start()
@@ -107,17 +110,20 @@ class SourceHarness:
         self.readers[subtask].notify_no_more_splits()
 
     def send_event_to_reader(self, subtask: int, event: Any) -> None:
-        raise AssertionError(f"unexpected event {event!r}")
+        self.readers[subtask].handle_source_event(pickle.loads(pickle.dumps(event)))
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         self.later.append((seconds, action))
 
     def answer(self) -> None:
-        """Hands open requests to the enumerator."""
-        for index, context in enumerate(self.contexts):
-            while context.asked:
-                context.asked -= 1
-                self.enumerator.handle_split_request(index, "localhost")
+        """Hands open requests and events to the enumerator."""
+        while any(context.asked or context.events for context in self.contexts):
+            for index, context in enumerate(self.contexts):
+                while context.asked:
+                    context.asked -= 1
+                    self.enumerator.handle_split_request(index, "localhost")
+                while context.events:
+                    self.enumerator.handle_source_event(index, context.events.pop(0))
 
     def poll(self, reader: int = 0, max_rows: int = 100) -> SourceRecords | NothingAvailable | None:
         """One poll; rows are kept, requests answered."""

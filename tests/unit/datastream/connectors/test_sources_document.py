@@ -23,6 +23,7 @@ from pyarrow import orc
 
 from yarrow.common.serialization import DeserializationSchema
 from yarrow.datastream import connectors, formats
+from yarrow.datastream.connectors import hybrid_source
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.file_format import FileFormat
 from yarrow.datastream.formats.avro import AvroBulkWriters, AvroSchema
@@ -41,6 +42,7 @@ EXPECTED: dict[str, list[list[Any]]] = {
     "Parquet files": [[("Bonn", 12), ("Kiel", 7)], [7, 12], [7, 12]],
     "ORC files": [[("Bonn", 12), ("Kiel", 7)]],
     "Avro files": [[("Bonn", Decimal("12.5")), ("Kiel", Decimal("7.0"))]],
+    "One source after another": [["1", "2", "3", "or not to be", "to be"], [1, 2, 3, 4, 5]],
     "Socket": [["a line", "another"]],
     "Source of your own": [[f"page {page} row {row}" for page in range(2) for row in range(2)]],
     "Source function": [[0, 1, 2]],
@@ -139,6 +141,7 @@ def test_every_source_and_format_stands_in_it() -> None:
     text = DOCUMENT.read_text()
     names = public_classes(connectors, Source) - {"CollectionSource"}
     names |= public_classes(formats, FileFormat, DeserializationSchema)
-    assert {"FileSource", "NumberSequenceSource"} < names
+    names |= public_classes(hybrid_source, Source)
+    assert {"FileSource", "HybridSource", "NumberSequenceSource"} < names
     assert "CsvReaderFormat" in names
     assert {name for name in names if name not in text} == set()

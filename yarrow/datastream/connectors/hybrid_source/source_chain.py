@@ -1,0 +1,216 @@
+"""HybridSource: what a program builds of the sources that are read one after another.
+
+Owner: the client; the enumerator and the readers that it makes belong to their threads. The semantics are those of
+Flink's HybridSource (FLIP-150).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import cloudpickle
+
+from yarrow.datastream.connectors.base import (
+    Boundedness,
+    Source,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from yarrow.datastream.connectors.hybrid_source.hybrid_enumerator import HybridSplitEnumerator
+from yarrow.datastream.connectors.hybrid_source.hybrid_reader import HybridSourceReader
+from yarrow.datastream.connectors.hybrid_source.hybrid_splits import HybridSourceSplit
+from yarrow.runtime.common.errors import InvalidProgramError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from yarrow.common.typeinfo import TypeInformation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSwitchContext:
+    """What is known where one source has ended and the next one is made."""
+
+    previous_enumerator: SplitEnumerator[Any]
+
+    def get_previous_enumerator(self) -> SplitEnumerator[Any]:
+        """Return the enumerator of the source that has ended: it may say at which position the next one begins."""
+        return self.previous_enumerator
+
+
+SourceFactory = Callable[[SourceSwitchContext], Source[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A source of the chain, or what makes it at the switch."""
+
+    source: Source[Any, Any] | None
+    factory: SourceFactory | None
+    boundedness: Boundedness
+
+
+class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
+    """Sources read one after another; made by a builder.
+
+    All but the last are bounded. The next source begins when all readers have read the present one to its end. A
+    checkpoint holds the place of the present source and its positions.
+    """
+
+    def __init__(self, links: Sequence[_Link]) -> None:
+        self._links = tuple(links)
+        given = self._given()
+        self.blocking = any(source.blocking for source in given) or len(given) < len(self._links)
+        self.replayable = all(source.replayable for source in given)
+
+    @staticmethod
+    def builder(first_source: Source[T, Any]) -> HybridSourceBuilder[T]:
+        """A builder of a chain that begins with this source."""
+        return HybridSourceBuilder[T]([]).add_source(first_source)
+
+    def _given(self) -> list[Source[Any, Any]]:
+        return [link.source for link in self._links if link.source is not None]
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self._links[-1].boundedness
+
+    # ------------------------------------------------------------------ the chain
+
+    @property
+    def last_index(self) -> int:
+        """The place of the last source."""
+        return len(self._links) - 1
+
+    def made_at(self, index: int, previous: SplitEnumerator[Any]) -> bytes | None:
+        """Make the source at a place, behind the enumerator of the one before; None = the program gave the source.
+
+        Raises InvalidProgramError for a function that makes no source, or one of another boundedness.
+        """
+        link = self._links[index]
+        if link.factory is None:
+            return None
+        source = link.factory(SourceSwitchContext(previous))
+        if not isinstance(source, Source) or source.boundedness is not link.boundedness:
+            raise InvalidProgramError(
+                f"HybridSource: the function of source {index} must return a source that is"
+                f" {link.boundedness.value}, not {source!r}"
+            )
+        pickled: bytes = cloudpickle.dumps(source)
+        return pickled
+
+    def source_at(self, index: int, made: bytes | None) -> Source[Any, Any]:
+        """Return the source at a place; `made` is what `made_at` gave."""
+        given = self._links[index].source
+        if given is not None:
+            return given
+        if made is None:
+            raise ValueError(f"HybridSource: source {index} is made at the switch, and it was not made")
+        source: Source[Any, Any] = pickle.loads(made)
+        return source
+
+    # ------------------------------------------------------------------ Source
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[HybridSourceSplit], checkpoint: Any = None
+    ) -> HybridSplitEnumerator:
+        """An enumerator that runs those of the sources."""
+        return HybridSplitEnumerator(context, self, checkpoint)
+
+    def create_reader(self, context: SourceReaderContext) -> HybridSourceReader[T]:
+        """A reader that runs those of the sources."""
+        return HybridSourceReader(context, self)
+
+    def history(self) -> HybridSource[T] | None:
+        """None: the end of one source is needed before the next is known, so no history of all is read at once."""
+        return None
+
+    def with_default_scheme(self, default: str) -> HybridSource[T]:
+        return HybridSource(
+            [
+                link
+                if link.source is None
+                else _Link(link.source.with_default_scheme(default), None, link.boundedness)
+                for link in self._links
+            ]
+        )
+
+    def produced_type(self) -> TypeInformation | None:
+        """The type that all sources declare; None where they declare none, or different ones."""
+        types = [source.produced_type() for source in self._given()]
+        return types[0] if all(declared == types[0] for declared in types) and self._all_given else None
+
+    @property
+    def _all_given(self) -> bool:
+        return len(self._given()) == len(self._links)
+
+    def produced_schema(self) -> pa.Schema | None:
+        """The columns, where all sources give record batches of the same ones."""
+        return self._given()[0].produced_schema()
+
+    def estimated_bytes(self) -> int | None:
+        """The sum of the sources; None where one does not know."""
+        found = [source.estimated_bytes() for source in self._given()]
+        known = [size for size in found if size is not None]
+        return sum(known) if self._all_given and len(known) == len(found) else None
+
+    def validate(self) -> None:
+        """Validates each source. Raises InvalidProgramError where two do not give the same columns, or rows both."""
+        for source in self._given():
+            source.validate()
+        schemas = [source.produced_schema() for source in self._given()]
+        for index, schema in enumerate(schemas):
+            if (schema is None) != (schemas[0] is None) or (
+                schema is not None and not schema.equals(schemas[0])
+            ):
+                raise InvalidProgramError(
+                    f"HybridSource: source {index} gives {_shown(schema)}, and source 0 {_shown(schemas[0])}; all"
+                    " must give rows, or batches of the same columns"
+                )
+
+
+def _shown(schema: pa.Schema | None) -> str:
+    return "rows" if schema is None else f"columns {schema.to_string(show_field_metadata=False)!r}"
+
+
+class HybridSourceBuilder(Generic[T]):
+    """Collects sources in their order."""
+
+    def __init__(self, links: list[_Link]) -> None:
+        self._links = links
+
+    def add_source(
+        self, source: Source[Any, Any] | SourceFactory, boundedness: Boundedness | None = None
+    ) -> HybridSourceBuilder[T]:
+        """Adds the next source, or a function that makes it when the one before has ended.
+
+        The function takes a SourceSwitchContext and must pickle; `boundedness` tells what it makes. Raises
+        InvalidProgramError behind a source that does not end, and for a function that comes first.
+        """
+        if self._links and self._links[-1].boundedness is not Boundedness.BOUNDED:
+            raise InvalidProgramError(
+                f"HybridSource: source {len(self._links) - 1} does not end by itself, so none can come behind it; only"
+                " the last source may be unbounded"
+            )
+        self._links.append(_link(source, boundedness, is_first=not self._links))
+        return self
+
+    def build(self) -> HybridSource[T]:
+        """The source."""
+        return HybridSource(self._links)
+
+
+def _link(source: object, boundedness: Boundedness | None, is_first: bool) -> _Link:
+    if isinstance(source, Source):
+        return _Link(source, None, source.boundedness)
+    if not callable(source) or is_first:
+        raise TypeError(f"HybridSource: a Source is expected, not {source!r}")
+    if not isinstance(boundedness, Boundedness):
+        raise TypeError("HybridSource: give the boundedness of the source that the function makes")
+    return _Link(None, source, boundedness)
