@@ -147,6 +147,9 @@ class BulkWriter(ABC, Generic[IN]):
 class BulkWriterFactory(ABC, Generic[T]):
     """Makes a BulkWriter for each file."""
 
+    #: False where the bytes of two files, one behind the other, are no file of the format.
+    can_be_concatenated: bool = True
+
     @abstractmethod
     def create(self, stream: BinaryIO) -> BulkWriter[T]:
         """Return a writer into an open stream."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.graph.programs import environment
-from yarrow.common import Duration, Encoder, MemorySize, TimestampAssigner, Types, WatermarkStrategy
+from yarrow.common import Duration, MemorySize, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import (
     CoProcessFunction,
     KeyedCoProcessFunction,
@@ -22,7 +22,6 @@ from yarrow.datastream import (
     SlotSharingGroup,
     StreamExecutionEnvironment,
 )
-from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.data_stream import CachedDataStream
 from yarrow.datastream.utils import pickled_bytes_to_python_converter
@@ -92,13 +91,6 @@ def columns(env: StreamExecutionEnvironment) -> Any:
 
 UNSUPPORTED: dict[str, tuple[Build, str]] = {
     "cached stream": (lambda env: CachedDataStream(), "no cached intermediate results"),
-    "compaction": (
-        lambda env: FileSink.for_row_format("/files", Encoder.simple_string_encoder()).enable_compact(
-            FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).build(),
-            FileCompactor.concat_file_compactor(b"\n"),
-        ),
-        "compaction of small files is missing",
-    ),
     "pickles of Java": (
         lambda env: pickled_bytes_to_python_converter(b"", Types.STRING()),
         "this version has no Java objects",

@@ -1,11 +1,14 @@
-"""How small files of a FileSink would be joined: settings alone, for programs that make them.
+"""How small files of a FileSink are merged before they become visible: the settings that `enable_compact` takes.
 
-Owner: the client. `FileSink.enable_compact` refuses them: no file is compacted in this version.
+Owner: the client makes these values, the writer's thread reads them. Must not touch files.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
+
+from yarrow.datastream.connectors.file_format import FileFormat
 
 __all__ = ["FileCompactStrategy", "FileCompactor"]
 
@@ -45,12 +48,17 @@ class FileCompactStrategy:
 
         def build(self) -> FileCompactStrategy:
             """The strategy. Raises ValueError where nothing says when to compact."""
-            if self._strategy.num_checkpoints_before_compaction < 0 and self._strategy.size_threshold < 0:
-                raise ValueError(
-                    "FileCompactStrategy: nothing says when to compact; call enable_compaction_on_checkpoint or"
-                    " set_size_threshold"
-                )
+            FileCompactStrategy.require_trigger(self._strategy)
             return self._strategy
+
+    @staticmethod
+    def require_trigger(strategy: FileCompactStrategy) -> None:
+        """Raise ValueError for a strategy by which nothing is ever compacted."""
+        if strategy.num_checkpoints_before_compaction < 0 and strategy.size_threshold < 0:
+            raise ValueError(
+                "FileCompactStrategy: nothing says when to compact; call enable_compaction_on_checkpoint or"
+                " set_size_threshold"
+            )
 
     @staticmethod
     def builder() -> FileCompactStrategy.Builder:
@@ -60,10 +68,11 @@ class FileCompactStrategy:
 
 @dataclass(frozen=True, slots=True)
 class FileCompactor:
-    """A way to join files: their bytes one after the other, or the only file as it is."""
+    """A way to merge files: by their bytes, by their records, or the only file as it is."""
 
     concatenates: bool
     file_delimiter: bytes | None = None
+    record_format: FileFormat[Any] | None = None
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
@@ -72,8 +81,13 @@ class FileCompactor:
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """The only file as it is."""
+        """The only file as it is; the sink fails where there are more."""
         return FileCompactor(concatenates=False)
+
+    @staticmethod
+    def record_wise_file_compactor(file_format: FileFormat[Any]) -> FileCompactor:
+        """The records of the files, read by this format and written as the sink writes records."""
+        return FileCompactor(concatenates=False, record_format=file_format)
 
 
 def _at_least_one(name: str, value: int) -> int:

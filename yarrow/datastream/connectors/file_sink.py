@@ -1,14 +1,14 @@
 """FileSink: records into files of buckets, visible only when they are whole and committed.
 
 Owner: the client builds it; the writer and the committer it makes belong to their threads (see
-file_sink_writer).
+file_sink_writer, which the client does not load).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from yarrow.common.serialization import BulkWriterFactory, Encoder
 from yarrow.datastream.connectors.base import Committer, Sink, SinkWriterContext
@@ -19,12 +19,14 @@ from yarrow.datastream.connectors.file_sink_policies import (
     OutputFileConfig,
     RollingPolicy,
 )
-from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkWriter
-from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.common.paths import scheme_of, with_default_scheme
 from yarrow.runtime.fs.file_system import exists
 from yarrow.runtime.fs.registry import file_system_for
+
+if TYPE_CHECKING:
+    from yarrow.datastream.connectors.file_sink_writer import FileSinkWriter
 
 
 class FileSink(Sink[Any]):
@@ -38,7 +40,7 @@ class FileSink(Sink[Any]):
     def __init__(self, settings: FileSinkSettings) -> None:
         self._settings = settings
         self.accepts_columns = bool(getattr(settings.bulk_factory, "accepts_columns", False))
-        self.blocking = scheme_of(settings.base_path) != "file"
+        self.blocking = scheme_of(settings.base_path) != "file" or settings.compaction is not None
 
     def with_default_scheme(self, default: str) -> FileSink:
         path = with_default_scheme(self._settings.base_path, default)
@@ -83,14 +85,24 @@ class FileSink(Sink[Any]):
             return self
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-            """Refused: files are not compacted."""
-            raise UnsupportedFeatureError(
-                "FileSink.enable_compact: compaction of small files is missing; use a larger part size or "
-                "a longer checkpoint interval"
-            )
+            """Merges the files of a bucket before they become visible, as the strategy says.
+
+            Raises ValueError for a strategy that never merges, and InvalidProgramError where the format's files cannot
+            be joined by their bytes.
+            """
+            FileCompactStrategy.require_trigger(strategy)
+            factory = self._settings.bulk_factory
+            if compactor.concatenates and factory is not None and not factory.can_be_concatenated:
+                raise InvalidProgramError(
+                    f"FileSink.enable_compact: files of {type(factory).__name__} cannot be joined by their bytes;"
+                    " use FileCompactor.record_wise_file_compactor with the format that reads them"
+                )
+            self._settings = replace(self._settings, compaction=(strategy, compactor))
+            return self
 
         def disable_compact(self) -> Self:
-            """Accepted: files are not compacted."""
+            """Merges no files; those that a restored state names become visible one by one."""
+            self._settings = replace(self._settings, compaction=None)
             return self
 
         def build(self) -> FileSink:
@@ -116,10 +128,14 @@ class FileSink(Sink[Any]):
 
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> FileSinkWriter:
         """A writer for one subtask."""
+        from yarrow.datastream.connectors.file_sink_writer import FileSinkWriter
+
         return FileSinkWriter(self._settings, context, restored, RandomIdFactory())
 
     def create_committer(self) -> Committer:
         """Return the committer, which renames whole files."""
+        from yarrow.datastream.connectors.file_sink_writer import FileCommitter
+
         return FileCommitter()
 
     def validate(self) -> None:

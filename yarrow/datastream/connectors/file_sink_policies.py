@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from yarrow.common.serialization import BulkWriterFactory, Encoder
+from yarrow.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
 
 _PATTERN_LETTERS = {
     "yyyy": "%Y",
@@ -192,3 +193,5 @@ class FileSinkSettings:
     buckets: BucketAssigner = field(default_factory=BucketAssigner.date_time_bucket_assigner)
     rolling: RollingPolicy = field(default_factory=RollingPolicy.default_rolling_policy)
     files: OutputFileConfig = field(default_factory=OutputFileConfig)
+    #: When and how files are merged; None = they are not.
+    compaction: tuple[FileCompactStrategy, FileCompactor] | None = None

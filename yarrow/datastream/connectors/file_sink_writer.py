@@ -13,6 +13,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from yarrow.datastream.connectors.base import Committer, SinkWriter, SinkWriterContext
+from yarrow.datastream.connectors.file_compaction import FileCompactStrategy
+from yarrow.datastream.connectors.file_sink_compaction import (
+    CompactedFile,
+    CompactService,
+    WaitingFile,
+    WaitingFiles,
+    finish_compacted,
+)
 from yarrow.datastream.connectors.file_sink_files import (
     FileSinkError,
     InProgressFile,
@@ -39,7 +47,7 @@ class FileSinkWriter(SinkWriter[Any]):
         self,
         settings: FileSinkSettings,
         context: SinkWriterContext,
-        restored: Sequence[InProgressFile],
+        restored: Sequence[InProgressFile | WaitingFile],
         ids: IdFactory,
     ) -> None:
         self._settings = settings
@@ -60,10 +68,18 @@ class FileSinkWriter(SinkWriter[Any]):
         self._timer_at: int | None = None
         #: Files named in a checkpoint: they outlive this writer.
         self._checkpointed: set[str] = set()
-        self._staging.remove_leftovers([file.path for file in restored])
-        self._pending: list[PendingFile] = [
-            pending for file in restored if (pending := self._recovered(file)) is not None
-        ]
+        #: True when the input has ended: no file waits for others any more.
+        self._ended = False
+        opened = [file for file in restored if isinstance(file, InProgressFile)]
+        waited = [file for file in restored if isinstance(file, WaitingFile)]
+        self._staging.remove_leftovers([file.path for file in opened] + [file.file.source for file in waited])
+        self._waiting = WaitingFiles(
+            FileCompactStrategy() if settings.compaction is None else settings.compaction[0],
+            [again for file in waited if (again := self._waiting_again(file)) is not None],
+        )
+        for file in opened:
+            if (pending := self._recovered(file)) is not None:
+                self._waiting.add(file.bucket, pending)
 
     # ------------------------------------------------------------------ rows
 
@@ -104,6 +120,7 @@ class FileSinkWriter(SinkWriter[Any]):
     def flush(self, end_of_input: bool) -> None:
         """Close the files that are due by the policy; at the end of input all files."""
         now = self._context.current_processing_time()
+        self._ended = end_of_input
         for bucket in list(self._open):
             if end_of_input or self._rolls_at_checkpoint:
                 self._roll(bucket)
@@ -111,18 +128,23 @@ class FileSinkWriter(SinkWriter[Any]):
                 self._roll_if_due(bucket, now)
 
     def prepare_commit(self) -> list[Any]:
-        """The files closed since the last call."""
-        pending, self._pending = self._pending, []
-        return list(pending)
+        """The files closed since the last call; with compaction those whose turn it is, merged by bucket."""
+        if self._settings.compaction is None:
+            due = self._waiting.take_due(at_end=True)
+            return [file for files in due for file in files]
+        service = CompactService(self._settings, *self._settings.compaction, self._staging)
+        return list(
+            service.merge_all(self._waiting.take_due(self._ended), self._context.current_processing_time())
+        )
 
     def bytes_sent(self) -> int:
         """Bytes written to files, closed and open."""
         return self._closed_bytes + sum(part.length for part in list(self._open.values()))
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """The files that stay open, with their lengths."""
+        """The files that stay open, with their lengths, and those that wait to be merged."""
         self._names.checkpoint_taken(checkpoint_id)
-        state = []
+        state: list[Any] = [] if self._settings.compaction is None else [*self._waiting.snapshot()]
         for bucket, part in self._open.items():
             part.sync()
             self._checkpointed.add(part.path)
@@ -131,12 +153,11 @@ class FileSinkWriter(SinkWriter[Any]):
 
     def close(self) -> None:
         """Close the open files; remove files that no checkpoint and no committer knows of."""
-        pending, self._pending = self._pending, []
         parts, self._open = self._open, {}
         # Every part is discarded, also if the disk is full and one of them cannot write its end.
         with ExitStack() as left:
             left.callback(self._staging.remove_if_empty)
-            for file in pending:
+            for file in self._waiting.all():
                 left.callback(_give_up, file)
             for part in parts.values():
                 left.callback(part.abandon, keep=part.path in self._checkpointed)
@@ -200,7 +221,7 @@ class FileSinkWriter(SinkWriter[Any]):
 
     def _roll(self, bucket: str) -> None:
         part = self._open[bucket]
-        self._pending.append(part.close(part.path in self._checkpointed))
+        self._waiting.add(bucket, part.close(part.path in self._checkpointed))
         self._closed_bytes += part.length
         del self._open[bucket]
 
@@ -216,19 +237,40 @@ class FileSinkWriter(SinkWriter[Any]):
             return None
         return PendingFile(copy, target, file.length, leftover=file.path if own else None)
 
+    def _waiting_again(self, waiting: WaitingFile) -> WaitingFile | None:
+        """Return a file that a checkpoint names as waiting; of a file of another job a copy of its own."""
+        file = waiting.file
+        if self._staging.is_own(file.source):
+            return waiting
+        # The job of the savepoint may merge its file: neither that file nor its target is touched.
+        target = self._next_target(waiting.bucket)
+        copy = self._staging.new_path(target.rpartition("/")[2])
+        beginning = InProgressFile(file.source, waiting.bucket, file.target, file.size)
+        if not copy_beginning(beginning, copy):
+            return None
+        return WaitingFile(PendingFile(copy, target, file.size), waiting.bucket, waiting.checkpoints)
+
 
 class FileCommitter(Committer):
     """Gives whole files their names; a commit done already is done."""
 
-    def commit(self, committables: Sequence[PendingFile]) -> None:
+    def commit(self, committables: Sequence[PendingFile | CompactedFile]) -> None:
         """Renames. Raises FileSinkError for a file that is neither there nor committed."""
         for file in committables:
-            finish_file(file)
+            if isinstance(file, CompactedFile):
+                finish_compacted(file)
+            else:
+                finish_file(file)
 
-    def abort(self, committables: Sequence[PendingFile]) -> None:
+    def abort(self, committables: Sequence[PendingFile | CompactedFile]) -> None:
         """Removes files that will not be committed, and that no checkpoint may need."""
         for file in committables:
-            _give_up(file)
+            if isinstance(file, CompactedFile):
+                for part in file.parts:
+                    _give_up(part)
+                _give_up(file.file)
+            else:
+                _give_up(file)
 
 
 def _give_up(file: PendingFile) -> None:

@@ -163,6 +163,8 @@ class _BlockReader(FileReader):
 class AvroWriterFactory(BulkWriterFactory[dict[str, Any]]):
     """Makes a writer for each Avro file."""
 
+    can_be_concatenated = False
+
     def __init__(self, schema: AvroSchema, codec: str = "null") -> None:
         if codec not in _CODECS:
             raise InvalidProgramError(

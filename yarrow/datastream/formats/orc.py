@@ -94,6 +94,7 @@ class OrcWriterFactory(BulkWriterFactory[Any]):
 
     #: A FileSink with this factory takes record batches.
     accepts_columns = True
+    can_be_concatenated = False
 
     def __init__(self, schema: pa.Schema, options: dict[str, Any]) -> None:
         self._schema = schema

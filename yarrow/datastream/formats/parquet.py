@@ -111,6 +111,7 @@ class ParquetWriterFactory(BulkWriterFactory[Any]):
 
     #: A FileSink with this factory takes record batches.
     accepts_columns = True
+    can_be_concatenated = False
 
     def __init__(self, schema: pa.Schema, utc_timestamp: bool) -> None:
         fields = [
@@ -181,6 +182,8 @@ class AvroParquetWriters:
 
 class AvroParquetWriterFactory(BulkWriterFactory[dict[str, Any]]):
     """Makes a writer of Avro records for each Parquet file."""
+
+    can_be_concatenated = False
 
     def __init__(self, schema: AvroSchema) -> None:
         self._columns = AvroColumns(schema)

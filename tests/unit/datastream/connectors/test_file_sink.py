@@ -28,7 +28,7 @@ from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSin
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, StreamFormat
 from yarrow.datastream.formats.parquet import ParquetBulkWriters
-from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.fs.local import LocalFileSystem
 
@@ -299,8 +299,13 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     assert bulk.build().accepts_columns
     with pytest.raises(ValueError, match="roll at checkpoints"):
         bulk.with_rolling_policy(RollingPolicy.default_rolling_policy())
-    with pytest.raises(UnsupportedFeatureError, match="compaction"):
+    with pytest.raises(ValueError, match="nothing says when to compact"):
         bulk.enable_compact(FileCompactStrategy(), FileCompactor.identical_file_compactor())
+    strategy = FileCompactStrategy.builder().set_size_threshold(1).build()
+    with pytest.raises(
+        InvalidProgramError, match=r"ParquetWriterFactory cannot be joined by their bytes; use"
+    ):
+        bulk.enable_compact(strategy, FileCompactor.concat_file_compactor())
     with pytest.raises(ValueError, match="'Q'"):
         BucketAssigner.date_time_bucket_assigner("yyyy-Q")
     with pytest.raises(ValueError, match="Mars"):

@@ -12,6 +12,7 @@ from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, RollingPolicy
+from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, StreamFormat
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 
@@ -91,4 +92,52 @@ class CheckpointFiles(RowFiles):
     rolling = RollingPolicy.on_checkpoint_rolling_policy()
 
 
-OUTSIDES: list[Callable[[Path], Outside]] = [Transactions, RowFiles, CheckpointFiles]
+class CompactedFiles(RowFiles):
+    """A FileSink that merges the files of two checkpoints, or as soon as there are 50 bytes."""
+
+    @property
+    def sink(self) -> Sink[Any]:
+        return (
+            FileSink.for_row_format(str(self.folder), Encoder.simple_string_encoder())
+            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+            .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+            .enable_compact(
+                FileCompactStrategy.builder()
+                .enable_compaction_on_checkpoint(2)
+                .set_size_threshold(50)
+                .build(),
+                FileCompactor.concat_file_compactor(),
+            )
+            .build()
+        )
+
+    def rows(self) -> list[str]:
+        files = [path for path in self.folder.iterdir() if path.is_file()]
+        files.sort(key=lambda path: path.name.removeprefix("compacted-"))
+        return [line for path in files for line in path.read_text().splitlines()]
+
+
+class CompactedOpenFiles(CompactedFiles):
+    """A FileSink that merges by records the files that a checkpoint closes; others stay open over checkpoints."""
+
+    @property
+    def sink(self) -> Sink[Any]:
+        return (
+            FileSink.for_row_format(str(self.folder), Encoder.simple_string_encoder())
+            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+            .with_rolling_policy(self.rolling)
+            .enable_compact(
+                FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).build(),
+                FileCompactor.record_wise_file_compactor(StreamFormat.text_line_format()),
+            )
+            .build()
+        )
+
+
+OUTSIDES: list[Callable[[Path], Outside]] = [
+    Transactions,
+    RowFiles,
+    CheckpointFiles,
+    CompactedFiles,
+    CompactedOpenFiles,
+]
