@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
-from yarrow.cep.conditions import IterativeCondition
+from yarrow.cep.conditions import IterativeCondition, SimpleCondition, call_of
 from yarrow.cep.partial_matches import PartialMatches, Run
 from yarrow.cep.pattern_table import Edge, EdgeAction, PatternTable, RecordTest, Tests
 from yarrow.cep.record_moves import RecordMoves
@@ -108,6 +108,7 @@ class PatternMatcher:
         #: None = runs have to be asked one by one.
         self._moves = RecordMoves(table) if table.sees_records_alone and observer is None else None
         self._own_tests = [(number, 1 << number) for number, test in enumerate(table.tests) if test.parts]
+        self._calls = [(bit, self._call_of(number)) for number, bit in self._own_tests]
         #: Results of tests for the record at hand, and of those that look at the run at hand.
         self._known: dict[int, bool] = {}
         self._of_run: dict[int, bool] = {}
@@ -147,11 +148,18 @@ class PatternMatcher:
 
     def results_of(self, record: Any) -> int:
         """The results of all tests for a record, as `take_tested` wants them; for tests that look at records alone."""
-        results, context = 0, self._context
-        for number, bit in self._own_tests:
-            if self._tests[number](record, context):
+        results = 0
+        for bit, call in self._calls:
+            if call(record):
                 results |= bit
         return results
+
+    def _call_of(self, number: int) -> Callable[[Any], bool]:
+        """What tests a record alone: the program's own callable, where a test is one condition."""
+        parts, evaluate, context = self.table.tests[number].parts, self._tests[number], self._context
+        if len(parts) == 1 and isinstance(parts[0].condition, SimpleCondition):
+            return call_of(parts[0].condition)
+        return lambda record: evaluate(record, context)
 
     def take_tested(
         self, matches: PartialMatches, record: Any, timestamp: int, results: int
