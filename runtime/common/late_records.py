@@ -23,6 +23,8 @@ MOST_NAMED: Final = 10
 _BITS: Final = 5
 #: The share of late records that the proposed lateness would have kept, in percent.
 KEPT_PERCENT: Final = 99
+#: So long a delay, in ms, has a record that came behind the maximum watermark, as in a loop whose inputs have ended.
+BEHIND_THE_END_MS: Final = 2**62
 
 
 class LatePlace(StrEnum):
@@ -96,16 +98,23 @@ class LateRecords(msgspec.Struct, frozen=True, kw_only=True):
             went = ", ".join(
                 f"{count} {place.value}" for place in LatePlace if (count := self.places.get(place, 0))
             )
-            remedy = self.remedy.format(self.lateness_for(KEPT_PERCENT))
-            told.append(
-                f"{name}: {_records(self.late)} late ({went}), at most {self.longest_ms} ms;"
-                f" {remedy} keeps {KEPT_PERCENT} % of them."
-            )
+            told.append(f"{name}: {_records(self.late)} late ({went}), {self._longest()}; {self._advice()}.")
         if self.of_no_window:
             told.append(f"{name}: no window contains {_records(self.of_no_window)}, dropped.")
         if self.ahead:
             told.append(f"{name}: {_records(self.ahead)} too far ahead of time to be believed.")
         return told
+
+    def _longest(self) -> str:
+        if self.longest_ms >= BEHIND_THE_END_MS:
+            return "some of them behind the end of event time"
+        return f"at most {self.longest_ms} ms"
+
+    def _advice(self) -> str:
+        lateness = self.lateness_for(KEPT_PERCENT)
+        if lateness is None or lateness >= BEHIND_THE_END_MS:
+            return f"no lateness keeps {KEPT_PERCENT} % of them"
+        return f"{self.remedy.format(lateness)} keeps {KEPT_PERCENT} % of them"
 
 
 def class_of(delay_ms: int) -> int:

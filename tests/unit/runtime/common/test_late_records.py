@@ -109,6 +109,16 @@ def test_reports_of_subtasks_are_added_up_by_operator() -> None:
         ),
         (reported([], of_no_window=2), ["Operator 'windows': no window contains 2 records, dropped."]),
         (reported([], ahead=1), ["Operator 'windows': 1 record too far ahead of time to be believed."]),
+        (
+            reported([1, 2**63 - 1339]),
+            ["Operator 'windows': 2 records late (2 dropped), some of them behind the end of event time;"
+             " no lateness keeps 99 % of them."],
+        ),
+        (
+            reported([*range(1, 200), 2**63 - 1339]),
+            ["Operator 'windows': 200 records late (200 dropped), some of them behind the end of event time;"
+             " an allowed lateness of 199 ms keeps 99 % of them."],
+        ),
     ],
 )  # fmt: skip
 def test_the_end_of_a_job_tells_it_in_sentences(report: LateRecords, sentences: list[str]) -> None:
