@@ -7,6 +7,7 @@ record advances event time by at most `pipeline.watermark.max-jump`. Must not kn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 from yarrow.common.execution_modes import TimeCharacteristic
@@ -114,9 +115,11 @@ def strategy_in(environment: TaskEnvironment, strategy: WatermarkStrategy) -> Wa
     """The strategy, without its generator where input is bounded: it then only assigns timestamps."""
     if not environment.bounded:
         return strategy
-    assigner = strategy.timestamp_assigner
-    stamps_only = WatermarkStrategy.no_watermarks()
-    return stamps_only if assigner is None else stamps_only.with_timestamp_assigner(assigner)
+    return replace(
+        WatermarkStrategy.no_watermarks(),
+        timestamp_assigner=strategy.timestamp_assigner,
+        timestamp_column=strategy.timestamp_column,
+    )
 
 
 def check_timestamps(timestamps: Sequence[int | None], rows: Sequence[Any], operator: str) -> None:
@@ -214,6 +217,19 @@ class WatermarkTracker:
         else:
             self.greatest = max(greatest, self.greatest)
         self._generator.on_event(rows[-1], greatest, self)
+
+    def on_batch(self, greatest: int, late: int, timestamps: Callable[[], Sequence[int]]) -> None:
+        """Passes rows of columns: their greatest timestamp, and how many are late.
+
+        `timestamps` gives those of all rows in their order, for the bound on jumps. For generators that need no row.
+        """
+        self.late_records += late
+        bound, former = self._max_jump, self.greatest
+        if bound is None or (former is not None and greatest - former <= bound):
+            self.greatest = greatest if former is None else max(greatest, former)
+        else:
+            greatest = max(map(self._believed, timestamps()))
+        self._generator.on_event(None, greatest, self)
 
     def _believed(self, timestamp: int) -> int:
         greatest = self.greatest

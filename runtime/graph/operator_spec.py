@@ -352,6 +352,16 @@ class TimestampsAndWatermarksOperator(OperatorSpec, frozen=True, kw_only=True, t
     strategy: bytes
 
 
+class ColumnTimestampsOperator(OperatorSpec, frozen=True, kw_only=True, tag="column_timestamps"):
+    """Takes timestamps from a column of record batches and makes watermarks, by a WatermarkStrategy."""
+
+    strategy: bytes
+
+    @property
+    def keeps_schema(self) -> bool:
+        return True
+
+
 class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
     """ProcessFunction, or KeyedProcessFunction if `key_selector` is set."""
 

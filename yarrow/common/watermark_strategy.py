@@ -167,6 +167,8 @@ class WatermarkAlignment:
 class WatermarkStrategy:
     """A rule for the watermarks of a stream: generator, timestamp assigner, and when the stream counts as idle.
 
+    `timestamp_column` names the column that has the timestamps of record batches.
+
     Made by `for_monotonous_timestamps`, `for_bounded_out_of_orderness`, `for_generator` or `no_watermarks`;
     the `with_*` methods return a changed copy.
     """
@@ -175,6 +177,7 @@ class WatermarkStrategy:
     timestamp_assigner: TimestampAssigner | None = None
     idle_timeout_ms: int | None = None
     alignment: WatermarkAlignment | None = None
+    timestamp_column: str | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
@@ -200,7 +203,16 @@ class WatermarkStrategy:
         """Return the strategy with this assigner in place of the timestamps of the source."""
         if not isinstance(timestamp_assigner, TimestampAssigner):
             raise TypeError(f"expected a TimestampAssigner, got {type(timestamp_assigner).__name__}")
-        return replace(self, timestamp_assigner=timestamp_assigner)
+        return replace(self, timestamp_assigner=timestamp_assigner, timestamp_column=None)
+
+    def with_timestamp_column(self, column: str) -> WatermarkStrategy:
+        """Return the strategy for record batches that takes timestamps from a column, in place of an assigner.
+
+        The column has timestamps of any unit, or epoch milliseconds as integers. Raises ValueError for an empty name.
+        """
+        if not isinstance(column, str) or not column:
+            raise ValueError(f"with_timestamp_column takes the name of a column, not {column!r}")
+        return replace(self, timestamp_assigner=None, timestamp_column=column)
 
     def with_idleness(self, idle_timeout: Duration | Time | timedelta) -> WatermarkStrategy:
         """Return the strategy that marks a stream idle after this time without records.

@@ -282,7 +282,8 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Return the stream with the strategy's timestamps, and its watermarks in place of those so far.
 
-        A record without timestamp fails the job where the strategy needs one and has no timestamp assigner.
+        A record without timestamp fails the job where the strategy needs one and has no timestamp assigner. Columns
+        stay columns if the strategy names the column of their timestamps (`with_timestamp_column`).
         """
         check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
         if watermark_strategy.alignment is not None:
@@ -291,6 +292,8 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
                 f" {watermark_strategy.alignment.watermark_group!r}), since only a source can be made to wait. Give"
                 " the strategy with with_watermark_alignment to from_source instead"
             )
+        if watermark_strategy.timestamp_column is not None:
+            return self._timestamps_from_column(watermark_strategy)
         name = "Timestamps/Watermarks"
         spec = TimestampsAndWatermarksOperator(
             strategy=self._builder.pickle(watermark_strategy, name, "watermark strategy")
@@ -419,6 +422,12 @@ def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:
         raise TypeError(
             f"{method} takes a WatermarkStrategy, such as WatermarkStrategy.for_monotonous_timestamps(), not"
             f" {watermark_strategy!r}"
+        )
+    if method == "from_source" and watermark_strategy.timestamp_column is not None:
+        raise InvalidProgramError(
+            "from_source takes no strategy with a timestamp column"
+            f" ({watermark_strategy.timestamp_column!r}): pass WatermarkStrategy.no_watermarks(), and call"
+            " assign_timestamps_and_watermarks behind the source"
         )
     if watermark_strategy.alignment is not None and not watermark_strategy.has_generator:
         raise InvalidProgramError(

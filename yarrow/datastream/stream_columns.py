@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from yarrow.common.values.conditions import AnyCondition
 from yarrow.datastream.batch_functions import container_of
-from yarrow.datastream.program.arrow_schemas import check_column, read_schema, schema_bytes, selected_schema
+from yarrow.datastream.program.arrow_schemas import (
+    check_column,
+    check_time_column,
+    read_schema,
+    schema_bytes,
+    selected_schema,
+)
 from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.datastream.program_stream import ProgramStream
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -21,6 +27,7 @@ from yarrow.runtime.graph.operator_spec import (
     BatchShape,
     ColumnFilterOperator,
     ColumnSelectionOperator,
+    ColumnTimestampsOperator,
     OperatorSpec,
     StreamKind,
 )
@@ -29,6 +36,7 @@ from yarrow.runtime.graph.transformations import Transformation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from yarrow.common.watermark_strategy import WatermarkStrategy
     from yarrow.datastream.data_stream import DataStream
 
 
@@ -85,6 +93,26 @@ class StreamColumns(ProgramStream):
         known = read.output_schema
         output = None if known is None else selected_schema(known, columns)
         return self._column_step("Select", ColumnSelectionOperator(columns=columns), read, output)
+
+    def _timestamps_from_column(self, strategy: WatermarkStrategy) -> DataStream:
+        """The stream with timestamps from the strategy's column, as record batches."""
+        column, read = strategy.timestamp_column, self.transformation
+        assert column is not None
+        if not self.is_columnar:
+            raise InvalidProgramError(
+                f"with_timestamp_column({column!r}): only a columnar stream has columns to name. Convert with"
+                " to_arrow() first, or give the strategy a timestamp assigner"
+            )
+        if strategy.has_own_generator:
+            raise InvalidProgramError(
+                f"with_timestamp_column({column!r}): a generator of your own sees each record, and columns have none."
+                " Use for_bounded_out_of_orderness or for_monotonous_timestamps, or give the strategy a timestamp"
+                " assigner"
+            )
+        check_time_column(read.output_schema, column, "with_timestamp_column")
+        name = "Timestamps/Watermarks"
+        spec = ColumnTimestampsOperator(strategy=self._builder.pickle(strategy, name, "watermark strategy"))
+        return self._column_step(name, spec, read, read.output_schema)
 
     def _filter_columns(self, condition: AnyCondition) -> DataStream:
         """The rows for which a condition over columns is true, as record batches."""

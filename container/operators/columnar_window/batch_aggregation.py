@@ -15,7 +15,7 @@ import pyarrow as pa
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.columnar.declared_columns import BatchFunctionError, DeclaredColumns
-from yarrow.container.operators.columnar_window.row_times import Times
+from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream.functions import WindowGroups

@@ -19,12 +19,12 @@ import pyarrow as pa
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.columnar.aggregate_columns import AggregateColumns, AggregationError
 from yarrow.container.operators.columnar.kept_rows import kept_rows
+from yarrow.container.operators.columnar.row_times import RowTimes, Times, TimeUse
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.columnar_window.batch_aggregation import BatchAggregation
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.row_columns import RowColumns
-from yarrow.container.operators.columnar_window.row_times import RowTimes, Times
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.columnar_window.stored_columns import StoredColumns
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
@@ -44,6 +44,13 @@ MOST_ROWS: Final = 64 * 1024
 #: Restored keys that become Python objects at once while a snapshot is written.
 PIECE: Final = 10_000
 
+_WINDOWS: Final = TimeUse(
+    what="windows",
+    needed="windows of event time need one",
+    too_far="whose windows lie beyond 64 bits",
+    before="the windows",
+    remedy="Assign timestamps before key_by, or name the column of the times: window(..., time_column=...)",
+)
 Mask = npt.NDArray[np.bool_]
 #: Entries of a snapshot: canonical keys, and plain data for each.
 Pieces = Iterable[tuple[list[Any], list[Any]]]
@@ -71,7 +78,7 @@ class ColumnarWindows(ColumnarOperator):
         else:
             self._rows = self._columns = RowColumns(name, spec.key_column)
             self._function = BatchAggregation(name, spec.function, spec.result_schema)
-        self._times = RowTimes(name, spec.time_column, reach_ms)
+        self._times = RowTimes(name, spec.time_column, reach_ms, _WINDOWS)
         #: Side output of late rows.
         self._late_tag = spec.late_tag
         self._lateness = spec.allowed_lateness_ms

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
-from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.container.operators.columnar_window.time_slices import TimeSlices
 from yarrow.runtime.data.column_rows import rows_of_column
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from yarrow.container.operators.columnar.aggregate_columns import AggregateColumns
 from yarrow.container.operators.columnar.aggregate_state import AggregateState
+from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar_window.row_lists import RowLists
-from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.runtime.graph.operator_spec import KeyColumns
 
 #: The time of a row, in front of its columns. A row may have a column of the same name.

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
-from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 Integers = npt.NDArray[np.int64]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from yarrow.container.operators.columnar.aggregate_state import SumOverflowError
 from yarrow.container.operators.columnar.kept_rows import kept_rows
+from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_window.columnar_windows import (
     MOST_ROWS,
@@ -25,7 +26,6 @@ from yarrow.container.operators.columnar_window.columnar_windows import (
 )
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.live_sessions import LiveSessions, Numbers
-from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.container.operators.columnar_window.session_groups import (
     Integers,
     MergedSessions,

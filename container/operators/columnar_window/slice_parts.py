@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from yarrow.container.operators.columnar.aggregate_state import SumOverflowError
+from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_window.divided_rows import column_part, divided, slots_part, spanned
-from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.columnar_window.time_slices import TimeSlices
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from yarrow.container.operators.columnar.aggregate_state import SumOverflowError
 from yarrow.container.operators.columnar.kept_rows import kept_rows
+from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_window.columnar_windows import (
     MOST_ROWS,
@@ -30,7 +31,6 @@ from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.key_usage import KeyUsage
 from yarrow.container.operators.columnar_window.live_slices import LiveSlices
 from yarrow.container.operators.columnar_window.merged_slices import MergedSlices
-from yarrow.container.operators.columnar_window.row_times import Times
 from yarrow.container.operators.columnar_window.slice_parts import BatchRows, parts_of
 from yarrow.container.operators.columnar_window.slice_states import SliceStates, slots_of_any
 from yarrow.container.operators.columnar_window.time_slices import TimeSlices

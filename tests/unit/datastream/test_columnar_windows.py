@@ -12,8 +12,9 @@ import pytest
 
 from tests.unit.datastream.test_windowed_streams import SECOND, rows, without_time
 from yarrow.common.time import Time
+from yarrow.common.watermark_strategy import NoWatermarksGenerator, TimestampAssigner, WatermarkStrategy
 from yarrow.datastream import ColumnarKeyedStream, ColumnarWindowedStream, DataStream, OutputTag, WindowGroups
-from yarrow.datastream.data_stream import operator_of
+from yarrow.datastream.data_stream import check_strategy, operator_of
 from yarrow.datastream.window import (
     CountTumblingWindowAssigner,
     EventTimeSessionWindows,
@@ -218,3 +219,50 @@ def test_columns_of_a_function_have_names_of_their_own(names: list[str]) -> None
 def test_windows_of_a_function_need_time() -> None:
     with pytest.raises(InvalidProgramError, match="nothing before these windows gives records a timestamp"):
         keyed(without_time()).window(TUMBLING).aggregate_batches(totals, TOTALS)
+
+
+# ---------------------------------------------------------------------- timestamps out of a column
+
+FROM_COLUMN = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("at")
+
+
+def test_columns_stay_columns_with_timestamps_out_of_a_column() -> None:
+    made = columns(without_time()).assign_timestamps_and_watermarks(FROM_COLUMN)
+    assert made.is_columnar
+    assert made.transformation.output_schema == columns().transformation.output_schema
+    assert made.key_by("k").window(TUMBLING).count().is_columnar
+
+
+def test_a_timestamp_column_is_checked_where_the_program_names_it() -> None:
+    with pytest.raises(InvalidProgramError, match="there is no column 'when'"):
+        columns().assign_timestamps_and_watermarks(FROM_COLUMN.with_timestamp_column("when"))
+    with pytest.raises(InvalidProgramError, match="column 'k' is of type string"):
+        columns().assign_timestamps_and_watermarks(FROM_COLUMN.with_timestamp_column("k"))
+    with pytest.raises(InvalidProgramError, match="only a columnar stream has columns to name"):
+        rows().assign_timestamps_and_watermarks(FROM_COLUMN)
+    with pytest.raises(ValueError, match="takes the name of a column"):
+        FROM_COLUMN.with_timestamp_column("")
+    own = WatermarkStrategy.for_generator(NoWatermarksGenerator)
+    with pytest.raises(InvalidProgramError, match="from_source takes no strategy with a timestamp column"):
+        check_strategy(FROM_COLUMN, "from_source")
+    assert own.with_timestamp_column("at").timestamp_column == "at"
+
+
+def test_a_generator_of_the_program_needs_records() -> None:
+    class Own(NoWatermarksGenerator):
+        pass
+
+    with pytest.raises(InvalidProgramError, match="a generator of your own sees each record"):
+        columns().assign_timestamps_and_watermarks(
+            WatermarkStrategy.for_generator(Own).with_timestamp_column("at")
+        )
+
+
+def test_a_column_and_an_assigner_replace_each_other() -> None:
+    class At(TimestampAssigner):
+        def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+            return 0
+
+    assert FROM_COLUMN.with_timestamp_assigner(At()).timestamp_column is None
+    both = FROM_COLUMN.with_timestamp_assigner(At()).with_timestamp_column("at")
+    assert (both.timestamp_assigner, both.timestamp_column) == (None, "at")

@@ -1,12 +1,12 @@
 """RowTimes: the event time of each row of a record batch, from a column or from the batch's timestamps.
 
-Owner: the task thread; no state. A null, a missing or an impossible time is refused with its row. Must not know
-windows.
+Owner: the task thread; no state. A null, a missing or an impossible time is refused with its row. Must not know what
+becomes of times.
 """
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +25,30 @@ _TICKS_PER_MS: Final = {"us": 1000, "ns": 1_000_000}
 _MOST_SECONDS: Final = MAX_TIMESTAMP // 1000
 
 
+class TimeUse(NamedTuple):
+    """What times are read for, in the words of errors."""
+
+    #: Whose times they are.
+    what: str
+    #: Why a row needs a time.
+    needed: str
+    #: What is wrong with a time that is too far away.
+    too_far: str
+    #: Where a program can correct a time.
+    before: str
+    #: What to do where rows bear no timestamps.
+    remedy: str
+
+
 class RowTimes:
     """Reads the times of the rows that an operator gets."""
 
-    def __init__(self, operator: str, column: str | None, reach_ms: int) -> None:
+    def __init__(self, operator: str, column: str | None, reach_ms: int, use: TimeUse) -> None:
         """`column` holds the times, as epoch ms or timestamps; None = the rows' own timestamps do.
 
-        `reach_ms`: the bounds of a row's windows are at most so far away from the row.
+        `reach_ms`: a time has to be further than that from the ends of 64 bits.
         """
+        self._use = use
         self._operator = operator
         self._column = column
         self._least, self._most = MIN_TIMESTAMP + reach_ms, MAX_TIMESTAMP - reach_ms
@@ -49,16 +65,15 @@ class RowTimes:
             self._refuse(
                 batch,
                 0,
-                "has no timestamp, and windows of event time need one. Assign timestamps before key_by, or name the"
-                " column of the times: window(..., time_column=...)",
+                f"has no timestamp, and {self._use.needed}. {self._use.remedy}",
             )
         else:
             times = self._milliseconds(batch, batch.timestamps, "timestamp")
         if not (self._least < times.min() and times.max() < self._most):
             at = int(np.flatnonzero((times <= self._least) | (times >= self._most))[0])
             self._refuse(
-                batch, at, f"has the time {times[at]} ms, whose windows lie beyond 64 bits. Correct the time, or"
-                " filter the row out before the windows",
+                batch, at, f"has the time {times[at]} ms, {self._use.too_far}. Correct the time, or filter the row out"
+                f" before {self._use.before}",
             )  # fmt: skip
         return times
 
@@ -68,7 +83,7 @@ class RowTimes:
         if len(indexes) != 1:
             raise TimestampError(
                 f"operator '{self._operator}': the batch has {len(indexes)} columns named '{name}', which holds the"
-                f" times of windows; its columns are {records.schema.names}"
+                f" times of {self._use.what}; its columns are {records.schema.names}"
             )
         return self._milliseconds(batch, records.column(indexes[0]), f"time in column '{name}'")
 
@@ -76,8 +91,8 @@ class RowTimes:
         if column.null_count:
             at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             self._refuse(
-                batch, at, f"has no {what}, and windows of event time need one. Filter such rows out, or give them a"
-                " time, before the windows",
+                batch, at, f"has no {what}, and {self._use.needed}. Filter such rows out, or give them a time,"
+                f" before {self._use.before}",
             )  # fmt: skip
         kind = column.type
         if pa.types.is_timestamp(kind):
@@ -90,7 +105,7 @@ class RowTimes:
             return numbers
         raise TimestampError(
             f"operator '{self._operator}': the {what} is of type {kind}; expected epoch milliseconds as integers of at"
-            " most 64 bits, or timestamps. Cast the column before the windows"
+            f" most 64 bits, or timestamps. Cast the column before {self._use.before}"
         )
 
     def _refuse(self, batch: ArrowBatch, row: int, why: str) -> NoReturn:
