@@ -366,7 +366,7 @@ def test_sessions_of_a_whole_stream(run: Any) -> None:
         st.one_of(
             st.lists(
                 st.tuples(
-                    st.sampled_from([1, 1.0, "c", None, (1, "d")]), st.integers(0, 9), st.integers(0, 90)
+                    st.sampled_from([1, 2.5, "c", None, (1, "d")]), st.integers(0, 9), st.integers(0, 90)
                 ),
                 min_size=1,
                 max_size=8,
