@@ -136,6 +136,33 @@ def test_tumbling_count_windows(cluster: MiniCluster) -> None:
     assert found == [("anna", 3), ("anna", 10), ("anna", 20), ("anna", 46)]
 
 
+def summed(visit: Any, other: Any) -> Any:
+    """Visitor and sum of two records."""
+    return visit[0], visit[1] + other[1]
+
+
+def test_windows_that_keep_one_value(cluster: MiniCluster) -> None:
+    """These take the fast ways of count windows, sessions, and overlapping windows."""
+    counts = visits(cluster).count_window(2).reduce(summed, output_type=PAIR)
+    assert collected(counts) == [("anna", 3), ("anna", 10), ("anna", 20), ("anna", 46)]
+    sessions = visits(cluster).window(EventTimeSessionWindows.with_gap(Time.milliseconds(4)))
+    assert sorted(collected(sessions.reduce(summed, output_type=PAIR))) == [
+        ("anna", 30),
+        ("anna", 49),
+        ("ben", 17),
+    ]
+    sliding = visits(cluster).window(SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10)))
+    assert sorted(collected(sliding.reduce(summed, output_type=PAIR))) == [
+        ("anna", 21),
+        ("anna", 28),
+        ("anna", 30),
+        ("anna", 30),
+        ("anna", 49),
+        ("ben", 17),
+        ("ben", 17),
+    ]
+
+
 def test_a_sliding_count_by_trigger_and_evictor(cluster: MiniCluster) -> None:
     windows = visits(cluster).window(GlobalWindows.create()).trigger(CountTrigger.of(2))
     found = collected(windows.evictor(CountEvictor.of(3)).apply(SumOfWindow(), PAIR))
