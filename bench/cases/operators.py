@@ -11,11 +11,11 @@ def operators(job: str, sizes: tuple[int, int], *options: str) -> Program:
     return engine("operators.py", "--job", job, *options, name=name, sizes=sizes, quick=100_000, module=True)
 
 
-def beside_keyed_reduce(name: str, job: str, sizes: tuple[int, int], at_least: float, *options: str) -> Case:
-    """A case that must have this share of the rate of the keyed reduce."""
-    keyed = operators("keyed-reduce", sizes, *options)
+def beside(name: str, job: str, other: str, sizes: tuple[int, int], at_least: float, *options: str) -> Case:
+    """A case that must have this share of the rate of another job."""
+    base = operators(other, sizes, *options)
     return Case(
-        name, operators(job, sizes, *options), (keyed,), at_least=((keyed.name, at_least),), paired=True
+        name, operators(job, sizes, *options), (base,), at_least=((base.name, at_least),), paired=True
     )
 
 
@@ -27,6 +27,13 @@ def sessions(job: str) -> Program:
     )
 
 
+def beside_keyed_reduce(name: str, job: str, sizes: tuple[int, int], at_least: float, *options: str) -> Case:
+    """A case that must have this share of the rate of the keyed reduce."""
+    return beside(name, job, "keyed-reduce", sizes, at_least, *options)
+
+
+#: 1000 keys have a row a second each, and so as many results of windows by a second as rows.
+ROW_A_RESULT = "--rows-a-second", "1000"
 MANY_KEYS = "--keys", "1000000"
 
 CASES = [
@@ -39,6 +46,8 @@ CASES = [
         at_least=(("Yarrow, bursts, keyed-reduce", 0.45),),
         paired=True,
     ),
+    beside("sliding", "sliding-minute", "tumbling-count", (200_000, 1_200_000), 0.5, *ROW_A_RESULT),
+    beside("sliding-long", "sliding-10-minutes", "sliding-minute", (800_000, 2_000_000), 0.9, *ROW_A_RESULT),
     beside_keyed_reduce("custom-trigger", "custom-trigger", (200_000, 1_000_000), 0.2),
     beside_keyed_reduce("in-order", "in-order", (500_000, 2_000_000), 0.6),
     beside_keyed_reduce(

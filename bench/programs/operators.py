@@ -1,8 +1,8 @@
 """Operators of event time on rows, parallelism 2 in two worker processes, beside the keyed reduce on the same rows.
 
-Rows are (key, 1) with declared types. 100 000 rows are one second of event time, out of order by up to two seconds.
-Both readers begin at the same event time: otherwise rows of the later one would wait for all rows of the other. Each
-job ends in a sink that drops its rows. The first argument is the number of rows.
+Rows are (key, 1) with declared types. 100 000 rows are one second of event time if nothing else is said, out of order
+by up to two seconds. Both readers begin at the same event time: otherwise rows of the later one would wait for all rows
+of the other. Each job ends in a sink that drops its rows. The first argument is the number of rows.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bench.programs.rows import DroppingSink
@@ -18,7 +19,7 @@ from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.functions import AggregateFunction
-from yarrow.datastream.window import EventTimeTrigger, TumblingEventTimeWindows
+from yarrow.datastream.window import EventTimeTrigger, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 PARALLELISM = 2
 ROWS_A_SECOND = 100_000
@@ -29,12 +30,12 @@ PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 class Stamps(TimestampAssigner):
     """Times of numbers, out of order without a pattern, and alike for each reader's share of the numbers."""
 
-    def __init__(self, share: int) -> None:
-        self._share = share
+    def __init__(self, share: int, rows_a_second: int) -> None:
+        self._share, self._rate = share, rows_a_second
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         place = value % self._share
-        return int(place * PARALLELISM * 1000 // ROWS_A_SECOND - value * 7919 % DISORDER_MS)
+        return int(place * PARALLELISM * 1000 // self._rate - value * 7919 % DISORDER_MS)
 
 
 class Count(AggregateFunction[Any, int, int]):
@@ -71,6 +72,11 @@ def tumbling_reduce(rows: KeyedStream) -> DataStream:
     return windows.reduce(lambda a, b: (a[0], a[1] + b[1]))
 
 
+def sliding_count(rows: KeyedStream, seconds: int) -> DataStream:
+    windows = rows.window(SlidingEventTimeWindows.of(Time.seconds(seconds), Time.seconds(1)))
+    return windows.aggregate(Count(), accumulator_type=Types.LONG(), output_type=Types.LONG())
+
+
 def custom_trigger(rows: KeyedStream) -> DataStream:
     windows = rows.window(TumblingEventTimeWindows.of(Time.seconds(10))).trigger(OwnTrigger())
     return windows.aggregate(Count(), accumulator_type=Types.LONG(), output_type=Types.LONG())
@@ -84,6 +90,8 @@ JOBS: dict[str, Callable[[KeyedStream], DataStream]] = {
     "keyed-reduce": keyed_reduce,
     "tumbling-count": tumbling_count,
     "tumbling-reduce": tumbling_reduce,
+    "sliding-minute": partial(sliding_count, seconds=60),
+    "sliding-10-minutes": partial(sliding_count, seconds=600),
     "custom-trigger": custom_trigger,
     "in-order": in_order,
 }
@@ -94,9 +102,11 @@ def main() -> None:
     arguments.add_argument("records", type=int)
     arguments.add_argument("--job", choices=JOBS, default="tumbling-count")
     arguments.add_argument("--keys", type=int, default=1000)
+    arguments.add_argument("--rows-a-second", type=int, default=ROWS_A_SECOND, help="of event time")
     arguments.add_argument("--backend", choices=("hashmap", "rocksdb"), default="hashmap")
     given = arguments.parse_args()
 
+    stamps = Stamps(max(1, given.records // PARALLELISM), given.rows_a_second)
     with tempfile.TemporaryDirectory(prefix="bench-checkpoints-") as folder:
         options = {
             "parallelism.default": str(PARALLELISM),
@@ -109,7 +119,7 @@ def main() -> None:
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
         numbers = env.from_source(
             NumberSequenceSource(0, given.records - 1),
-            strategy.with_timestamp_assigner(Stamps(max(1, given.records // PARALLELISM))),
+            strategy.with_timestamp_assigner(stamps),
             "integers",
         )
         keys = given.keys

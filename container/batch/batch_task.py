@@ -117,6 +117,7 @@ class BatchTask:
             self._partitions,
             lambda partition: most[partition.edge.target],
             lambda code: self._note_code(code),
+            key_by_key=True,
         )
         self._inputs = BatchInputs(
             graph,

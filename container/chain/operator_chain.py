@@ -52,14 +52,20 @@ class OperatorChain:
         partitions: Sequence[Partition],
         target_max_parallelism: Callable[[Partition], int],
         on_compiled: Callable[[CompiledCode], None] | None = None,
+        *,
+        key_by_key: bool = False,
     ) -> None:
-        """`on_compiled` gets each generated function before its first call."""
+        """`on_compiled` gets each generated function before its first call.
+
+        `key_by_key`: keys come one after the other, also where a stream goes on behind them.
+        """
         self._vertex = vertex
         self._environment = environment
         self._partitions = tuple(partitions)
         row_partitions = [p for p in partitions if isinstance(p, ResultPartition)]
         self.operators: tuple[Operator, ...] = tuple(
-            build_operator(descriptor, bounded=environment.bounded) for descriptor in vertex.operators
+            build_operator(descriptor, bounded=environment.bounded or key_by_key)
+            for descriptor in vertex.operators
         )
         self._compiler = ChainCompiler(
             vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse

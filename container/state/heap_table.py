@@ -10,7 +10,7 @@ releases a shard, its layers become one dict again. See docs/design/0010-heap-st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from typing import Any, Final
 
@@ -110,6 +110,9 @@ class HeapTable(ValueTable):
     def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """See ValueTable. Mutable content of a lower layer is returned as a copy."""
         kind = type(key)
+        if self.flat and not self._held and (kind is int or kind is str):
+            shard = self.live[0]
+            return key, shard, shard.get(key, MISSING)
         if self._held and not self.dividing and (kind is int or kind is str):
             # Canonical already. `find` is inlined, because each key comes here once between a cut and its
             # release.
@@ -147,6 +150,22 @@ class HeapTable(ValueTable):
         if value is MISSING and self.dividing:
             return self._find_in_first(key, shard)
         return key, shard, MISSING if value is REMOVED else value
+
+    @property
+    def whole(self) -> dict[Any, Any] | None:
+        return self.live[0] if self.flat and not self._held else None
+
+    def put_all(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        if self.flat:
+            # What lies below of a key is hidden by what lies above.
+            self.live[0].update(zip(keys, values, strict=True))
+        elif self.dividing:
+            for key, value in zip(keys, values, strict=True):
+                self.find(key)[1][key] = value
+        else:
+            live, slots = self.live, self._slots
+            for key, value in zip(keys, values, strict=True):
+                live[hash(key) % slots][key] = value
 
     def _find_in_first(self, key: Any, shard: dict[Any, Any]) -> tuple[Any, dict[Any, Any], Any]:
         """Finds a key that its shard does not have: see `find`.

@@ -72,6 +72,19 @@ class ValueTable(ABC):
             self.remove(key)
         return value
 
+    @property
+    def whole(self) -> dict[Any, Any] | None:
+        """The dict with all values, for this piece of work; None = some may lie elsewhere, and only `miss` finds them.
+
+        Its entries may be replaced by new values.
+        """
+        return None
+
+    def put_all(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        """Sets the values of canonical keys."""
+        for key, value in zip(keys, values, strict=True):
+            self.miss(key)[1][key] = value
+
     def dicts(self) -> list[dict[Any, Any]]:
         """The dicts of `live`, each once; all content where a table keeps none elsewhere."""
         return list({id(entries): entries for entries in self.live}.values())

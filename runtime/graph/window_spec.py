@@ -1,7 +1,7 @@
 """The specs of windows, of streams of rows and of columns, of rows in order of time, and of patterns.
 
-Owner: none; immutable. An operator of `yarrow.container.operators.window`, `columnar_window`, `event_time_order` or
-`cep` runs each.
+Owner: none; immutable. An operator of `yarrow.container.operators.window`, `sliced_window`, `columnar_window`,
+`event_time_order` or `cep` runs each.
 """
 
 from __future__ import annotations
@@ -84,14 +84,46 @@ class TumblingWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="tum
     @property
     def for_bounded_input(self) -> OperatorSpec:
         """The general operator, which works key by key."""
-        fields = msgspec.structs.asdict(self)
-        return WindowOperator(**{name: fields[name] for name in WindowOperator.__struct_fields__})
+        return _in_general(self)
 
 
 class AllTumblingWindowOperator(TumblingWindowOperator, frozen=True, kw_only=True, tag="tumbling_window_all"):
     """The same of a whole stream, in one subtask."""
 
     rescalable = False
+
+
+class SlicedWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="sliced_window"):
+    """Windows that overlap, with the default trigger and REDUCED or AGGREGATED: each row is added to one slice.
+
+    The windows are those of `TimeSlices`.
+    """
+
+    operator_package = "sliced_window"
+
+    #: Windows have this size, and one starts every slide from the offset on; all in ms.
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    #: Windows of one start grow by the slide up to the size, and the next ones start there.
+    cumulative: bool
+
+    @property
+    def for_bounded_input(self) -> OperatorSpec:
+        """The general operator, which works key by key."""
+        return _in_general(self)
+
+
+class AllSlicedWindowOperator(SlicedWindowOperator, frozen=True, kw_only=True, tag="sliced_window_all"):
+    """The same of a whole stream, in one subtask."""
+
+    rescalable = False
+
+
+def _in_general(spec: WindowOperator) -> WindowOperator:
+    """The same windows for the general operator."""
+    fields = msgspec.structs.asdict(spec)
+    return WindowOperator(**{name: fields[name] for name in WindowOperator.__struct_fields__})
 
 
 class CountWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="count_window"):

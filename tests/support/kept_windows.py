@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from yarrow.container.operators.sliced_window.windows_of_slices import WindowsOfSlices
 from yarrow.container.operators.window.session_windows import SessionWindows
 from yarrow.container.operators.window.stored_forms import SESSIONS
 from yarrow.container.operators.window.tumbling_windows import TumblingWindows
@@ -23,6 +24,10 @@ def keeps_nothing(operator: WindowingBase) -> bool:
     if isinstance(operator, TumblingWindows):
         kept += [*operator._ends, *operator._fired_ends, *operator._open, *operator._mixed]
         states += [] if operator._fired is None else [operator._fired.values]
+    elif isinstance(operator, WindowsOfSlices):
+        kept += [*operator._ends, *operator._ending, *operator._slices]
+        whole = operator._whole
+        states += [operator._standing, *([] if whole is None else [whole._contents.values])]
     elif isinstance(operator, WindowingOperator):
         states += operator._trigger_context.states.values
         kept += [] if operator._merger is None else operator.context.state.state_keys("_merging_windows")

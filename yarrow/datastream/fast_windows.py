@@ -1,11 +1,14 @@
 """The way a window takes: a fast operator for windows with the default trigger, or the general one; slices of columns.
 
 Owner: the thread that builds the program; pure. A class of the user's that extends an assigner or a trigger takes the
-general way, since it may mean something else. See docs/design/0034-fast-windows.md and 0042-sessions-and-counts.md.
+general way, since it may mean something else. See docs/design/0034-fast-windows.md, 0041-windows-of-slices.md and
+0042-sessions-and-counts.md.
 """
 
 from __future__ import annotations
 
+import dis
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
@@ -14,12 +17,14 @@ from yarrow.datastream.window import (
     CountTrigger,
     CountTumblingWindowAssigner,
     CumulativeEventTimeWindows,
+    CumulativeProcessingTimeWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
     Evictor,
     ProcessingTimeTrigger,
     PurgingTrigger,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     Trigger,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -28,10 +33,12 @@ from yarrow.datastream.window import (
 from yarrow.runtime.graph.window_spec import (
     AllCountWindowOperator,
     AllSessionWindowOperator,
+    AllSlicedWindowOperator,
     AllTumblingWindowOperator,
     AllWindowOperator,
     CountWindowOperator,
     SessionWindowOperator,
+    SlicedWindowOperator,
     TumblingWindowOperator,
     WindowKind,
     WindowOperator,
@@ -45,7 +52,7 @@ class Way(NamedTuple):
     keyed: type[WindowOperator]
     whole: type[WindowOperator]
     #: The fields of these specs that the general operator lacks.
-    numbers: Mapping[str, int]
+    numbers: Mapping[str, object]
     #: The plan's text: the option that asks for the general way; empty if there is none.
     reason: str = ""
 
@@ -59,6 +66,9 @@ class Windows(NamedTuple):
     kind: WindowKind
     #: True if a window function stands behind reduce or aggregate.
     has_window_function: bool
+    #: The function of reduce or aggregate; None if the window keeps all rows.
+    combining: Any
+    lateness_ms: int
 
 
 def _general(reason: str) -> Way:
@@ -67,11 +77,52 @@ def _general(reason: str) -> Way:
 
 def _tumbling(windows: Windows) -> Way:
     assigner: Any = windows.assigner
-    default = EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
-    if type(windows.trigger) is not default:
+    if not _fires_at_the_end(windows):
         return _slow_trigger(windows)
     numbers = {"size_ms": assigner.size, "offset_ms": assigner.offset}
     return Way(TumblingWindowOperator, AllTumblingWindowOperator, numbers)
+
+
+def _sliding(windows: Windows) -> Way:
+    assigner: Any = windows.assigner
+    return _by_slices(windows, _sliced(assigner.size, assigner.slide, assigner.offset))
+
+
+def _cumulative(windows: Windows) -> Way:
+    assigner: Any = windows.assigner
+    return _by_slices(windows, _sliced(assigner.size, assigner.step, assigner.offset, cumulative=True))
+
+
+def _by_slices(windows: Windows, numbers: SlicedWindows) -> Way:
+    if not _fires_at_the_end(windows):
+        return _slow_trigger(windows)
+    if windows.lateness_ms and windows.assigner.is_event_time():
+        return _general("key by key because of its allowed lateness")
+    if windows.kind is WindowKind.AGGREGATED and not _returns_a_value(windows.combining.merge):
+        return _general(f"key by key because merge of {type(windows.combining).__name__} returns nothing")
+    return Way(SlicedWindowOperator, AllSlicedWindowOperator, numbers)
+
+
+def _fires_at_the_end(windows: Windows) -> bool:
+    """Whether windows of time have their default trigger."""
+    default = EventTimeTrigger if windows.assigner.is_event_time() else ProcessingTimeTrigger
+    return type(windows.trigger) is default
+
+
+def _returns_a_value(function: Any) -> bool:
+    """False if a function of Python returns nothing but None, or only raises. It is not called."""
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    if code is None:
+        return True
+    before = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("RETURN_VALUE", "RETURN_CONST"):
+            constant = instruction if instruction.opname == "RETURN_CONST" else before
+            is_none = constant is not None and constant.opname.endswith("_CONST") and constant.argval is None
+            if not is_none:
+                return True
+        before = instruction
+    return False
 
 
 def _counting(windows: Windows) -> Way:
@@ -107,6 +158,10 @@ _FAST: Mapping[type, Callable[[Windows], Way]] = {
     TumblingEventTimeWindows: _tumbling,
     TumblingProcessingTimeWindows: _tumbling,
     EventTimeSessionWindows: _sessions,
+    SlidingEventTimeWindows: _sliding,
+    SlidingProcessingTimeWindows: _sliding,
+    CumulativeEventTimeWindows: _cumulative,
+    CumulativeProcessingTimeWindows: _cumulative,
     CountTumblingWindowAssigner: _counting,
     CountSlidingWindowAssigner: _counting,
 }
@@ -124,7 +179,7 @@ def way_of(windows: Windows) -> Way:
 
 
 class SlicedWindows(TypedDict):
-    """The fields of the specs of columns whose windows are made of slices of time, in ms."""
+    """The fields of the specs whose windows are made of slices of time, in ms."""
 
     size_ms: int
     slide_ms: int
@@ -136,7 +191,7 @@ def _sliced(size: int, slide: int, offset: int, *, cumulative: bool = False) -> 
     return SlicedWindows(size_ms=size, slide_ms=slide, offset_ms=offset, cumulative=cumulative)
 
 
-#: How the windows of an assigner are made of slices; those of other assigners are not.
+#: How the windows of an assigner are made of slices, of columns; those of other assigners are not.
 SLICED: Mapping[type, Callable[[Any], SlicedWindows]] = {
     TumblingEventTimeWindows: lambda windows: _sliced(windows.size, windows.size, windows.offset),
     SlidingEventTimeWindows: lambda windows: _sliced(windows.size, windows.slide, windows.offset),

@@ -256,7 +256,17 @@ class _StreamOfWindows(WindowsWithLateness):
 
     def _way(self, firing: _Firing) -> Way:
         has_function = firing.window_function is not None
-        return way_of(Windows(self._assigner, self._trigger, self._evictor, firing.kind, has_function))
+        return way_of(
+            Windows(
+                self._assigner,
+                self._trigger,
+                self._evictor,
+                firing.kind,
+                has_function,
+                firing.combining,
+                self._lateness_ms,
+            )
+        )
 
     def _description(self, firing: _Firing) -> str:
         """The plan's text: the parts of the windows, and which option made them slow."""

@@ -19,8 +19,8 @@ from yarrow.container.operators.columnar_join.row_words import Numbers
 from yarrow.container.operators.columnar_join.sorted_runs import MOST_PAIRS, SortedRun, merged
 from yarrow.container.operators.columnar_window.divided_rows import divided
 from yarrow.container.operators.columnar_window.live_slices import LiveSlices
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
 from yarrow.container.operators.registry import runs
+from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.join_spec import ColumnarWindowJoinOperator

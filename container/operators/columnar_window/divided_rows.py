@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
+from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.runtime.data.column_rows import rows_of_column
 
 #: Positions of rows: a range, or integers of shape (rows,), ascending.

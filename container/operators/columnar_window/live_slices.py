@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
+from yarrow.container.operators.time_slices import TimeSlices
 
 #: What is kept of a slice.
 S = TypeVar("S")

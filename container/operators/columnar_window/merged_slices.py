@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
+from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 

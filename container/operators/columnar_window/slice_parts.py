@@ -18,7 +18,7 @@ from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_window.divided_rows import column_part, divided, slots_part, spanned
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
+from yarrow.container.operators.time_slices import TimeSlices
 
 
 class BatchRows(NamedTuple):

@@ -33,8 +33,8 @@ from yarrow.container.operators.columnar_window.live_slices import LiveSlices
 from yarrow.container.operators.columnar_window.merged_slices import MergedSlices
 from yarrow.container.operators.columnar_window.slice_parts import BatchRows, parts_of
 from yarrow.container.operators.columnar_window.slice_states import SliceStates, slots_of_any
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
 from yarrow.container.operators.registry import runs
+from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.window_spec import ColumnarWindowOperator

@@ -145,11 +145,11 @@ class EvictingWindows(WindowContents[W], Generic[W]):
         kept = [(each.value, MIN_TIMESTAMP if each.timestamp is None else each.timestamp) for each in left]
         self.values.put(window, key, kept)
 
-    def _added(self, content: Any, row: Any, stamp: int) -> Any:
+    def added(self, content: Any, row: Any, stamp: int) -> Any:
         if content is MISSING:
             return [(row, stamp)]
         content.append((row, stamp))
         return content
 
-    def _merged(self, content: Any, other: Any) -> Any:
+    def merged(self, content: Any, other: Any) -> Any:
         return [*content, *other]

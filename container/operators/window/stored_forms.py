@@ -6,7 +6,7 @@ declared type would be read in any form. Must not read or write state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from yarrow.container.operators.base import OperatorContext
@@ -18,21 +18,26 @@ from yarrow.runtime.snapshot.errors import StateMigrationError
 COUNTS: Final = "_count_windows"
 #: Name of the state with a list of sessions a key.
 SESSIONS: Final = "_sessions"
+#: Names of what windows of slices keep: the slices, and the merges of each key.
+SLICES: Final = "_window_slices"
+STACKS: Final = "_window_slices/stacks"
 
 #: What lies in the state of each name.
 _FORMS: Final[Mapping[str, str]] = {
-    CONTENTS: "windows without an evictor",
+    CONTENTS: "windows without an evictor, of which none is made of slices",
     CONTENTS_WITH_TIMES: "windows with an evictor",
     COUNTS: "count windows with one counter a key",
     SESSIONS: "sessions in one list a key",
+    SLICES: "windows that are made of slices",
+    STACKS: "windows that are made of slices",
 }
 
 
-def require_form(own: str, context: OperatorContext) -> None:
-    """Raises StateMigrationError for restored windows in another form than that of the state `own`."""
+def require_form(own: str, context: OperatorContext, others: Collection[str] = ()) -> None:
+    """Raises StateMigrationError for restored windows in another form than that of the state `own` and the `others`."""
     restored = context.environment.restored.of(context.descriptor.id).keyed
     found = {state.name for handle in restored for state in handle.states}
-    for other in found & (_FORMS.keys() - {own}):
+    for other in sorted(found & (_FORMS.keys() - {own, *others})):
         raise StateMigrationError(
             context.descriptor.name, other, "", _FORMS[other], _FORMS[own],
             "Declare the windows as they were, or give them another uid, which begins them without state.",

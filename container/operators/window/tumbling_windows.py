@@ -7,50 +7,39 @@ lateness they move to the windows that have fired. See docs/design/0034-fast-win
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from math import inf
 from typing import Any
 
-from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.operators.base import Emit, OperatorContext
-from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
+from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.rows.key_selection import generate_key
-from yarrow.container.operators.window.missing_timers import (
-    FIRED_CONTENTS,
-    RestoredTimers,
-    fired_tables,
-    marks_of,
-    restored_names,
-    set_fired_apart,
+from yarrow.container.operators.window.folding_windows import (
+    KEYS_AT_ONCE,
+    FiringWindow,
+    FoldingWindows,
+    closed_entry,
 )
+from yarrow.container.operators.window.missing_timers import FIRED_CONTENTS, fired_tables, restored_names
 from yarrow.container.operators.window.window_contents import (
     CONTENTS,
     WindowContents,
     contents_of,
     open_contents,
 )
-from yarrow.container.operators.window.window_folding import Combination, Entry, generate_window_fold
+from yarrow.container.operators.window.window_folding import Entry
 from yarrow.container.operators.window.window_rules import is_window_late
-from yarrow.container.operators.window.windowing_base import Results, WindowingBase
+from yarrow.container.operators.window.windowing_base import Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
-from yarrow.container.state.folded_states import refuse_none
-from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.value_table import MISSING, ValueTable
-from yarrow.container.state.window_tables import Rows, WindowTables
+from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.keys import user_key
-from yarrow.runtime.graph.window_spec import AllTumblingWindowOperator, TumblingWindowOperator, WindowKind
-
-#: Keys that fire between two looks at the clock, if no window function runs.
-_KEYS_AT_ONCE = 256
+from yarrow.runtime.graph.window_spec import AllTumblingWindowOperator, TumblingWindowOperator
 
 
 @runs(TumblingWindowOperator, AllTumblingWindowOperator)
-class TumblingWindows(WindowingBase):
+class TumblingWindows(FoldingWindows):
     """Runs tumbling windows whose trigger fires them at their end."""
 
     _spec: TumblingWindowOperator
@@ -60,118 +49,43 @@ class TumblingWindows(WindowingBase):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         spec = self._spec
-        self._size, self._offset = spec.size_ms, spec.offset_ms
-        self._contents: WindowContents[TimeWindow] = open_contents(spec, context, self._form, self._combining)
-        self._tables: WindowTables[TimeWindow] = self._contents.values.tables
+        self._length, self._offset = spec.size_ms, spec.offset_ms
+        self._contents = open_contents(spec, context, self._form, self._combining)
+        self._tables = self._contents.values.tables
         names = restored_names(context)
         self._fired: WindowContents[TimeWindow] | None = None
         if self._lateness or FIRED_CONTENTS in names:
             self._fired = contents_of(spec, context, fired_tables(spec, context), self._combining)
-        self._take_restored(context, CONTENTS in names)
+        fired_contents = None if self._fired is None else self._fired.values.tables
+        self._take_restored(context, self._tables if CONTENTS in names else None, fired_contents)
         #: The last times of windows with rows, and of windows that have fired and wait for their lateness: heaps.
         self._ends = [window.max_timestamp() for window in self._tables.windows()]
-        fired = () if self._fired is None else self._fired.values.tables.windows()
+        fired = [] if fired_contents is None else fired_contents.windows()
         self._fired_ends = [window.max_timestamp() for window in fired]
         #: Windows that have fired for some keys only, since their subtasks had different watermarks.
         self._mixed = {window for window in fired if window.max_timestamp() > self._timers.watermark}
         self._open = {window.start for window in self._tables.windows()}
-        #: The window that fires, its pieces, the piece at hand, and the number of its keys that have fired.
-        self._firing: TimeWindow | None = None
-        self._pieces: Iterator[Rows] = iter(())
-        self._piece: Rows = ((), ())
-        self._at = 0
-        #: True if rows of the window that fires were put back.
-        self._put_back = False
-        #: A restored operator fires what its watermark had made due before it takes a row.
+        self._firing = FiringWindow(self._contents.values)
         self._owes = self.event_timers_due
-        #: The window that rows came to last.
-        self._latest: TimeWindow | None = None
-
-    def _take_restored(self, context: OperatorContext, has_contents: bool) -> None:
-        """Takes the timers of a former operator, which kept one a key and window."""
-        self._marks = marks_of(context)
-        timers = RestoredTimers()
-        context.state.register_timers(EVENT_TIMERS, timers)
-        context.state.register_timers(PROCESSING_TIMERS, RestoredTimers())
-        if has_contents and self._event_time and not self._marks.get():
-            fired = None if self._fired is None else self._fired.values.tables
-            set_fired_apart(self._tables, fired, timers.unfired, self._timers.watermark)
-
-    def open(self) -> None:
-        self._open_functions(merging=False)
-
-    def close(self) -> None:
-        # The pieces may hold an iterator of the backend.
-        self._pieces = iter(())
-        super().close()
-
-    def snapshot_state(self, checkpoint_id: int) -> None:
-        super().snapshot_state(checkpoint_id)
-        self._marks.update([1])
-        keys, values = self._piece
-        if self._firing is not None and self._at < len(keys):
-            put = self._contents.values.put
-            for key, value in zip(keys[self._at :], values[self._at :], strict=True):
-                put(self._firing, key, value)
-            self._put_back = True
-        self._piece, self._at = ((), ()), 0
+        self._latest = None
 
     # ------------------------------------------------------------------ rows
 
-    def generate_at(
-        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
-    ) -> None:
-        key = generate_key(code, self._selector, value, self if is_head else None)
-        if self._uses_current_key:
-            code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
-        time = str(timestamp)
-        if not self._event_time:
-            time = code.fresh("t")
-            code.line(f"{time} = {code.bind('now', self._timers.current_processing_time)}()")
-        generate_window_fold(
-            code,
-            self,
-            (self._size, self._offset),
-            Combination.of(self._spec, self._combining, self.context),
-            (key, value, time, timestamp),
-            emit,
-            is_head=is_head,
-        )
-
-    @property
-    def _uses_current_key(self) -> bool:
-        """Whether a user's function may have state of the key; `yarrow info --code` compiles unopened operators."""
-        return self._opened and self._runtime_context.has_keyed_state
-
-    @property
-    def wants_keys(self) -> bool:
-        """Whether tables take the keys of a chunk in advance."""
-        return self.context.state.wants_keys
-
-    def prefetch(self, keys: Sequence[Any]) -> None:
-        """Takes the raw keys of the coming rows, for the window that rows came to last."""
-        if self._latest is not None:
-            self._tables.table(self._latest).prefetch(keys)
-
     def enter(self, start: int, known: dict[int, Entry]) -> Entry:
         """See WindowEntries: a window that is late, has fired, or waits for others to fire is closed."""
-        window = TimeWindow(start, start + self._size)
+        window = self._stretch(start)
         if self._owes or (self._event_time and window.max_timestamp() <= self._timers.watermark):
-            return [], {}, 1, False, _closed, start
-        if window == self._firing:
+            return closed_entry(start)
+        if window == self._firing.window:
             # The clock of the machine has gone back.
-            self._put_back = True
+            self._firing.note_rows()
         if start not in self._open:
             self._open.add(start)
             heappush(self._ends, window.max_timestamp())
-        table = self._tables.table(window)
-        self._latest = window
-        miss = table.miss
+        miss = None
         if window in self._mixed:
-            miss = _Missing(table, self._fired_values_table(window)).miss
-        live = table.live
-        entry = known[start] = live, live[0], len(live), len(live) > 1, miss, window.end
-        return entry
+            miss = _Missing(self._tables.table(window), self._fired_values_table(window)).miss
+        return self._entry(window, known, miss)
 
     def _fired_values_table(self, window: TimeWindow) -> ValueTable:
         assert self._fired is not None
@@ -179,10 +93,9 @@ class TumblingWindows(WindowingBase):
 
     def take_closed(self, key: Any, row: Any, timestamp: int | None, start: int) -> Results:
         """See WindowEntries: fires what is owed, and takes a row that is late, or whose window has fired."""
-        if self._owes:
-            yield from self.fire_event_timers(inf)
+        yield from self.fire_what_is_owed()
         self.context.state.current_key = key
-        window = TimeWindow(start, start + self._size)
+        window = self._stretch(start)
         watermark = self._timers.watermark
         if is_window_late(window, self._lateness, watermark, event_time=self._event_time):
             yield from self._late_row(row, timestamp, late=True, windows=(window,))
@@ -217,66 +130,26 @@ class TumblingWindows(WindowingBase):
         if end not in self._fired_ends:
             heappush(self._fired_ends, end)
 
-    def refuse_none(self, row: Any) -> Exception:
-        """See WindowEntries."""
-        return refuse_none(self.name, CONTENTS)
-
-    def explain(self, row: Any, key: Any, start: int, error: Exception) -> Exception:
-        """See WindowEntries."""
-        self.context.state.current_key = key
-        return self._failure_in(short_record(row), TimeWindow(start, start + self._size), error)
-
-    def forget(self, key: Any, start: int) -> None:
-        """See WindowEntries."""
-        self._contents.values.remove(TimeWindow(start, start + self._size), key)
-
     # ------------------------------------------------------------------ windows that end
 
-    def _fire_due(self, limit: int, deadline: float) -> Results:
-        """Fires the windows whose last time is `limit` or before, and removes those whose lateness is over."""
-        ends, state = self._ends, self.context.state
-        while ends and ends[0] <= limit:
-            window = TimeWindow(ends[0] + 1 - self._size, ends[0] + 1)
-            yield from self._fire_window(window, deadline)
-            if self._firing is not None:
-                break
-            heappop(ends)
-            if perf_counter() >= deadline:
-                break
-        if self._firing is None:
-            self._clean_up(limit, deadline)
-        state.current_key = NO_KEY
+    def _window_of(self, last_time: int) -> TimeWindow:
+        return TimeWindow(last_time + 1 - self._length, last_time + 1)
 
     def _fire_window(self, window: TimeWindow, deadline: float) -> Results:
-        """Fires the keys of a window until the deadline; `_firing` is None behind the last one."""
-        if self._firing is None:
-            self._firing, self._pieces, self._put_back = window, self._tables.take(window), False
-        while self._has_piece(window):
+        firing = self._firing
+        if firing.window is None:
+            firing.begin(window)
+        while firing.has_rows():
             yield from self._fire_piece(window, deadline)
-            if self._at < len(self._piece[0]):
-                return
-            self._piece, self._at = ((), ()), 0
             if perf_counter() >= deadline:
                 return
-        self._firing = None
+        firing.end()
         self._open.discard(window.start)
         if self._latest == window:
             self._latest = None
         self._tables.drop(window)
         if not self._keeps_fired(window):
             self._drop_states(window)
-
-    def _has_piece(self, window: TimeWindow) -> bool:
-        """Takes the next rows of a window if none are at hand; False = none are left."""
-        while not self._piece[0]:
-            piece = next(self._pieces, None)
-            if piece is not None:
-                self._piece, self._at = piece, 0
-            elif self._put_back:
-                self._pieces, self._put_back = self._tables.take(window), False
-            else:
-                return False
-        return True
 
     def _keeps_fired(self, window: TimeWindow) -> bool:
         """Whether a window that has fired waits for late rows."""
@@ -287,14 +160,14 @@ class TumblingWindows(WindowingBase):
         )
 
     def _fire_piece(self, window: TimeWindow, deadline: float) -> Results:
-        keys, values = self._piece
+        firing, keys, values = self._firing, self._firing.keys, self._firing.values
         stamp, keeps = window.max_timestamp(), self._keeps_fired(window)
         if keeps:
             self._note_fired(window)
         alone = self._spec.window_function is None
-        step = _KEYS_AT_ONCE if alone else 1
-        while self._at < len(keys):
-            start, end = self._at, min(self._at + step, len(keys))
+        step = KEYS_AT_ONCE if alone else 1
+        while firing.at < len(keys):
+            start, end = firing.at, min(firing.at + step, len(keys))
             if alone:
                 for result in self._plain_results(window, keys[start:end], values[start:end]):
                     yield result, stamp
@@ -304,49 +177,17 @@ class TumblingWindows(WindowingBase):
             if keeps and self._fired is not None:
                 for at in range(start, end):
                     self._fired.values.put(window, keys[at], values[at])
-            self._at = end
+            firing.at = end
             self.fired_timers += end - start
             if perf_counter() >= deadline:
                 return
-
-    def _plain_results(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterable[Any]:
-        """The results of keys where no window function runs: one for each."""
-        if self._spec.kind is WindowKind.REDUCED:
-            return values
-        return self._aggregates(window, keys, values)
-
-    def _aggregates(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterator[Any]:
-        get_result, state, uses_key = self._combining.get_result, self.context.state, self._uses_current_key
-        for key, value in zip(keys, values, strict=True):
-            if uses_key:
-                state.current_key = user_key(key)
-            try:
-                result = get_result(value)
-            except Exception as error:
-                state.current_key = user_key(key)
-                raise self._failure_in(f"timer at {window.max_timestamp()}", window, error) from error
-            yield result
-
-    def _fire_key(self, window: TimeWindow, key: Any, value: Any, *, ends: bool) -> Results:
-        """The results of one key; `ends`: nothing of the window is needed any more."""
-        shown_key = self.context.state.current_key = user_key(key)
-        stamp = window.max_timestamp()
-        try:
-            for result in self._call.fire(shown_key, window, self._contents.shown(value)) or ():
-                yield result, stamp
-            if ends:
-                self._call.clear(window)
-        except OperatorFailure:
-            raise
-        except Exception as error:
-            raise self._failure_in(f"timer at {stamp}", window, error) from error
 
     def _clean_up(self, limit: int, deadline: float) -> None:
         """Removes windows whose lateness is over."""
         ends = self._fired_ends
         while ends and ends[0] + self._lateness <= limit:
             assert self._fired is not None
-            window = TimeWindow(ends[0] + 1 - self._size, ends[0] + 1)
+            window = self._window_of(ends[0])
             tables = self._fired.values.tables
             if self._spec.window_function is None or self._clear_keys(window, tables, deadline):
                 heappop(ends)
@@ -364,35 +205,18 @@ class TumblingWindows(WindowingBase):
                 try:
                     self._call.clear(window)
                 except Exception as error:
-                    raise self._failure_in(f"timer at {window.max_timestamp()}", window, error) from error
+                    raise self._failure_of_end(window, key, error) from error
             if perf_counter() >= deadline:
                 return False
         return True
-
-    def _drop_states(self, window: TimeWindow) -> None:
-        """Removes state of a window that the function has left."""
-        for values in self._function_states.values:
-            values.drop(window)
 
     # ------------------------------------------------------------------ time
 
     @property
     def event_timers_due(self) -> bool:
-        if not self._event_time:
-            return False
-        watermark = self._timers.watermark
-        ends, fired = self._ends, self._fired_ends
-        return bool(ends and ends[0] <= watermark) or bool(fired and fired[0] + self._lateness <= watermark)
-
-    def fire_event_timers(self, deadline: float) -> Results:
-        self._owes = False
-        return self._fire_due(self._timers.watermark, deadline) if self._event_time else iter(())
-
-    def next_timer(self) -> int | None:
-        return None if self._event_time or not self._ends else self._ends[0]
-
-    def fire_timers(self, now: int, deadline: float) -> Results:
-        return iter(()) if self._event_time else self._fire_due(now, deadline)
+        fired = self._fired_ends
+        cleanup = bool(fired) and fired[0] + self._lateness <= self._timers.watermark
+        return super().event_timers_due or cleanup
 
 
 class _Missing:
@@ -405,7 +229,3 @@ class _Missing:
         """See ValueTable."""
         key, entries, value = self._table.miss(key)
         return key, entries, self._fired.take(key) if value is MISSING else value
-
-
-def _closed(key: Any) -> tuple[Any, dict[Any, Any], Any]:
-    raise AssertionError(f"a row of the key {key!r} reached a closed window")

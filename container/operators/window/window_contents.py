@@ -77,12 +77,15 @@ class WindowContents(ABC, Generic[W]):
 
     def add(self, window: W, key: Any, row: Any, stamp: int) -> None:
         """Adds a row with its time, MIN_TIMESTAMP = it has none. Raises NoneInStateError for None."""
+        row = self.fixed(row)
+        key, entries, content = self.values.find(window, key)
+        self._write(window, key, entries, self.added(content, row, stamp))
+
+    def fixed(self, row: Any) -> Any:
+        """A row that nobody changes any more. Raises NoneInStateError for None."""
         if row is None:
             raise refuse_none(self._operator, CONTENTS)
-        if self._fix is not None:
-            row = self._fix(row)
-        key, entries, content = self.values.find(window, key)
-        self._write(window, key, entries, self._added(content, row, stamp))
+        return row if self._fix is None else self._fix(row)
 
     def fire(self, window: Any, state_window: W, key: Any, call: Call) -> Iterator[Any]:
         """The results of a window that fires, whose content is that of `state_window`; none without content."""
@@ -100,7 +103,7 @@ class WindowContents(ABC, Generic[W]):
             taken = self.values.take(each, key)
             if taken is not MISSING:
                 canonical, entries, content = self.values.find(window, key)
-                both = taken if content is MISSING else self._merged(content, taken)
+                both = taken if content is MISSING else self.merged(content, taken)
                 self._write(window, canonical, entries, both)
 
     def _write(self, window: W, key: Any, entries: dict[Any, Any], content: Any) -> None:
@@ -111,11 +114,16 @@ class WindowContents(ABC, Generic[W]):
             entries[key] = content
 
     @abstractmethod
-    def _added(self, content: Any, row: Any, stamp: int) -> Any:
+    def added(self, content: Any, row: Any, stamp: int) -> Any:
         """The content with a row; `content` may be MISSING."""
 
+    @property
+    def merge_function(self) -> Callable[[Any, Any], Any]:
+        """The function that makes one content of two: `merged` with fewer calls, where there is one."""
+        return self.merged
+
     @abstractmethod
-    def _merged(self, content: Any, other: Any) -> Any:
+    def merged(self, content: Any, other: Any) -> Any:
         """The content of two windows together."""
 
     def shown(self, content: Any) -> list[Any]:
@@ -126,13 +134,13 @@ class WindowContents(ABC, Generic[W]):
 class RowsOfWindows(WindowContents[W], Generic[W]):
     """All rows, in the order in which they came."""
 
-    def _added(self, content: Any, row: Any, stamp: int) -> Any:
+    def added(self, content: Any, row: Any, stamp: int) -> Any:
         if content is MISSING:
             return [row]
         content.append(row)
         return content
 
-    def _merged(self, content: Any, other: Any) -> Any:
+    def merged(self, content: Any, other: Any) -> Any:
         return [*content, *other]
 
     def shown(self, content: Any) -> list[Any]:
@@ -152,11 +160,15 @@ class ReducedWindows(WindowContents[W], Generic[W]):
         super().__init__(values, fix, operator)
         self._reduce = reduce
 
-    def _added(self, content: Any, row: Any, stamp: int) -> Any:
+    def added(self, content: Any, row: Any, stamp: int) -> Any:
         return row if content is MISSING else self._reduce(content, row)
 
-    def _merged(self, content: Any, other: Any) -> Any:
+    def merged(self, content: Any, other: Any) -> Any:
         return self._reduce(content, other)
+
+    @property
+    def merge_function(self) -> Callable[[Any, Any], Any]:
+        return self._reduce
 
 
 class AggregatedWindows(WindowContents[W], Generic[W]):
@@ -172,12 +184,16 @@ class AggregatedWindows(WindowContents[W], Generic[W]):
         super().__init__(values, fix, operator)
         self._function = function
 
-    def _added(self, content: Any, row: Any, stamp: int) -> Any:
+    def added(self, content: Any, row: Any, stamp: int) -> Any:
         function = self._function
         return function.add(row, function.create_accumulator() if content is MISSING else content)
 
-    def _merged(self, content: Any, other: Any) -> Any:
+    def merged(self, content: Any, other: Any) -> Any:
         return self._function.merge(content, other)
+
+    @property
+    def merge_function(self) -> Callable[[Any, Any], Any]:
+        return self._function.merge
 
     def shown(self, content: Any) -> list[Any]:
         return [self._function.get_result(content)]

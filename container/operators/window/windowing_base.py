@@ -6,8 +6,8 @@ Owner: the task thread. A subclass says how windows are kept and when they fire.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, ClassVar
 
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import KeyReadingOperator, OperatorContext
@@ -39,6 +39,8 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     emits_tagged = True
     emits_state = True
     stamps_rows = True
+    #: Names of states besides that of the operator's own form which it takes up.
+    read_forms: ClassVar[Collection[str]] = ()
     _timers: WindowTimers
 
     def __init__(self, name: str, spec: WindowOperator) -> None:
@@ -53,7 +55,7 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         spec, state = self._spec, context.state
-        require_form(self._form_name, context)
+        require_form(self._form_name, context, self.read_forms)
         self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
         self._assigner: WindowAssigner[Any, Any] = load_function(spec.assigner, self.name)
         # Without a window function that of reduce or aggregate is the operator's function.

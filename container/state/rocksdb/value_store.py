@@ -198,6 +198,10 @@ class RocksDBValueTable(ValueTable):
     def prefetch(self, keys: Sequence[Any]) -> None:
         self._store.prefetch(keys)
 
+    def put_all(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        # What RocksDB and the old generation hold of a key is hidden by the young one.
+        self.live[0].update(zip(keys, values, strict=True))
+
 
 class TableStore(ChangeStore):
     """Values that generated code has written, or is about to write, in two generations.

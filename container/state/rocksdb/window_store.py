@@ -55,6 +55,11 @@ class WindowTableStore(TableStore):
     def _may_be_stored(self) -> bool:
         return bool(self.groups)
 
+    @property
+    def is_young(self) -> bool:
+        """True if all values are in the young generation."""
+        return not self.groups and not self._old
+
     def read(self, key: Any) -> Any:
         if self.groups:
             return super().read(key)
@@ -254,6 +259,10 @@ class RocksDBWindowTable(RocksDBValueTable):
     def __init__(self, store: WindowTableStore) -> None:
         super().__init__(store)
         self.store = store
+
+    @property
+    def whole(self) -> dict[Any, Any] | None:
+        return self.live[0] if self.store.is_young else None
 
 
 class RocksDBWindowTables(ListedTables[W, RocksDBWindowTable], Generic[W]):

@@ -129,6 +129,22 @@ def test_the_plan_says_which_option_takes_the_general_way() -> None:
         "Window(CountTumblingWindowAssigner, CountTrigger, reduce), key by key because of its trigger CountTrigger"
     )
 
+    sliding = windowed(SlidingEventTimeWindows.of(Time.seconds(2), SECOND))
+    assert described(sliding.reduce(add)) == "Window(SlidingEventTimeWindows, EventTimeTrigger, reduce)"
+    assert described(sliding.aggregate(Counts())) == (
+        "Window(SlidingEventTimeWindows, EventTimeTrigger, aggregate)"
+    )
+    assert described(sliding.aggregate(WithoutMerge())) == (
+        "Window(SlidingEventTimeWindows, EventTimeTrigger, aggregate), key by key because merge of WithoutMerge"
+        " returns nothing"
+    )
+    assert described(sliding.trigger(CountTrigger.of(2)).reduce(add)) == (
+        "Window(SlidingEventTimeWindows, CountTrigger, reduce), key by key because of its trigger CountTrigger"
+    )
+    assert described(windowed(sliding._assigner).allowed_lateness(1).reduce(add)) == (
+        "Window(SlidingEventTimeWindows, EventTimeTrigger, reduce), key by key because of its allowed lateness"
+    )
+
     class OwnWindows(TumblingEventTimeWindows):
         """May mean anything."""
 
@@ -170,6 +186,15 @@ class Counts(AggregateFunction[Any, Any, Any]):
 
     def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
         return acc_a + acc_b
+
+
+class WithoutMerge(Counts):
+    """As many programs have it, since windows that do not merge never call it."""
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        if acc_a is acc_b:
+            return None  # type: ignore[return-value]
+        raise NotImplementedError
 
 
 def test_windows_of_a_whole_stream_have_one_subtask() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -18,9 +18,11 @@ from yarrow.datastream import DataStream, KeyedStream
 from yarrow.datastream.functions import AggregateFunction, WindowFunction
 from yarrow.datastream.window import (
     ContinuousEventTimeTrigger,
+    CumulativeEventTimeWindows,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    WindowAssigner,
 )
 
 NUMBERS = Types.LIST(Types.LONG())
@@ -71,12 +73,34 @@ def counts(rows: KeyedStream) -> DataStream:
     return rows.count_window(3).aggregate(Numbers(), accumulator_type=NUMBERS)
 
 
+class ShownNumbers(WindowFunction[Any, Any, Any, Any]):
+    """Key, bounds of the window, numbers of an accumulator."""
+
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
+        return [(key, window.start, window.end, *inputs)]
+
+
+def incremental(assigner: WindowAssigner[Any, Any]) -> Callable[[KeyedStream], DataStream]:
+    def build(rows: KeyedStream) -> DataStream:
+        return rows.window(assigner).aggregate(Numbers(), ShownNumbers(), accumulator_type=NUMBERS)
+
+    return build
+
+
+#: Windows that history gives to the general operator, and a fast one goes on with.
+FAST = [
+    incremental(TumblingEventTimeWindows(10, 0)),
+    incremental(SlidingEventTimeWindows(9, 4, 0)),
+    incremental(CumulativeEventTimeWindows(12, 4, 0)),
+]
+
+
 def repeated(rows: KeyedStream) -> DataStream:
     windows = rows.window(TumblingEventTimeWindows.of(Time.milliseconds(20)))
     return windows.trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(5))).apply(Shown())
 
 
-@pytest.mark.parametrize("windows", [tumbling, sliding, sessions, sessions_in_lists, counts, repeated])
+@pytest.mark.parametrize("windows", [tumbling, sliding, sessions, sessions_in_lists, counts, repeated, *FAST])
 @settings(max_examples=15, deadline=None)
 @given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))
 def test_history_and_stream_have_the_windows_of_the_stream(windows: Any, case: Case, backend: str) -> None:

@@ -15,7 +15,7 @@ from yarrow.container.operators.columnar.aggregate_states import state_for
 from yarrow.container.operators.columnar_window.merged_slices import MergedSlices
 from yarrow.container.operators.columnar_window.slice_parts import BatchRows, parts_of
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
+from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.runtime.graph.operator_spec import AggregateKind
 
 SUM, MIN, MAX, MEAN, COUNT = (

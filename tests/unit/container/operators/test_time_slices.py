@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.container.operators.columnar_window.divided_rows import divided
-from yarrow.container.operators.columnar_window.time_slices import TimeSlices
+from yarrow.container.operators.time_slices import TimeSlices
 
 
 def windows_of(time: int, slices: TimeSlices) -> set[tuple[int, int]]:

@@ -1,0 +1,200 @@
+"""SliceStacks: two stacks of merges a key, so that a window costs a few merges however many slices it has.
+
+Owner: the task thread. The front stack lies in the slices: each holds the merge of itself and the slices behind it, up
+to a border. The back is one value: the merge of the slices from the border on that windows have read. A window is one
+value of the front and the back. When slices of the back leave, the slices of the window become a new front. So each
+slice is merged twice. Must not know windows' ends, watermarks or results. See docs/design/0041-windows-of-slices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from yarrow.container.operators.sliced_window.slice_tables import SliceTables
+from yarrow.container.operators.window.window_contents import WindowContents
+from yarrow.container.state.value_table import MISSING
+from yarrow.datastream.window import TimeWindow
+
+#: The stacks of a key as they are stored: no slice of the front lies before the first number; the border; the back,
+#: None = it has no content.
+Stacks = tuple[int, int, Any]
+
+
+class Fired(NamedTuple):
+    """What a window is for its keys."""
+
+    #: The keys with content, and what the window is for each.
+    keys: list[Any]
+    values: list[Any]
+    #: The keys of which slices are left that windows have read, and their stacks behind this window.
+    left: list[Any]
+    stacks: list[Stacks]
+
+
+class SliceStacks:
+    """Merges the slices of windows, a key at a time; windows of one key come in the order of their ends."""
+
+    def __init__(
+        self,
+        slices: SliceTables,
+        contents: WindowContents[TimeWindow],
+        own: Callable[[Any], Any] | None,
+    ) -> None:
+        """`own` copies a value that a merge could change; None = no value can change."""
+        self._slices, self._contents = slices, contents
+        self._layout = slices.layout
+        self._own = own
+        self._merge = contents.merge_function if own is None else _Owning(contents.merge_function, own).merge
+        #: The key whose merge has failed.
+        self.failed: Any = None
+        self._window = TimeWindow(0, 0)
+        #: Where the slices begin that no window before has read, and those of them with rows.
+        self._unread = 0
+        self._fresh: list[int] = []
+
+    def unread(self, window: TimeWindow) -> int:
+        """The start of the first slice of a window that no window before has read."""
+        return max(window.end - self._layout.slide, window.start)
+
+    def fresh_slices(self, window: TimeWindow) -> list[int]:
+        """The starts of the slices with rows that a window reads first, ascending."""
+        return [at for at in range(self.unread(window), window.end, self._layout.step) if at in self._slices]
+
+    def begin(self, window: TimeWindow) -> None:
+        """The next keys are those of this window, in one piece of work."""
+        self._slices.begin_work()
+        self._window = window
+        self._unread, self._fresh = self.unread(window), self.fresh_slices(window)
+
+    def of_new_key(self, window: TimeWindow) -> Stacks:
+        """The stacks of a key that no window before has read."""
+        border = window.start if self._layout.cumulative else self.unread(window)
+        return border, border, None
+
+    def fire(self, keys: Sequence[Any], stacks: Sequence[Stacks]) -> Fired:
+        """What the window at hand is for canonical keys with these stacks.
+
+        If a function raises an error, `failed` is its key.
+        """
+        start, own, merge = self._window.start, self._own, self._merge
+        # Nothing that was read before belongs to the window.
+        anew = self._unread == start
+        fresh = [self._slices.getter(at) for at in self._fresh]
+        at_start = self._slices.getter(start)
+        fired = Fired([], [], [], [])
+        turning: list[Any] = []
+        key = None
+        try:
+            for key, (front, border, back) in zip(keys, stacks, strict=True):
+                if anew:
+                    front, border, back = start, start, None
+                elif border < start:
+                    turning.append(key)
+                    continue
+                for get in fresh:
+                    value = get(key)
+                    if value is not None:
+                        value = value if own is None else own(value)
+                        back = value if back is None else merge(back, value)
+                value = None
+                front = max(front, start)
+                if front < border:
+                    if front == start:
+                        value = at_start(key)
+                    if value is None:
+                        front, value = self._first_of_front(key, front, border)
+                if value is None:
+                    value = back
+                elif back is not None:
+                    value = merge(value if own is None else own(value), back)
+                if value is not None:
+                    fired.keys.append(key)
+                    fired.values.append(value)
+                if front < border or back is not None:
+                    fired.left.append(key)
+                    fired.stacks.append((front, border, back))
+        except Exception:
+            self.failed = key
+            raise
+        if turning:
+            self._turn(turning, fired)
+        return fired
+
+    def _first_of_front(self, key: Any, front: int, border: int) -> tuple[int, Any]:
+        """The first slice of a front with a value, from `front` on, and the value; (border, None) if there is none."""
+        for at in range(front, border, self._layout.step):
+            value = self._slices.get(at, key)
+            if value is not MISSING:
+                return at, value
+        return border, None
+
+    def _turn(self, keys: Sequence[Any], fired: Fired) -> None:
+        """Makes the front of keys anew, of all slices of the window at hand."""
+        slices, merge, end = self._slices, self._merge, self._window.end
+        merged: list[Any] = [None] * len(keys)
+        fronts = [end] * len(keys)
+        key = None
+        try:
+            for start in range(end - self._layout.step, self._window.start - 1, -self._layout.step):
+                table = slices.table(start)
+                if table is None:
+                    continue
+                get, whole = slices.getter(start), table.whole
+                for at, key in enumerate(keys):
+                    value = get(key)
+                    if value is None:
+                        continue
+                    behind = merged[at]
+                    if behind is not None:
+                        value = merge(value, behind)
+                        if whole is not None and value is not None:
+                            whole[key] = value
+                        else:
+                            slices.put(start, key, value)
+                    merged[at], fronts[at] = value, start
+        except Exception:
+            self.failed = key
+            raise
+        for key, value, front in zip(keys, merged, fronts, strict=True):
+            if value is not None:
+                fired.keys.append(key)
+                fired.values.append(value)
+                fired.left.append(key)
+                fired.stacks.append((front, end, None))
+
+    def add(self, key: Any, stacks: Stacks, start: int, row: Any, stamp: int) -> Stacks:
+        """Adds a row to a slice that windows of a canonical key have read; returns the key's stacks."""
+        front, border, back = stacks
+        contents, slices = self._contents, self._slices
+        slices.begin_work()
+        row = contents.fixed(row)
+        if start >= border:
+            if not self._layout.cumulative:
+                slices.open(start)
+                contents.add(slices.slice(start), key, row, stamp)
+            return front, border, contents.added(MISSING if back is None else back, row, stamp)
+        step = self._layout.step
+        for at in range(front, start, step):
+            value = slices.get(at, key)
+            if value is not MISSING:
+                slices.put(at, key, contents.added(self._owned(value), row, stamp))
+        behind = (slices.get(at, key) for at in range(start, border, step))
+        merged = next((value for value in behind if value is not MISSING), MISSING)
+        slices.put(start, key, contents.added(self._owned(merged), row, stamp))
+        return min(front, start), border, back
+
+    def _owned(self, value: Any) -> Any:
+        """A value of a slice, which a function may change; MISSING as it is."""
+        return value if self._own is None or value is MISSING else self._own(value)
+
+
+class _Owning:
+    """Merges values that a merge may change: it gets a copy of the second one, which stays in a slice."""
+
+    def __init__(self, merge: Callable[[Any, Any], Any], own: Callable[[Any], Any]) -> None:
+        self._merge, self._own = merge, own
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """`first` belongs to the caller, who gives it away."""
+        return self._merge(first, self._own(second))
