@@ -84,7 +84,7 @@ class ColumnarAsOfJoiningOperator(ColumnarJoiningOperator):
             self._fresh = self._fresh_keys() if self._pending else None
         while self._pending:
             yield from self._release(self._pending, self._pending.pop())
-            if perf_counter() >= deadline:
+            if self._pending and perf_counter() >= deadline:
                 return
         self._pending = self._fresh = None
         if self._ordering is not None:

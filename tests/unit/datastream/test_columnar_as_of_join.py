@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import pytest
 
@@ -145,6 +146,22 @@ def test_results_are_not_behind_the_watermark(run: Run) -> None:
             assert all(stamp > reached for stamp in element.timestamps.to_pylist())
     assert (reached, number) == (MAX, 48)
     assert [side.rows.size for side in operator_in(harness).sides] == [0, 0]
+
+
+@pytest.mark.parametrize("direction", ["backward", "nearest", "forward"])
+def test_a_look_that_overruns_its_slice_is_no_look_at_later_rows(
+    run: Run, monkeypatch: pytest.MonkeyPatch, direction: str
+) -> None:
+    monkeypatch.setattr(columnar_as_of_join, "perf_counter", lambda: inf)
+    harness = run(lambda join: getattr(join, direction)(ms(0)).left_outer())
+    for number, time in enumerate((10, 20, 30)):
+        # No row is left behind the look, so nothing makes the operator look again.
+        push(harness, 0, [(number, number)], [time])
+        watermark(harness, time)
+        assert rows(harness)[number:] == [(number, number, None, None, time)]
+    push(harness, 0, [(3, 3)], [40])
+    watermark(harness, MAX)
+    assert rows(harness)[3:] == [(3, 3, None, None, 40)]
 
 
 def test_one_version_of_each_key_stays_below_the_watermark(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
