@@ -87,7 +87,7 @@ class ColumnarIntervalJoiningOperator(ColumnarJoiningOperator):
                 continue
             for run in [run for run in side.rows.runs if run.first_time <= over]:
                 yield from self._without(index, run, over)
-                if perf_counter() >= deadline:
+                if self.event_timers_due and perf_counter() >= deadline:
                     return
         self.use_slots_again()
 

@@ -94,7 +94,7 @@ class ColumnarWindowJoiningOperator(ColumnarJoiningOperator):
         """Emits the results of windows that have ended, a part of their keys at a time."""
         while self.event_timers_due:
             yield from self._fire()
-            if perf_counter() >= deadline:
+            if self.event_timers_due and perf_counter() >= deadline:
                 return
         if self._ordering is not None:
             self.use_slots_again()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from tests.unit.datastream.keyed_join_harness import Stamped
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.operators.columnar_join import columnar_join
+from yarrow.container.operators.columnar_join import columnar_interval_join, columnar_join
 from yarrow.datastream import (
     ColumnarIntervalJoin,
     ColumnarIntervalJoined,
@@ -164,6 +165,19 @@ def test_slots_of_keys_without_rows_are_used_again(run: Run, monkeypatch: pytest
         watermark(harness, time + 10_000)
     assert operator_in(harness)._index.size <= 400
     assert [row[:4] for row in rows(harness)] == [(-1, -1, -1, "x")] * 20
+
+
+def test_slots_are_used_again_though_each_slice_overruns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar_join, "LEAST_SLOTS", 64)
+    monkeypatch.setattr(columnar_interval_join, "perf_counter", lambda: inf)
+    harness = run(plain, 0, 100)
+    operator_in(harness)._most_slots = 64
+    for step in range(10):
+        time = 10_000 * step
+        # Each watermark removes the rows of the step before.
+        push(harness, 0, [(100 * step + key, key) for key in range(100)], [time] * 100)
+        watermark(harness, time)
+    assert operator_in(harness)._index.size <= 400
 
 
 def test_sizes_are_metrics(run: Run) -> None:

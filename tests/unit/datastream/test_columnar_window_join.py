@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from tests.unit.datastream.test_columnar_interval_join import (
     watermark,
 )
 from yarrow.common.time import Time
-from yarrow.container.operators.columnar_join import columnar_join
+from yarrow.container.operators.columnar_join import columnar_join, columnar_window_join
 from yarrow.datastream import ColumnarWindowJoin, ColumnarWindowJoined, DataStream, StreamExecutionEnvironment
 from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.window import (
@@ -152,8 +153,12 @@ def test_results_are_not_behind_the_watermark_and_leave_no_row(run: Run) -> None
     assert [side.rows.size for side in operator_in(harness).sides] == [0, 0]
 
 
-def test_slots_of_keys_without_rows_are_used_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("now", [-inf, inf], ids=["slices that suffice", "slices that overrun"])
+def test_slots_of_keys_without_rows_are_used_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch, now: float
+) -> None:
     monkeypatch.setattr(columnar_join, "LEAST_SLOTS", 64)
+    monkeypatch.setattr(columnar_window_join, "perf_counter", lambda: now)
     harness = run()
     operator_in(harness)._most_slots = 64
     for step in range(20):
