@@ -122,7 +122,7 @@ def test_an_evictor_is_neither_added_nor_removed_over_a_savepoint(
         typing: Any = (lambda rows: rows.map(lambda row: row, row)) if typed else lambda rows: rows
         return lambda rows: evicting(evictor)(typing(rows))
 
-    windows = "windows without an evictor", "windows with an evictor"
+    windows = "windows without an evictor, of which none is made of slices", "windows with an evictor"
     for first, second, (was, now), state in (
         (None, CountEvictor.of(1), windows, CONTENTS),
         (CountEvictor.of(1), None, windows[::-1], CONTENTS_WITH_TIMES),

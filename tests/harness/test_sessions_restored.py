@@ -207,7 +207,10 @@ def test_another_gap_counts_for_rows_from_the_savepoint_on() -> None:
     job.stop(CANONICAL)
 
 
-ONE_LIST, BY_WINDOW = "sessions in one list a key", "windows without an evictor"
+ONE_LIST, BY_WINDOW = (
+    "sessions in one list a key",
+    "windows without an evictor, of which none is made of slices",
+)
 WITH_EVICTOR = "windows with an evictor"
 
 

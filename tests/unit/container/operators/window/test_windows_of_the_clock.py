@@ -30,6 +30,9 @@ def test_overlapping_windows_of_processing_time(run: Any) -> None:
     harness.advance(0.5)
     harness.advance(0.5)
     assert (harness.output, harness.timestamps()) == ([("a", 1), ("a", 3), ("a", 2)], [499, 999, 1499])
+    # A key is forgotten when a window without its rows ends.
+    harness.advance(0.5)
+    assert len(harness.output) == 3
     assert is_empty(harness)
 
 
