@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from yarrow.cep.conditions import IterativeCondition, SimpleCondition, call_of
 from yarrow.cep.partial_matches import PartialMatches, Run
 from yarrow.cep.pattern_table import Edge, EdgeAction, PatternTable, RecordTest, Tests
-from yarrow.cep.record_moves import RecordMoves
+from yarrow.cep.record_moves import DECIDED, Followed, RecordMoves
 from yarrow.cep.record_step import RecordStep
 
 
@@ -107,8 +107,7 @@ class PatternMatcher:
         self._one_limit = all(state.gap_ms is None for state in table.states)
         #: None = runs have to be asked one by one.
         self._moves = RecordMoves(table) if table.sees_records_alone and observer is None else None
-        self._own_tests = [(number, 1 << number) for number, test in enumerate(table.tests) if test.parts]
-        self._calls = [(bit, self._call_of(number)) for number, bit in self._own_tests]
+        self._calls = [self._call_of(number) for number in range(len(table.tests))]
         #: Results of tests for the record at hand, and of those that look at the run at hand.
         self._known: dict[int, bool] = {}
         self._of_run: dict[int, bool] = {}
@@ -118,17 +117,15 @@ class PatternMatcher:
 
     # ------------------------------------------------------------------ records
 
-    def take(self, matches: PartialMatches, record: Any, timestamp: int) -> list[PatternResult]:
+    def take(self, matches: PartialMatches, record: Any, timestamp: int) -> Sequence[PatternResult]:
         """Lets each run and the beginning do what they can with a record; returns the matches.
 
-        `advance` has been called with the time of the record. Errors of conditions are raised as they are.
+        `advance` has been called with the time of the record. A condition is called only if a run, or the beginning,
+        needs it to know what it does. Errors of conditions are raised as they are.
         """
-        return self._take(matches, record, timestamp, {})
-
-    def _take(
-        self, matches: PartialMatches, record: Any, timestamp: int, known: dict[int, bool]
-    ) -> list[PatternResult]:
-        self._record, self._known = record, known
+        if self._moves is not None:
+            return self._move(self._moves, matches, record, timestamp)
+        self._record, self._known = record, {}
         self._context.matches, self._context.time = matches, timestamp
         if not matches.runs:
             begins = self._passed_begins()
@@ -146,13 +143,35 @@ class PatternMatcher:
                 self._observer.took(None, edge, after)
         return self._behind(step, matches, timestamp)
 
-    def results_of(self, record: Any) -> int:
-        """The results of all tests for a record, as `take_tested` wants them; for tests that look at records alone."""
-        results = 0
-        for bit, call in self._calls:
-            if call(record):
-                results |= bit
-        return results
+    def _move(
+        self, moves: RecordMoves, matches: PartialMatches, record: Any, timestamp: int
+    ) -> Sequence[PatternResult]:
+        """The same as `take`, state by state: runs in one state do the same with a record."""
+        results: dict[int, bool] = {}
+        by_state: dict[int, Followed] = {}
+        is_idle = True
+        for run in matches.runs:
+            state = run[0]
+            if state not in by_state:
+                followed = by_state[state] = self._followed(moves, state, record, results)
+                if followed is not None:
+                    is_idle = False
+        begins = self._followed(moves, 0, record, results)
+        if is_idle and not begins:
+            return ()
+        step = RecordStep(matches, record, timestamp)
+        step.move(matches.runs, by_state, begins or ())
+        return self._behind(step, matches, timestamp)
+
+    def _followed(self, moves: RecordMoves, state: int, record: Any, results: dict[int, bool]) -> Followed:
+        """What a record does in a state. `results` has those of tests asked before; this state adds its own."""
+        decision = moves.first[state]
+        while (test := decision.test) != DECIDED:
+            result = results.get(test)
+            if result is None:
+                result = results[test] = bool(self._calls[test](record))
+            decision = decision.behind[result] or moves.behind(decision, result)
+        return decision.followed
 
     def _call_of(self, number: int) -> Callable[[Any], bool]:
         """What tests a record alone: the program's own callable, where a test is one condition."""
@@ -160,27 +179,6 @@ class PatternMatcher:
         if len(parts) == 1 and isinstance(parts[0].condition, SimpleCondition):
             return call_of(parts[0].condition)
         return lambda record: evaluate(record, context)
-
-    def take_tested(
-        self, matches: PartialMatches, record: Any, timestamp: int, results: int
-    ) -> Sequence[PatternResult]:
-        """The same as `take` for a record whose tests are known: bit n of `results` is the result of test n."""
-        if self._moves is None:
-            known = {number: bool(results & bit) for number, bit in self._own_tests}
-            return self._take(matches, record, timestamp, known)
-        moves = self._moves.of(results)
-        begins, by_state = moves.begins, moves.by_state
-        if not begins:
-            if moves.is_idle:
-                return ()
-            for run in matches.runs:
-                if by_state[run[0]] is not None:
-                    break
-            else:
-                return ()
-        step = RecordStep(matches, record, timestamp)
-        step.move(matches.runs, moves)
-        return self._behind(step, matches, timestamp)
 
     def _behind(self, step: RecordStep, matches: PartialMatches, timestamp: int) -> list[PatternResult]:
         """Keeps what a record has made of the runs of a key; the matches that leave."""

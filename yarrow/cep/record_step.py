@@ -6,12 +6,12 @@ know conditions, time limits or skip strategies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from yarrow.cep.partial_matches import PartialMatches, Run
 from yarrow.cep.pattern_table import NOWHERE, Edge, EdgeAction
-from yarrow.cep.record_moves import Moves
+from yarrow.cep.record_moves import Followed
 
 
 class RecordStep:
@@ -63,9 +63,9 @@ class RecordStep:
             self.found.append((cell, start))
         return edge.target, cell, start
 
-    def move(self, runs: Sequence[Run], moves: Moves) -> None:
-        """Lets each run and the beginning do what the record makes them do."""
-        by_state, seen, new = moves.by_state, self._seen, self.runs
+    def move(self, runs: Sequence[Run], by_state: Mapping[int, Followed], begins: Iterable[Edge]) -> None:
+        """Lets each run follow the edges of its state, and begins a run by each edge of `begins`."""
+        seen, new = self._seen, self.runs
         for run in runs:
             state, cell, start = run
             edges = by_state[state]
@@ -79,7 +79,7 @@ class RecordStep:
                     self.take(edge, cell, start)
                 else:
                     self.ignore(edge, cell, start)
-        for edge in moves.begins:
+        for edge in begins:
             self.take(edge, -1, self.position)
 
     def ignore(self, edge: Edge, cell: int, start: int) -> None:

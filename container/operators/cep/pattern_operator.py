@@ -95,8 +95,6 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
         self._matcher = PatternMatcher(
             table, environment.clock.epoch_ms, spec.max_partial_matches, gives_timed_out=handles
         )
-        #: Tests of a row come first and together. Otherwise a condition is asked where a partial match waits for it.
-        self._tests_first = table.caring is not None and table.sees_records_alone
         row_type = declared_type(spec.row_type)
         self._fix = None if environment.object_reuse else copier_for(row_type)
         comparator = None
@@ -160,7 +158,11 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
             emit(result, stamp)
 
     def _generate_care(self, code: CodeWriter, value: str, timestamp: str | None) -> str:
-        """An expression that is true for rows which a partial match may take, and for those that are late."""
+        """An expression that is true for rows which a partial match may take, and for those that are late.
+
+        No partial match has asked for the row yet. If a condition fails, the row is kept: the failure counts only if
+        the matcher meets it, too.
+        """
         table = self._matcher.table
         if table.caring is None or not self._event_time or timestamp is None:
             return "True"
@@ -173,7 +175,12 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
                 call = f"{code.bind('condition', call_of(part.condition))}({value})"
                 test = f"({test} {'or' if part.joined_by_or else 'and'} {call})" if test else call
             parts.append(test)
-        return " or ".join(parts)
+        cares = code.fresh("cares")
+        with code.block("try:"):
+            code.line(f"{cares} = {' or '.join(parts)}")
+        with code.block("except Exception:"):
+            code.line(f"{cares} = True")
+        return cares
 
     def on_row(self, row: Any, timestamp: int | None) -> _Results:
         """Keeps a row of the current key until the watermark has passed it; gives a late row back."""
@@ -227,7 +234,7 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
 
         `following`: the time of the next row that waits.
         """
-        matcher, tests_first = self._matcher, self._tests_first
+        matcher = self._matcher
         place, matches = self._matches.find(key)
         before = None if matches is None else matcher.deadline(matches)
         results: list[PatternResult] = []
@@ -238,10 +245,7 @@ class PatternMatchingOperator(StoredTimeOperator, FunctionOperator, KeyReadingOp
             for time, row in rows:
                 if matches.runs:
                     results += matcher.advance(matches, time)
-                if tests_first:
-                    results += matcher.take_tested(matches, row, time, matcher.results_of(row))
-                else:
-                    results += matcher.take(matches, row, time)
+                results += matcher.take(matches, row, time)
             row = None
             results += matcher.advance(matches, until)
         except Exception as error:

@@ -330,6 +330,38 @@ def test_what_goes_on_in_another_way_has_not_timed_out() -> None:
     assert sorted(results) == [("a b1", 10, True), ("a b1 b2", 10, True)]
 
 
+# ---------------------------------------------------------------------- conditions
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ("x b1 c1", "a(x) a(b1) a(c1)"),
+        # Behind a the next record is asked for b, and c is asked of none before b has come.
+        ("a1 c1 b1", "a(a1) b(c1) a(c1) b(b1) a(b1)"),
+        # Two partial matches in one state ask once.
+        ("a1 a2 x", "a(a1) b(a2) a(a2) b(x) a(x)"),
+        ("a1 b1 x c1", "a(a1) b(b1) a(b1) c(x) a(x) c(c1) a(c1)"),
+    ],
+)
+def test_a_condition_is_asked_only_where_a_partial_match_waits_for_it(records: str, expected: str) -> None:
+    asked: list[str] = []
+
+    def asks(name: str) -> Callable[[str], bool]:
+        def condition(record: str) -> bool:
+            asked.append(f"{name}({record})")
+            return record.startswith(name)
+
+        return condition
+
+    pattern = Pattern.begin("a").where(asks("a")).followed_by("b").where(asks("b"))
+    pattern = pattern.followed_by("c").where(asks("c"))
+    matcher, matches = PatternMatcher(compile_pattern(pattern), lambda: 0), PartialMatches.none()
+    for time, record in enumerate(records.split()):
+        matcher.take(matches, record, time)
+    assert asked == expected.split()
+
+
 # ---------------------------------------------------------------------- state
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -12,30 +13,39 @@ from hypothesis import strategies as st
 from tests.support.pattern_model import Found, Kind, Records, Whole, all_matches
 from yarrow.cep.after_match_skip_strategy import AfterMatchSkipStrategy, SkipKind
 from yarrow.cep.partial_matches import PartialMatches
-from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
+from yarrow.cep.pattern_matcher import Observer, PatternMatcher, PatternResult
 from yarrow.cep.pattern_table import compile_pattern
 
 LETTERS = "abcd"
 FAR = 10**9
 
 
-def run(whole: Whole, records: Records, *, tested_first: bool = False) -> list[PatternResult]:
-    """The results of the matcher, with the positions of records as records.
+def run(whole: Whole, records: Records) -> list[PatternResult]:
+    """The results of the matcher, with the positions of records as records."""
+    return run_and_asked(whole, records, None)[0]
 
-    `tested_first`: the tests of each record are known before runs are asked.
+
+def run_and_asked(
+    whole: Whole, records: Records, observer: Observer | None
+) -> tuple[list[PatternResult], list[int]]:
+    """The results, and the positions of the records in the order in which conditions were asked for them.
+
+    With an observer the matcher asks partial matches one by one.
     """
-    matcher = PatternMatcher(compile_pattern(whole.pattern()), lambda: 0)
+    asked: list[int] = []
+
+    def letter(record: tuple[str, int]) -> str:
+        asked.append(record[1])
+        return record[0]
+
+    matcher = PatternMatcher(compile_pattern(whole.pattern(letter)), lambda: 0, observer=observer)
     matches = PartialMatches.none()
     results: list[PatternResult] = []
-    for at, (letter, time) in enumerate(records):
+    for at, (name, time) in enumerate(records):
         results += matcher.advance(matches, time)
-        record = letter, at
-        if tested_first:
-            results += matcher.take_tested(matches, record, time, matcher.results_of(record))
-        else:
-            results += matcher.take(matches, record, time)
+        results += matcher.take(matches, (name, at), time)
     results += matcher.advance(matches, FAR)
-    return results
+    return results, asked
 
 
 def found_by(results: list[PatternResult]) -> Counter[tuple[tuple[tuple[str, int], ...], int]]:
@@ -127,7 +137,7 @@ def test_each_match_is_found_once(whole: Whole, records: Records) -> None:
     expected = Counter((match.taken, match.time) for match in all_matches(whole, records))
     found = found_by(run(whole, records))
     assert found == expected, f"{whole}"
-    assert run(whole, records, tested_first=True) == run(whole, records), f"{whole}"
+    assert run_and_asked(whole, records, None) == run_and_asked(whole, records, Mock()), f"{whole}"
 
 
 def left_by(whole: Whole, found: Sequence[Found]) -> list[Found]:
@@ -178,4 +188,4 @@ def test_a_skip_strategy_leaves_the_first_match_and_drops_others(
     assume(max(ends.values(), default=0) <= 1)
     expected = Counter(match.taken for match in left_by(whole, found))
     assert Counter(taken for taken, _ in found_by(run(whole, records)).elements()) == expected, f"{whole}"
-    assert run(whole, records, tested_first=True) == run(whole, records), f"{whole}"
+    assert run_and_asked(whole, records, None) == run_and_asked(whole, records, Mock()), f"{whole}"

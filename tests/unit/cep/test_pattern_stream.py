@@ -20,6 +20,7 @@ from yarrow.cep import (
     PatternTimeoutFunction,
     RichIterativeCondition,
     TimedOutPartialMatchHandler,
+    match,
 )
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.time import Time
@@ -404,13 +405,44 @@ def test_a_row_without_timestamp_fails_with_its_record(run: Any) -> None:
 
 
 def test_an_error_of_a_condition_names_operator_key_and_row(run: Any) -> None:
-    plain = run(Pattern.begin("a").where(lambda row: row[7]), Matches())
-    with pytest.raises(FragmentFailedError, match=r"(?s)IndexError.*'CEP'.*\('k', 'a1'\)"):
-        push(plain, ("a1", 7))
-    harness = run(Pattern.begin("a").where(lambda row, ctx: row[7]), Matches())
-    push(harness, ("a1", 7))
-    with pytest.raises(FragmentFailedError, match=r"(?s)IndexError.*'CEP'.*\('k', 'a1'\) \(key 'k'\)"):
-        harness.watermark(7)
+    conditions: list[Any] = [lambda row: row[7], lambda row, ctx: row[7]]
+    for condition in conditions:
+        harness = run(Pattern.begin("a").where(condition), Matches())
+        push(harness, ("a1", 7))
+        with pytest.raises(FragmentFailedError, match=r"(?s)IndexError.*'CEP'.*\('k', 'a1'\) \(key 'k'\)"):
+            harness.watermark(7)
+
+
+#: Only a payment has an amount: the condition on it fails for other rows.
+SHOPPING = [("k", "other"), ("k", "quit"), ("k", "login"), ("k", "pay", 9), ("k", "quit")]
+
+
+@pytest.mark.parametrize("event_time", [True, False])
+def test_a_condition_sees_only_rows_that_a_partial_match_could_take_there(run: Any, event_time: bool) -> None:
+    pattern = Pattern.begin("login").where(lambda row: row[1] == "login")
+    pattern = pattern.followed_by("pay").where(lambda row: row[2] > 5)
+    pattern = pattern.followed_by("quit").where(lambda row: row[1] == "quit").within(Time.seconds(10))
+    found = ["login pay quit"]
+    assert [names(each) for each in match(pattern, SHOPPING, timestamp=lambda row: 1)] == found
+    behind = (lambda stream: stream) if event_time else PatternStream.in_processing_time
+    harness = run(pattern, Matches(), behind=behind)
+    for at, row in enumerate(SHOPPING):
+        harness.push(row, timestamps=[at] if event_time else None)
+    if event_time:
+        harness.watermark(100)
+    assert harness.output == found
+    assert is_empty(harness)
+
+
+@pytest.mark.parametrize("event_time", [True, False])
+def test_a_condition_that_fails_where_a_partial_match_waits_fails_the_job(run: Any, event_time: bool) -> None:
+    pattern = Pattern.begin("login").where(lambda row: row[1] == "login")
+    pattern = pattern.followed_by("pay").where(lambda row: row[2] > 5).within(Time.seconds(10))
+    harness = run(pattern, behind=(lambda stream: stream) if event_time else PatternStream.in_processing_time)
+    with pytest.raises(FragmentFailedError, match=r"(?s)IndexError.*'CEP'.*\('k', 'other'\) \(key 'k'\)"):
+        for at, name in enumerate(("login", "other")):
+            harness.push(("k", name), timestamps=[at] if event_time else None)
+        harness.watermark(100)
 
 
 def test_an_error_of_a_function_names_operator_key_and_match(run: Any) -> None:
