@@ -161,9 +161,9 @@ class SourceHarness:
         self.enumerator.close()
 
 
-def as_stored(state: Any) -> Any:
-    """What comes back from the bytes that a checkpoint holds; nothing in it may need a pickle."""
-    serializer = value_serializer(None, "source-splits", "source")
+def as_stored(state: Any, allow_pickle: bool = False) -> Any:
+    """What comes back from the bytes that a checkpoint holds; a pickle in it must be allowed."""
+    serializer = value_serializer(None, "source-splits", "source", allow_pickle=allow_pickle)
     return serializer.load_value(serializer.dump_value(state))
 
 
@@ -176,14 +176,16 @@ def run(source: Source[Any, Any], parallelism: int = 1, max_rows: int = 100) -> 
         harness.close()
 
 
-def run_with_restores(source: Source[Any, Any], parallelism: int, max_rows: int, polls: int) -> list[Any]:
+def run_with_restores(
+    source: Source[Any, Any], parallelism: int, max_rows: int, polls: int, allow_pickle: bool = False
+) -> list[Any]:
     """All rows when every `polls` polls the source is restored from a snapshot, each time by new readers."""
     rows: list[Any] = []
     state = None
     while True:
         harness = SourceHarness(source, parallelism, state)
         rows += harness.run(max_rows, polls)
-        state = as_stored(harness.snapshot())
+        state = as_stored(harness.snapshot(), allow_pickle)
         ended = all(harness.readers[index].poll(1) is None for index in range(parallelism))
         harness.close()
         if ended:

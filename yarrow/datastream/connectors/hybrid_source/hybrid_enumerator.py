@@ -22,6 +22,7 @@ from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
     FromReader,
     HybridEnumeratorState,
     HybridSourceSplit,
+    MadeSource,
     NoMoreSplits,
     SourceFinished,
     SplitRequested,
@@ -37,11 +38,11 @@ class Chain(Protocol):
         """The place of the last source."""
         ...
 
-    def made_at(self, index: int, previous: SplitEnumerator[Any]) -> bytes | None:
+    def made_at(self, index: int, previous: SplitEnumerator[Any]) -> MadeSource | None:
         """Make the source at a place, behind the enumerator of the one before; None = the program gave the source."""
         ...
 
-    def source_at(self, index: int, made: bytes | None) -> Source[Any, Any]:
+    def source_at(self, index: int, made: MadeSource | None) -> Source[Any, Any]:
         """Return the source at a place."""
         ...
 

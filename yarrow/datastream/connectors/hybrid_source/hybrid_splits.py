@@ -12,14 +12,25 @@ from typing import Any
 from yarrow.datastream.connectors.base import SourceSplit
 
 
+@dataclass(frozen=True)
+class MadeSource:
+    """A source that a function has made at the switch, as a pickle."""
+
+    pickled: bytes
+
+    def __reduce__(self) -> tuple[type[MadeSource], tuple[bytes]]:
+        """Makes the codec of state count the value as a pickle: whoever may read no pickles must not get this one."""
+        return MadeSource, (self.pickled,)
+
+
 @dataclass(frozen=True, slots=True)
 class HybridSourceSplit(SourceSplit):
     """A split of one source of the chain."""
 
     source_index: int
     wrapped: SourceSplit
-    #: The pickled source, if it was made at the switch.
-    made: bytes | None = None
+    #: The source, if it was made at the switch.
+    made: MadeSource | None = None
 
     @property
     def split_id(self) -> str:
@@ -39,8 +50,8 @@ class HybridEnumeratorState:
     source_index: int
     #: The state of that source's enumerator.
     wrapped: Any
-    #: The pickled source, if it was made at the switch.
-    made: bytes | None
+    #: The source, if it was made at the switch.
+    made: MadeSource | None
     #: Splits of earlier sources that came back from readers and wait for a reader.
     returned: tuple[HybridSourceSplit, ...]
 
@@ -78,8 +89,8 @@ class SwitchSource:
     """The reader may begin to read this source."""
 
     source_index: int
-    #: The pickled source, if it was made at the switch.
-    made: bytes | None
+    #: The source, if it was made at the switch.
+    made: MadeSource | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from yarrow.datastream.connectors.base import (
 )
 from yarrow.datastream.connectors.hybrid_source.hybrid_enumerator import HybridSplitEnumerator
 from yarrow.datastream.connectors.hybrid_source.hybrid_reader import HybridSourceReader
-from yarrow.datastream.connectors.hybrid_source.hybrid_splits import HybridSourceSplit
+from yarrow.datastream.connectors.hybrid_source.hybrid_splits import HybridSourceSplit, MadeSource
 from yarrow.runtime.common.errors import InvalidProgramError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         """The place of the last source."""
         return len(self._links) - 1
 
-    def made_at(self, index: int, previous: SplitEnumerator[Any]) -> bytes | None:
+    def made_at(self, index: int, previous: SplitEnumerator[Any]) -> MadeSource | None:
         """Make the source at a place, behind the enumerator of the one before; None = the program gave the source.
 
         Raises InvalidProgramError for a function that makes no source, or one of another boundedness.
@@ -102,17 +102,18 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
                 f"HybridSource: the function of source {index} must return a source that is"
                 f" {link.boundedness.value}, not {source!r}"
             )
-        pickled: bytes = cloudpickle.dumps(source)
-        return pickled
+        return MadeSource(cloudpickle.dumps(source))
 
-    def source_at(self, index: int, made: bytes | None) -> Source[Any, Any]:
+    def source_at(self, index: int, made: MadeSource | None) -> Source[Any, Any]:
         """Return the source at a place; `made` is what `made_at` gave."""
         given = self._links[index].source
         if given is not None:
             return given
-        if made is None:
-            raise ValueError(f"HybridSource: source {index} is made at the switch, and it was not made")
-        source: Source[Any, Any] = pickle.loads(made)
+        if not isinstance(made, MadeSource):
+            raise ValueError(
+                f"HybridSource: source {index} is made at the switch, and the state holds {type(made).__name__} for it"
+            )
+        source: Source[Any, Any] = pickle.loads(made.pickled)
         return source
 
     # ------------------------------------------------------------------ Source
