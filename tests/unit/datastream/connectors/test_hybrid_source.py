@@ -22,12 +22,24 @@ from tests.unit.datastream.connectors.harness import (
     run_with_restores,
 )
 from yarrow.common.typeinfo import Types
-from yarrow.datastream.connectors.base import Boundedness, NothingAvailable, Source, SourceRecords
+from yarrow.datastream.connectors.base import (
+    Boundedness,
+    NothingAvailable,
+    Source,
+    SourceReaderContext,
+    SourceRecords,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.file_system import FileEnumeratorProvider, StreamFormat
 from yarrow.datastream.connectors.hybrid_source import HybridSource, SourceSwitchContext
-from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
+    HybridEnumeratorState,
+    HybridSourceSplit,
+)
+from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceReader, NumberSequenceSource
 from yarrow.datastream.connectors.socket import SocketTextSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -118,7 +130,113 @@ def test_split_ids_tell_the_sources_apart_and_their_ends_are_told() -> None:
     assert assigned[0] in finished
 
 
+# ------------------------------------------------------------------ an enumerator that does not wait for requests
+
+
+class PushingEnumerator(SplitEnumerator[NumberRange]):
+    """Gives its splits to the reader that comes first, then an event, and says that no further split comes."""
+
+    def __init__(self, context: SplitEnumeratorContext[NumberRange], splits: list[NumberRange]) -> None:
+        self._context = context
+        self._splits = splits
+
+    def add_reader(self, subtask: int) -> None:
+        assert subtask in self._context.registered_readers
+        while self._splits:
+            self._context.assign_split(self._splits.pop(0), subtask)
+        self._context.send_event_to_reader(subtask, "greeting")
+        self._context.signal_no_more_splits(subtask)
+
+    def handle_split_request(self, subtask: int, host: str | None) -> None:
+        raise AssertionError("its readers request nothing")
+
+    def add_splits_back(self, splits: Sequence[NumberRange], subtask: int) -> None:
+        self._splits += splits
+
+    def snapshot_state(self, checkpoint_id: int) -> list[NumberRange]:
+        return list(self._splits)
+
+
+class WaitingReader(NumberSequenceReader):
+    """Requests nothing; reads once it is greeted, which must come after its start."""
+
+    _started = False
+    _greeted = False
+
+    def start(self) -> None:
+        self._started = True
+
+    def handle_source_event(self, event: Any) -> None:
+        assert self._started and event == "greeting"
+        self._greeted = True
+
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        return super().poll(max_rows) if self._greeted else NothingAvailable()
+
+    def _ask_if_idle(self) -> None:
+        return None
+
+
+class PushedNumbers(NumberSequenceSource):
+    def create_enumerator(self, context: SplitEnumeratorContext[NumberRange], checkpoint: Any = None) -> Any:
+        return PushingEnumerator(
+            context, [NumberRange("all", self._start, self._end + 1)] if checkpoint is None else checkpoint
+        )
+
+    def create_reader(self, context: SourceReaderContext) -> WaitingReader:
+        return WaitingReader(context)
+
+
+def rows_of(harness: SourceHarness, polls: int = 60) -> list[Any]:
+    """The rows up to the end, which must come within so many polls."""
+    for _ in range(polls):
+        if harness.poll(0, 3) is None:
+            return harness.rows
+    raise AssertionError(f"no end after {harness.rows}")
+
+
+def test_what_an_enumerator_sends_at_once_waits_until_the_reader_opens_the_source() -> None:
+    source = chained(PushedNumbers(1, 5), PushedNumbers(6, 8), PushedNumbers(9, 12))
+    assert rows_of(SourceHarness(source)) == list(range(1, 13))
+
+
 # ------------------------------------------------------------------ a reader that goes back
+
+
+def test_a_split_of_an_earlier_source_is_read_while_a_later_source_is_open() -> None:
+    source = chained(CollectionSource([1, 2, 3], None), NumberSequenceSource(4, 9))
+    returned = SourceHarness(source)
+    while not returned.assigned:
+        returned.poll()
+    earlier = returned.assigned[0]
+    later = HybridSourceSplit(1, NumberRange("0", 4, 10))
+    harness = SourceHarness(source, 1, (HybridEnumeratorState(1, [], None, ()), [[later]]))
+    harness.poll(0, 2)
+    harness.enumerator.add_splits_back([earlier], 0)
+    harness.enumerator.add_reader(0)
+    harness.poll(0, 1)
+    assert harness.rows == [4, 5, 1]
+    state = as_stored(harness.snapshot())
+    assert sorted(split.source_index for split in state[1][0]) == [0, 1]
+    assert rows_of(harness) == [4, 5, 1, 2, 3, 6, 7, 8, 9]
+    assert rows_of(SourceHarness(source, 1, state)) == [2, 3, 6, 7, 8, 9]
+
+
+def test_a_paused_split_of_a_later_source_stays_paused_when_a_source_ends() -> None:
+    source = chained(CollectionSource([1], None), NumberSequenceSource(2, 3))
+    later = HybridSourceSplit(1, NumberRange("0", 2, 4))
+    first = SourceHarness(source)
+    while not first.assigned:
+        first.poll()
+    returned: Any = tuple(first.assigned)
+    enumerator = HybridEnumeratorState(1, [], None, returned)
+    harness = SourceHarness(source, 1, (enumerator, [[later]]))
+    harness.readers[0].pause_or_resume_splits([later.split_id], [])
+    for _ in range(9):
+        harness.poll()
+    assert harness.rows == [1]
+    harness.readers[0].pause_or_resume_splits([], [later.split_id])
+    assert rows_of(harness) == [1, 2, 3]
 
 
 class Engine(SourceHarness):
@@ -267,7 +385,7 @@ def test_a_source_is_made_where_the_former_has_ended(tmp_path: Path, polls: int)
         After(), Boundedness.BOUNDED
     )
     source = made.add_source(NumberSequenceSource(8, 9)).build()
-    found = run_with_restores(pickle.loads(pickle.dumps(source)), 1, 1, polls)
+    found = run_with_restores(pickle.loads(pickle.dumps(source)), 1, 1, polls, allow_pickle=True)
     assert found == ["x", "y", 1, 2, 3, 4, 8, 9]
     assert source.blocking
     assert source.produced_type() is None

@@ -1,13 +1,14 @@
 """The reader of a HybridSource: runs the reader of one source after another.
 
-Owner: the task's thread. It reads the splits of the earliest source first. At the end of a source it tells the
-enumerator, and begins the next source when the enumerator says so. Must not know which splits there are.
+Owner: the task's thread. It reads the splits of the earliest source first, also where a later source is open. At the
+end of a source it tells the enumerator, and begins the next source when the enumerator says so. Must not know which
+splits there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from yarrow.datastream.connectors.base import (
@@ -22,6 +23,7 @@ from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
     FromEnumerator,
     FromReader,
     HybridSourceSplit,
+    MadeSource,
     NoMoreSplits,
     SourceFinished,
     SplitRequested,
@@ -32,18 +34,29 @@ from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
+class _OpenSource(Generic[T]):
+    """A source whose reader runs."""
+
+    reader: SourceReader[T, SourceSplit]
+    made: MadeSource | None
+    #: Ids of its splits that have not ended.
+    split_ids: set[str] = field(default_factory=set)
+
+
 class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
     """Reads the sources of a chain in their order."""
 
     def __init__(self, context: SourceReaderContext, chain: Chain) -> None:
         self._context = context
         self._chain = chain
-        #: The open source and its reader; None = none is open.
-        self._index = -1
-        self._made: bytes | None = None
-        self._reader: SourceReader[T, SourceSplit] | None = None
+        #: By place: usually one. A source waits while splits of an earlier one, which came back, are read.
+        self._open: dict[int, _OpenSource[T]] = {}
         #: Splits of sources that are not open.
         self._held: dict[int, list[HybridSourceSplit]] = {}
+        #: Sources that are not open, and of which no further split comes; and events of their enumerators.
+        self._complete: set[int] = set()
+        self._events: dict[int, list[Any]] = {}
         #: The latest source that the enumerator has allowed, and the latest that was read to its end.
         self._allowed = SwitchSource(-1, None)
         self._finished = -1
@@ -51,149 +64,165 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         self._told = False
         #: True when no source has a further split for this reader.
         self.has_all_splits = False
-        #: Ids of the open source's splits that have not ended.
-        self._open_ids: set[str] = set()
         self._paused: set[str] = set()
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
-        """Return rows of the open source; where none is open, opens the next one or asks for it."""
-        if self._reader is None:
-            # Not before: in BATCH mode the reader hears of its splits after `start`.
-            self._go_on()
-        if self._reader is None:
-            return None if self.has_all_splits and not self._held else NothingAvailable()
-        found = self._reader.poll(max_rows)
+        """Return rows of the earliest source; where none is open, opens the next one or asks for it."""
+        # Not before: in BATCH mode the reader hears of its splits after `start`.
+        index = self._earliest()
+        if index is None:
+            return None if self.has_all_splits else NothingAvailable()
+        found = self._open[index].reader.poll(max_rows)
         if isinstance(found, SourceRecords):
-            return self._marked(found)
+            return self._marked(index, found)
         if found is not None:
             return found
-        if self._index == self._chain.last_index and not self._held:
+        if index == self._chain.last_index:
             return None
-        ended = tuple(sorted(self._open_ids))
-        self._end_source()
+        ended = self._end_source(index)
         return SourceRecords((), finished_before=ended) if ended else NothingAvailable(0.0)
 
-    def _marked(self, records: SourceRecords) -> SourceRecords:
+    def _marked(self, index: int, records: SourceRecords) -> SourceRecords:
         """Return the records with the ids of this source's splits."""
-        ended = tuple(split_id_of(self._index, split_id) for split_id in records.finished_before)
-        self._open_ids.difference_update(ended)
-        split_id = None if records.split_id is None else split_id_of(self._index, records.split_id)
+        ended = tuple(split_id_of(index, split_id) for split_id in records.finished_before)
+        self._open[index].split_ids.difference_update(ended)
+        split_id = None if records.split_id is None else split_id_of(index, records.split_id)
         return replace(records, split_id=split_id, finished_before=ended)
 
     # ------------------------------------------------------------------ from one source to the next
 
-    def _go_on(self) -> None:
-        """Opens the source that is next, or asks for it."""
-        if self._held:
-            index = min(self._held)
-            self._open(index, self._held[index][0].made)
-        elif self._allowed.source_index > self._finished:
-            self._open(self._allowed.source_index, self._allowed.made)
+    def _earliest(self) -> int | None:
+        """Return the place of the earliest source, and open that source; None = the enumerator is asked for one."""
+        index = min((*self._open, *self._held), default=None)
+        if index is None and self._allowed.source_index > self._finished:
+            index = self._allowed.source_index
+        if index is not None:
+            if index not in self._open:
+                self._open_source(index)
         elif not (self.has_all_splits or self._told):
             self._told = True
             self._context.send_event_to_enumerator(SourceFinished(self._finished))
+        return index
 
-    def _open(self, index: int, made: bytes | None) -> None:
-        self._index, self._made = index, made
+    def _open_source(self, index: int) -> None:
+        splits = self._held.pop(index, [])
+        made = splits[0].made if splits else self._allowed.made
         source = self._chain.source_at(index, made)
         reader = source.create_reader(_MemberContext(self._context, index, self))
-        self._reader = reader
-        if splits := self._held.pop(index, []):
-            self._add_to_open(reader, splits)
-        if self.has_all_splits:
+        self._open[index] = _OpenSource(reader, made)
+        if splits:
+            self._add_to_open(index, splits)
+        if self.has_all_splits or index in self._complete:
             reader.notify_no_more_splits()
+        self._complete.discard(index)
         reader.start()
+        for event in self._events.pop(index, ()):
+            reader.handle_source_event(event)
 
-    def _end_source(self) -> None:
-        assert self._reader is not None
-        reader, self._reader = self._reader, None
-        self._finished = max(self._finished, self._index)
+    def _end_source(self, index: int) -> tuple[str, ...]:
+        """Closes a source that has ended; returns the ids of its splits whose end was not told before."""
+        ended = self._open.pop(index)
+        self._finished = max(self._finished, index)
         self._told = False
-        self._paused.clear()
-        self._open_ids.clear()
-        reader.close()
+        prefix = split_id_of(index, "")
+        self._paused = {split_id for split_id in self._paused if not split_id.startswith(prefix)}
+        ended.reader.close()
+        return tuple(sorted(ended.split_ids))
 
     # ------------------------------------------------------------------ splits
 
     def add_splits(self, splits: Sequence[HybridSourceSplit]) -> None:
-        """Hands splits to the open source; those of others wait until their source is open."""
-        own = []
+        """Hands splits to their source; where it is not open they wait."""
         for split in splits:
-            if self._reader is not None and split.source_index == self._index:
-                own.append(split)
+            if split.source_index in self._open:
+                self._add_to_open(split.source_index, [split])
             else:
                 self._held.setdefault(split.source_index, []).append(split)
-        if own and self._reader is not None:
-            self._add_to_open(self._reader, own)
 
-    def _add_to_open(self, reader: SourceReader[T, SourceSplit], splits: Iterable[HybridSourceSplit]) -> None:
-        found = list(splits)
-        self._open_ids.update(split.split_id for split in found)
-        reader.add_splits([split.wrapped for split in found])
-        if paused := [split.wrapped.split_id for split in found if split.split_id in self._paused]:
-            reader.pause_or_resume_splits(paused, ())
+    def _add_to_open(self, index: int, splits: Sequence[HybridSourceSplit]) -> None:
+        opened = self._open[index]
+        opened.split_ids.update(split.split_id for split in splits)
+        opened.reader.add_splits([split.wrapped for split in splits])
+        if paused := [split.wrapped.split_id for split in splits if split.split_id in self._paused]:
+            opened.reader.pause_or_resume_splits(paused, ())
 
     def notify_no_more_splits(self) -> None:
         """Hear that no source has a further split for this reader."""
         self.has_all_splits = True
-        if self._reader is not None:
-            self._reader.notify_no_more_splits()
+        for opened in self._open.values():
+            opened.reader.notify_no_more_splits()
 
     def snapshot_state(self, checkpoint_id: int) -> list[HybridSourceSplit]:
-        """The splits of the open source at their positions, and those that wait."""
+        """The splits of open sources at their positions, and those that wait."""
         found = [split for splits in self._held.values() for split in splits]
-        if self._reader is not None:
-            wrapped = self._reader.snapshot_state(checkpoint_id)
-            found += [HybridSourceSplit(self._index, split, self._made) for split in wrapped]
+        for index, opened in self._open.items():
+            wrapped = opened.reader.snapshot_state(checkpoint_id)
+            found += [HybridSourceSplit(index, split, opened.made) for split in wrapped]
         return found
 
     def pause_or_resume_splits(
         self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]
     ) -> None:
-        """Stops or resumes splits of the open source; those that wait are stopped when their source is opened."""
+        """Stops or resumes splits of open sources; those that wait are stopped when their source is opened."""
         self._paused.update(splits_to_pause)
         self._paused.difference_update(splits_to_resume)
-        pause, resume = self._of_open(splits_to_pause), self._of_open(splits_to_resume)
-        if self._reader is not None and (pause or resume):
-            self._reader.pause_or_resume_splits(pause, resume)
-
-    def _of_open(self, split_ids: Iterable[str]) -> list[str]:
-        prefix = split_id_of(self._index, "")
-        return [split_id.removeprefix(prefix) for split_id in split_ids if split_id.startswith(prefix)]
+        for index, opened in self._open.items():
+            pause, resume = _of_source(index, splits_to_pause), _of_source(index, splits_to_resume)
+            if pause or resume:
+                opened.reader.pause_or_resume_splits(pause, resume)
 
     # ------------------------------------------------------------------ engine
 
     def handle_source_event(self, event: Any) -> None:
-        """Takes an event of the enumerator, or one of the open source's enumerator."""
+        """Takes an event of the enumerator, or one of a source's enumerator; the latter waits for its source."""
         match event:
             case SwitchSource(index):
                 if index > self._allowed.source_index:
                     self._allowed = event
-            case NoMoreSplits(index) if index == self._index and self._reader is not None:
-                self._reader.notify_no_more_splits()
-            case FromEnumerator(index, inner) if index == self._index and self._reader is not None:
-                self._reader.handle_source_event(inner)
+            case NoMoreSplits(index):
+                if index in self._open:
+                    self._open[index].reader.notify_no_more_splits()
+                elif self._may_open(index):
+                    self._complete.add(index)
+            case FromEnumerator(index, inner):
+                if index in self._open:
+                    self._open[index].reader.handle_source_event(inner)
+                elif self._may_open(index):
+                    self._events.setdefault(index, []).append(inner)
+
+    def _may_open(self, index: int) -> bool:
+        return index > self._finished or index in self._held
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tells the reader of the open source."""
-        if self._reader is not None:
-            self._reader.notify_checkpoint_complete(checkpoint_id)
+        """Tells the readers of open sources."""
+        for opened in self._open.values():
+            opened.reader.notify_checkpoint_complete(checkpoint_id)
 
     def pending_records(self) -> int | None:
-        """Return the records of the open source's splits that are not read."""
-        reader = self._reader
-        return None if reader is None else reader.pending_records()
+        """Return the records of open sources' splits that are not read."""
+        return _sum([opened.reader.pending_records() for opened in list(self._open.values())])
 
     def pending_bytes(self) -> int | None:
-        """Return the bytes of the open source's splits that are not read."""
-        reader = self._reader
-        return None if reader is None else reader.pending_bytes()
+        """Return the bytes of open sources' splits that are not read."""
+        return _sum([opened.reader.pending_bytes() for opened in list(self._open.values())])
 
     def close(self) -> None:
-        """Closes the open source."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
+        """Closes the open sources."""
+        opened, self._open = self._open, {}
+        for each in opened.values():
+            each.reader.close()
+
+
+def _of_source(index: int, split_ids: Iterable[str]) -> list[str]:
+    """Return the ids that the source itself gave to those of these splits that are its own."""
+    prefix = split_id_of(index, "")
+    return [split_id.removeprefix(prefix) for split_id in split_ids if split_id.startswith(prefix)]
+
+
+def _sum(found: Sequence[int | None]) -> int | None:
+    """Return the sum; None where there is nothing, or one is unknown."""
+    known = [count for count in found if count is not None]
+    return sum(known) if found and len(known) == len(found) else None
 
 
 class _MemberContext:
