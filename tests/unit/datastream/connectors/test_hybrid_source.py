@@ -38,6 +38,7 @@ from yarrow.datastream.connectors.hybrid_source import HybridSource, SourceSwitc
 from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
     HybridEnumeratorState,
     HybridSourceSplit,
+    SwitchSource,
 )
 from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceReader, NumberSequenceSource
 from yarrow.datastream.connectors.socket import SocketTextSource
@@ -198,6 +199,37 @@ def rows_of(harness: SourceHarness, polls: int = 60) -> list[Any]:
 def test_what_an_enumerator_sends_at_once_waits_until_the_reader_opens_the_source() -> None:
     source = chained(PushedNumbers(1, 5), PushedNumbers(6, 8), PushedNumbers(9, 12))
     assert rows_of(SourceHarness(source)) == list(range(1, 13))
+
+
+@pytest.mark.parametrize("polls", range(1, 25))
+def test_an_enumerator_knows_the_readers_that_were_restored_in_its_source(polls: int) -> None:
+    source = chained(PushedNumbers(1, 9), PushedNumbers(10, 12))
+    before = SourceHarness(source)
+    rows = list(before.run(1, polls))
+    state = as_stored(before.snapshot())
+    before.close()
+    assert rows + rows_of(SourceHarness(source, 1, state)) == list(range(1, 13))
+
+
+def test_a_reader_that_gets_a_switch_from_the_log_is_made_known_to_the_enumerator() -> None:
+    source = chained(PushedNumbers(1, 2), PushedNumbers(3, 6))
+    switched = HybridEnumeratorState(1, [NumberRange("all", 3, 7)], None, ())
+    harness = SourceHarness(source, 1, (switched, []))
+    harness.send_event_to_reader(0, SwitchSource(1, None))
+    assert rows_of(harness) == [3, 4, 5, 6]
+
+
+def test_a_reader_restored_in_an_earlier_source_hears_that_no_further_split_of_it_comes() -> None:
+    source = chained(NumberSequenceSource(1, 2), PushedNumbers(3, 4))
+    switched = HybridEnumeratorState(1, [NumberRange("all", 3, 5)], None, ())
+
+    class Unasking(NumberSequenceReader):
+        def _ask_if_idle(self) -> None:
+            return None
+
+    source.source_at(0, None).create_reader = Unasking  # type: ignore[method-assign]
+    earlier = HybridSourceSplit(0, NumberRange("0", 1, 3))
+    assert rows_of(SourceHarness(source, 1, (switched, [[earlier]]))) == [1, 2, 3, 4]
 
 
 # ------------------------------------------------------------------ a reader that goes back

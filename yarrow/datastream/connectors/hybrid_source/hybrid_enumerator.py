@@ -25,6 +25,7 @@ from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
     MadeSource,
     NoMoreSplits,
     SourceFinished,
+    SourceOpened,
     SplitRequested,
     SwitchSource,
 )
@@ -97,9 +98,7 @@ class HybridSplitEnumerator(SplitEnumerator[HybridSourceSplit]):
         A reader of a stream sends SplitRequested instead.
         """
         self._in_advance.add(subtask)
-        if subtask not in self.members:
-            self.members.add(subtask)
-            self._enumerator.add_reader(subtask)
+        self._add_member(subtask)
         self._enumerator.handle_split_request(subtask, host)
 
     def handle_source_event(self, subtask: int, event: Any) -> None:
@@ -111,10 +110,12 @@ class HybridSplitEnumerator(SplitEnumerator[HybridSourceSplit]):
                     self._join(subtask)
                 else:
                     self._switch_if_all_finished()
+            case SourceOpened(index) if index == self.source_index:
+                self._add_member(subtask)
             case SplitRequested(index) if index == self.source_index:
                 host = self._context.registered_readers.get(subtask)
                 self._enumerator.handle_split_request(subtask, host)
-            case SplitRequested(index):
+            case SourceOpened(index) | SplitRequested(index):
                 # All splits of an earlier source are dealt out.
                 self._context.send_event_to_reader(subtask, NoMoreSplits(index))
             case FromReader(index, inner) if index == self.source_index:
@@ -134,8 +135,13 @@ class HybridSplitEnumerator(SplitEnumerator[HybridSourceSplit]):
 
     def _join(self, subtask: int) -> None:
         self._context.send_event_to_reader(subtask, SwitchSource(self.source_index, self._made))
-        self.members.add(subtask)
-        self._enumerator.add_reader(subtask)
+        self._add_member(subtask)
+
+    def _add_member(self, subtask: int) -> None:
+        """Adds a reader of the present source, unless it is one: a restored reader opens it without a switch."""
+        if subtask not in self.members:
+            self.members.add(subtask)
+            self._enumerator.add_reader(subtask)
 
     def signal_no_more_splits(self, subtask: int) -> None:
         """Tells a reader that the present source has no further split for it."""

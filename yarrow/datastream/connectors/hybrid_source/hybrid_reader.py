@@ -26,6 +26,7 @@ from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
     MadeSource,
     NoMoreSplits,
     SourceFinished,
+    SourceOpened,
     SplitRequested,
     SwitchSource,
     split_id_of,
@@ -110,6 +111,9 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         source = self._chain.source_at(index, made)
         reader = source.create_reader(_MemberContext(self._context, index, self))
         self._open[index] = _OpenSource(reader, made)
+        if not self.has_all_splits:
+            # A reader that has them all needs nothing of the enumerator, and in BATCH mode there is none by then.
+            self._context.send_event_to_enumerator(SourceOpened(index))
         if splits:
             self._add_to_open(index, splits)
         if self.has_all_splits or index in self._complete:

@@ -67,6 +67,13 @@ class SourceFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceOpened:
+    """The reader begins to read this source: with restored splits, or because of a SwitchSource."""
+
+    source_index: int
+
+
+@dataclass(frozen=True, slots=True)
 class SplitRequested:
     """The reader of this source asks for a split."""
 
