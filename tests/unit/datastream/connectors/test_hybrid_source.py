@@ -443,6 +443,40 @@ def test_a_function_that_makes_something_else_is_told() -> None:
             run(source)
 
 
+def test_the_default_file_system_reaches_a_source_that_a_function_makes() -> None:
+    class Placed(NumberSequenceSource):
+        def with_default_scheme(self, default: str) -> NumberSequenceSource:
+            return NumberSequenceSource(len(default), len(default))
+
+    made = HybridSource.builder(NumberSequenceSource(1, 1)).add_source(
+        Makes(Placed(2, 2)), Boundedness.BOUNDED
+    )
+    assert run(made.build().with_default_scheme("hdfs://nn:8020")) == [1, 14]
+
+
+def test_a_source_that_a_function_makes_is_checked_like_a_given_one(tmp_path: Path) -> None:
+    for name, column in (("a", "n"), ("b", "n"), ("c", "m")):
+        pq.write_table(pa.table({column: [1, 2]}), tmp_path / name)
+    a, b, c = (
+        FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(), str(tmp_path / name)).build()
+        for name in "abc"
+    )
+    numbers = NumberSequenceSource(1, 2)
+
+    def followed(first: Source[Any, Any], made: Source[Any, Any]) -> HybridSource[Any]:
+        return HybridSource.builder(first).add_source(Makes(made), Boundedness.BOUNDED).build()
+
+    assert run(followed(a, b)) == [{"n": 1}, {"n": 2}] * 2
+    for first, made in ((a, c), (a, numbers), (numbers, a)):
+        with pytest.raises(InvalidProgramError, match="HybridSource: source 1 gives"):
+            run(followed(first, made))
+    missing = FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), str(tmp_path / "d")
+    ).build()
+    with pytest.raises(InvalidProgramError, match="does not exist"):
+        run(followed(numbers, missing))
+
+
 # ------------------------------------------------------------------ what is declared
 
 

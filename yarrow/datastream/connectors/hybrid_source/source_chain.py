@@ -63,8 +63,10 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
     checkpoint holds the place of the present source and its positions.
     """
 
-    def __init__(self, links: Sequence[_Link]) -> None:
+    def __init__(self, links: Sequence[_Link], default_scheme: str | None = None) -> None:
+        """`default_scheme`: the file system of plain paths in sources that functions make; None = as they are."""
         self._links = tuple(links)
+        self._default_scheme = default_scheme
         given = self._given()
         self.blocking = any(source.blocking for source in given) or len(given) < len(self._links)
         self.replayable = all(source.replayable for source in given)
@@ -91,7 +93,8 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
     def made_at(self, index: int, previous: SplitEnumerator[Any]) -> MadeSource | None:
         """Make the source at a place, behind the enumerator of the one before; None = the program gave the source.
 
-        Raises InvalidProgramError for a function that makes no source, or one of another boundedness.
+        Raises InvalidProgramError for a function that makes no source, or one of another boundedness or with other
+        columns. The error of the source's own `validate` passes through.
         """
         link = self._links[index]
         if link.factory is None:
@@ -102,6 +105,10 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
                 f"HybridSource: the function of source {index} must return a source that is"
                 f" {link.boundedness.value}, not {source!r}"
             )
+        if self._default_scheme is not None:
+            source = source.with_default_scheme(self._default_scheme)
+        source.validate()
+        _check_columns(index, source.produced_schema(), self.produced_schema())
         return MadeSource(cloudpickle.dumps(source))
 
     def source_at(self, index: int, made: MadeSource | None) -> Source[Any, Any]:
@@ -139,7 +146,8 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
                 if link.source is None
                 else _Link(link.source.with_default_scheme(default), None, link.boundedness)
                 for link in self._links
-            ]
+            ],
+            default,
         )
 
     def produced_type(self) -> TypeInformation | None:
@@ -162,18 +170,24 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         return sum(known) if self._all_given and len(known) == len(found) else None
 
     def validate(self) -> None:
-        """Validates each source. Raises InvalidProgramError where two do not give the same columns, or rows both."""
+        """Validates each given source; `made_at` does so for the others.
+
+        Raises InvalidProgramError where two do not give the same columns, or rows both.
+        """
         for source in self._given():
             source.validate()
-        schemas = [source.produced_schema() for source in self._given()]
-        for index, schema in enumerate(schemas):
-            if (schema is None) != (schemas[0] is None) or (
-                schema is not None and not schema.equals(schemas[0])
-            ):
-                raise InvalidProgramError(
-                    f"HybridSource: source {index} gives {_shown(schema)}, and source 0 {_shown(schemas[0])}; all"
-                    " must give rows, or batches of the same columns"
-                )
+        for index, link in enumerate(self._links):
+            if link.source is not None:
+                _check_columns(index, link.source.produced_schema(), self.produced_schema())
+
+
+def _check_columns(index: int, schema: pa.Schema | None, first: pa.Schema | None) -> None:
+    same = schema is first if schema is None or first is None else schema.equals(first)
+    if not same:
+        raise InvalidProgramError(
+            f"HybridSource: source {index} gives {_shown(schema)}, and source 0 {_shown(first)}; all must give rows, or"
+            " batches of the same columns"
+        )
 
 
 def _shown(schema: pa.Schema | None) -> str:
