@@ -111,7 +111,6 @@ def test_output_is_that_without_faults(shape: JobShape, cluster: MiniCluster, tm
     ("shape", "switch_off"),
     [
         (WINDOWS, without_time),
-        (WINDOWS, without_timers),
         (JOINS, without_timers),
         (CALLS, without_calls),
         (LOOP, without_feedback),

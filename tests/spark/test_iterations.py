@@ -123,10 +123,14 @@ def jobs_of_run(driver: DriverUnderTest, group: str, least: int) -> list[dict[st
 
 
 def sizes_of_jobs(driver: DriverUnderTest, group: str, least: int) -> list[tuple[int, int]]:
-    """Of each Spark job of a run: its stages, skipped ones too, and the data sets of their lineage."""
+    """Of each Spark job of a run: its stages, skipped ones too, and the data sets of those that ran.
+
+    Spark keeps 200 stages, and forgets skipped ones first.
+    """
     jobs = jobs_of_run(driver, group, least)
-    lineage = {stage["stageId"]: len(stage["rddIds"]) for stage in spark_pages(driver, "stages")}
-    return [(len(job["stageIds"]), sum(lineage[stage] for stage in job["stageIds"])) for job in jobs]
+    stages = [stage for stage in spark_pages(driver, "stages") if stage["status"] == "COMPLETE"]
+    lineage = {stage["stageId"]: len(stage["rddIds"]) for stage in stages}
+    return [(len(job["stageIds"]), sum(lineage.get(stage, 0) for stage in job["stageIds"])) for job in jobs]
 
 
 def test_data_sets_go_round_by_key_and_what_is_outside_stays(driver: DriverUnderTest) -> None:
