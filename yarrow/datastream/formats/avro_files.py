@@ -22,6 +22,7 @@ from yarrow.datastream.connectors.file_format import (
     FileReader,
     FileSourceSplit,
 )
+from yarrow.datastream.formats.avro_resolution import ReaderSchema
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_library
 from yarrow.datastream.formats.avro_values import AvroValueError, writer_values
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -63,9 +64,10 @@ class AvroBulkFormat(BulkFormat[dict[str, Any]]):
 class _BlockReader(FileReader):
     def __init__(self, split: FileSourceSplit, schema: AvroSchema | None) -> None:
         self._split = split
+        self._declared = None if schema is None else ReaderSchema(schema)
         self._stream = file_system_for(split.path).open(split.path)
         try:
-            self._blocks = self._opened(schema)
+            self._blocks = self._opened()
             self._marker_end = self._stream.tell()
             self._offset = self._first_block() if split.position is None else split.position.offset
             self._stream.seek(self._offset)
@@ -98,12 +100,12 @@ class _BlockReader(FileReader):
     def close(self) -> None:
         self._stream.close()
 
-    def _opened(self, schema: AvroSchema | None) -> Iterator[Any]:
+    def _opened(self) -> Iterator[Any]:
         """Reads the head of the file; returns its blocks, which are read from where the stream stands then."""
         library = avro_library()
         try:
             return library.block_reader(  # type: ignore[no-any-return]
-                self._stream, None if schema is None else schema.parsed
+                self._stream, None if self._declared is None else self._declared.parsed
             )
         except Exception as error:  # the head is data: its damage shows in any way
             raise FileFormatError(f"{self._split.path} is no Avro file: {error}") from error
@@ -157,7 +159,7 @@ class _BlockReader(FileReader):
                 f"{self._split.path}, block at byte {self._offset}, record {self._read + len(rows)} of the block:"
                 f" {type(error).__name__}: {error}"
             ) from error
-        return rows
+        return rows if self._declared is None else self._declared.finished(rows)
 
 
 class AvroWriterFactory(BulkWriterFactory[dict[str, Any]]):

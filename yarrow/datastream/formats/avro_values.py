@@ -6,8 +6,9 @@ refused with the path of its field. Functions are made once a schema and run onc
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -66,7 +67,7 @@ def _record_writer(declared: AvroType, path: str, records: dict[int, Convert]) -
     writers = [(name, _writer(part, f"{prefix}{name}", records)) for name, part in declared.fields]
     needed = known - declared.defaults.keys()
     types = dict(declared.fields)
-    defaults = {name: _default(types[name], raw) for name, raw in declared.defaults.items()}
+    defaults = {name: default_of(name, types[name], raw) for name, raw in declared.defaults.items()}
 
     def convert(value: Any) -> Any:
         if isinstance(value, Row) and value.get_field_names() is not None:
@@ -86,36 +87,70 @@ def _record_writer(declared: AvroType, path: str, records: dict[int, Convert]) -
     return convert
 
 
+def default_of(name: str, declared: AvroType, raw: Any) -> Any:
+    """Return the default of a field, which a schema has as JSON, as a reader gives the value.
+
+    Each call makes a new value. Raises InvalidProgramError naming the field for a default of another type.
+    """
+    try:
+        return _default(declared, raw)
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InvalidProgramError(
+            f"AvroSchema: field {name!r} of type {declared.kind} cannot have the default {raw!r}: {error}"
+        ) from error
+
+
 def _default(declared: AvroType, raw: Any) -> Any:
-    """Return the default of a field as a program would give the value. The first branch of a union has it."""
-    match declared.kind:
+    """The first branch of a union has its default."""
+    kind = declared.kind
+    match kind:
         case "union":
             return None if raw is None else _default(declared.without_null or declared.parts[0], raw)
         case "record":
-            return {name: _default(part, raw[name]) for name, part in declared.fields if name in raw}
+            given = {**declared.defaults, **raw}
+            return {name: _default(part, given[name]) for name, part in declared.fields if name in given}
         case "array":
             return [_default(declared.parts[0], part) for part in raw]
         case "map":
             return {key: _default(declared.parts[0], part) for key, part in raw.items()}
         case "bytes" | "fixed":
             return raw.encode("latin-1")
+        case "float" | "double":
+            return float(raw)
+        case "uuid":
+            return UUID(raw)
         case "decimal":
-            return Decimal(int.from_bytes(raw.encode("latin-1"), signed=True)).scaleb(-declared.scale)
-    return raw
+            unscaled = int.from_bytes(raw.encode("latin-1"), signed=True)
+            return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -declared.scale))
+        case "date":
+            return date(1970, 1, 1) + timedelta(days=raw)
+    return _default_time(kind, raw) if kind.endswith(("-millis", "-micros")) else raw
+
+
+def _default_time(kind: str, raw: int) -> time | datetime:
+    since = timedelta(milliseconds=raw) if kind.endswith("millis") else timedelta(microseconds=raw)
+    at = datetime(1970, 1, 1, tzinfo=UTC) + since
+    if kind.startswith("time-"):
+        return at.time()
+    return at if kind.startswith("timestamp-") else at.replace(tzinfo=None)
 
 
 def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
     if (only := declared.without_null) is not None:
         write = _writer(only, path, records)
         return lambda value: None if value is None else write(value)
-    branches = [_writer(part, path, records) for part in declared.parts]
+    branches = [_branch_writer(part, path, records) for part in declared.parts]
     by_name = {part.name: write for part, write in zip(declared.parts, branches, strict=True) if part.name}
+    # A number goes to the branch that keeps its kind and digits, whatever the order of the branches.
+    pairs = list(zip(declared.parts, branches, strict=True))
+    whole = [write for part, write in sorted(pairs, key=lambda pair: pair[0].kind not in ("int", "long"))]
+    real = [write for part, write in sorted(pairs, key=lambda pair: pair[0].kind != "double")]
 
     def convert(value: Any) -> Any:
         if isinstance(value, tuple) and len(value) == 2 and value[0] in by_name:
             # fastavro's way to name the branch.
             return value[0], by_name[value[0]](value[1])
-        for write in branches:
+        for write in whole if isinstance(value, int) else real if isinstance(value, float) else branches:
             try:
                 return write(value)
             except AvroValueError:
@@ -125,6 +160,13 @@ def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) ->
         )
 
     return convert
+
+
+def _branch_writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
+    """Return the function for a branch of a union. It names the branch of a number, which fits several."""
+    write = _writer(declared, path, records)
+    kind = declared.kind
+    return (lambda value: (kind, write(value))) if kind in ("int", "long", "float", "double") else write
 
 
 def _plain(declared: AvroType, path: str, value: Any) -> Any:
@@ -137,7 +179,7 @@ def _plain(declared: AvroType, path: str, value: Any) -> Any:
         case "int" | "long":
             return _whole(path, value, kind)
         case "float" | "double":
-            return value if type(value) is float else float(_whole(path, value, "long"))
+            return _real(path, value, kind)
         case "string":
             return _of(path, value, "a text", str)
         case "bytes":
@@ -169,6 +211,21 @@ def _whole(path: str, value: Any, kind: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -bound <= value < bound:
         raise AvroValueError(path, value, f"{kind} (from {-bound} to {bound - 1})")
     return value
+
+
+def _real(path: str, value: Any, kind: str) -> float:
+    """A float, or a whole number that keeps its digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise AvroValueError(path, value, f"a number for {kind}")
+    try:
+        found = float(value)
+        # Four bytes hold fewer digits, and a smaller range.
+        kept = found if kind == "double" else struct.unpack("<f", struct.pack("<f", found))[0]
+    except OverflowError:
+        raise AvroValueError(path, value, f"a number in the range of {kind}") from None
+    if isinstance(value, int) and kept != value:
+        raise AvroValueError(path, value, f"a whole number that {kind} holds to the last digit")
+    return found
 
 
 def _decimal(declared: AvroType, path: str, value: Any) -> Decimal:

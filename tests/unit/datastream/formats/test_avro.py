@@ -237,6 +237,63 @@ def test_a_file_is_read_by_the_schema_of_the_program(tmp_path: Path) -> None:
         run(source(tmp_path / "f.avro", lacking))
 
 
+def test_defaults_of_the_program_are_values_and_new_in_each_record(tmp_path: Path) -> None:
+    inner = {
+        "type": "record",
+        "name": "I",
+        "fields": [{"name": "at", "type": logical("long", "timestamp-micros"), "default": 1}],
+    }
+    schema = record(
+        ("who", "string"),
+        ("raw", "bytes", "\u00ff"),
+        ("fixed", {"type": "fixed", "name": "F", "size": 2}, "ab"),
+        ("money", logical("bytes", "decimal", precision=40, scale=2), b"\x85".ljust(16, b"\1").decode("latin-1")),
+        ("real", "double", 1),
+        ("day", logical("int", "date"), -1),
+        ("clock", logical("int", "time-millis"), 61_001),
+        ("at", logical("long", "timestamp-millis"), 1),
+        ("here", logical("long", "local-timestamp-micros"), 1),
+        ("id", logical("string", "uuid"), str(UUID(int=5))),
+        ("none", ["null", "string"], None),
+        ("days", {"type": "array", "items": logical("int", "date")}, [0]),
+        ("inner", inner, {}),
+    )  # fmt: skip
+    (tmp_path / "f.avro").write_bytes(
+        by_hand(BOUGHT.text, [[text("Ada") + zigzag(7), text("Bob") + zigzag(8)]])
+    )
+    (tmp_path / "g.avro").write_bytes(written(schema, [{"who": "Ada"}]))
+    ada, bob = run(source(tmp_path / "f.avro", schema))
+    unscaled = int.from_bytes(b"\x85".ljust(16, b"\1"), signed=True)
+    expected = {
+        "who": "Ada",
+        "raw": b"\xff",
+        "fixed": b"ab",
+        "money": Decimal(f"{unscaled}E-2"),
+        "real": 1.0,
+        "day": date(1969, 12, 31),
+        "clock": time(0, 1, 1, 1000),
+        "at": datetime(1970, 1, 1, 0, 0, 0, 1000, UTC),
+        "here": datetime(1970, 1, 1, 0, 0, 0, 1),
+        "id": UUID(int=5),
+        "none": None,
+        "days": [date(1970, 1, 1)],
+        "inner": {"at": datetime(1970, 1, 1, 0, 0, 0, 1, UTC)},
+    }
+    assert ada == expected
+    assert type(ada["real"]) is float
+    assert bob == {**expected, "who": "Bob"}
+    assert ada["days"] is not bob["days"] and ada["inner"] is not bob["inner"]
+    # A writer fills in the same.
+    assert run(source(tmp_path / "g.avro", None)) == [expected]
+
+
+def test_a_default_of_another_type_is_told_by_the_field(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProgramError, match="field 'at' of type date cannot have the default 99999999"):
+        AvroBulkWriters.for_generic_record(record(("at", logical("int", "date"), 99999999))).create(
+            io.BytesIO()
+        )
+
+
 def test_damage_is_told_by_file_and_block(tmp_path: Path) -> None:
     whole = by_hand(BOUGHT.text, [[text("Ada") + zigzag(-5)], [text("Bob") + zigzag(1)]])
     start = whole.index(bytes(range(16))) + 16
@@ -266,6 +323,11 @@ def test_damage_is_told_by_file_and_block(tmp_path: Path) -> None:
         ("long", 2**63, "f: long"),
         ("string", None, "f: a text is expected, not None"),
         ("double", "1", "is expected, not '1'"),
+        ("double", True, "a number for double is expected, not True"),
+        ("double", 2**53 + 1, "f: a whole number that double holds to the last digit"),
+        ("double", 10**400, "f: a number in the range of double"),
+        ("float", 2**24 + 1, "f: a whole number that float holds to the last digit"),
+        ("float", 1e300, r"f: a number in the range of float is expected, not 1e\+300"),
         ({"type": "array", "items": "int"}, [1, "x"], r"f\[\]: int"),
         ({"type": "map", "values": "int"}, {"k": "x"}, r"f\{\}: int"),
         ({"type": "map", "values": "int"}, {1: 1}, "a text as key"),
@@ -316,6 +378,7 @@ def _some(kind: Any) -> Any:
         "double": 1,
         "enum": "A",
         "fixed": b"ab",
+        "float": 1,
         "int": 1,
         "local-timestamp-micros": datetime(2020, 1, 1),
         "long": 1,
@@ -326,6 +389,24 @@ def _some(kind: Any) -> Any:
         "timestamp-millis": 0,
         "uuid": str(UUID(int=1)),
     }[name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "found"),
+    [
+        ("double", 2**53, float(2**53)),
+        ("float", 2**24, float(2**24)),
+        ("float", float("-inf"), float("-inf")),
+        (["null", "double", "long"], 2**53 + 1, 2**53 + 1),
+        (["null", "double", "long"], 5, 5),
+        (["null", "float", "int"], 2**31, float(2**31)),
+        (["null", "int", "float", "double"], 1.1, 1.1),
+    ],
+)
+def test_a_number_keeps_its_kind_and_digits(tmp_path: Path, kind: Any, value: Any, found: Any) -> None:
+    (tmp_path / "f").write_bytes(written(record(("f", kind)), [{"f": value}]))
+    [row] = run(source(tmp_path / "f", None))
+    assert (type(row["f"]), row["f"]) == (type(found), found)
 
 
 def test_a_field_with_a_default_may_be_left_out(tmp_path: Path) -> None:
