@@ -56,13 +56,17 @@ class AsOfSearch(NamedTuple):
             return least - 1
         return None if self.rule.tolerance is None else least - 1 - self.rule.tolerance
 
-    def holds(self, ordering: RowWords, words: Numbers, least: int) -> Flags:
-        """The versions that no later one replaces for left rows from time `least` on: bool, shape (rows,).
+    def holds(self, ordering: RowWords, words: Numbers, least_times: Numbers) -> Flags:
+        """The versions that a left row can meet: in its reach, and replaced by no later one; bool, shape (rows,).
 
-        words: int64, shape (rows,), sorted; equal ones stand as they came.
+        words: int64, shape (rows,), sorted; equal ones stand as they came. least_times: the least time of a left row of
+        each key, int64, shape (slots,).
         """
         holds = np.ones(len(words), np.bool_)
-        later = words[1:]
-        same_key = ordering.slots(later) == ordering.slots(words[:-1])
-        holds[:-1] = ~same_key | ((ordering.times(later) > least) & (later != words[:-1]))
+        slots, later = ordering.slots(words), words[1:]
+        least = least_times[slots]
+        holds[:-1] = (slots[1:] != slots[:-1]) | ((ordering.times(later) > least[1:]) & (later != words[:-1]))
+        reach = self.rule.tolerance if self.rule.looks_back else 0
+        if reach is not None:
+            holds &= words >= ordering.shifted(slots, least, -reach)
         return holds

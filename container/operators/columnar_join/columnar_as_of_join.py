@@ -26,7 +26,7 @@ from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.join_spec import ColumnarAsOfJoinOperator
 
-#: Versions below which replaced ones are not looked for.
+#: Versions below which useless ones are not looked for key by key.
 LEAST_VERSIONS: Final = 4096
 #: The least watermark at which a left row may leave, if no version comes: what the join notes of left rows.
 _DUE: Final = pa.field("due", pa.int64())
@@ -154,7 +154,7 @@ class ColumnarAsOfJoiningOperator(ColumnarJoiningOperator):
                 yield self.alone(LEFT, rows, stamps)
 
     def _forget(self) -> None:
-        """Removes versions that no row can meet any more, by buckets of time; replaced ones when there are many."""
+        """Removes versions that no row can meet any more: by buckets of time, and key by key when there are many."""
         right, ordering, step = self.sides[RIGHT].rows, self.ordering, self._search.rule.step
         if self.watermark == MAX_TIMESTAMP:
             right.runs.clear()
@@ -168,6 +168,15 @@ class ColumnarAsOfJoiningOperator(ColumnarJoiningOperator):
                 right.replace(run, run.chosen(ordering, ordering.times(run.words) > until))
         if right.size > self._most_versions:
             run = merged(ordering, right.runs)
-            kept = run.chosen(ordering, self._search.holds(ordering, run.words, least))
+            kept = run.chosen(ordering, self._search.holds(ordering, run.words, self._least_times()))
             right.runs = [] if kept is None else [kept]
             self._most_versions = max(LEAST_VERSIONS, 2 * right.size)
+
+    def _least_times(self) -> Numbers:
+        """The least time that a left row of each key has, or can still have: int64, shape (slots,)."""
+        ordering, watermark = self.ordering, self.watermark
+        least = np.full(self._index.size, ordering.within(watermark + 1), np.int64)
+        for run in self.sides[LEFT].rows.runs:
+            if run.first_time <= watermark:
+                np.minimum.at(least, ordering.slots(run.words), ordering.times(run.words))
+        return least

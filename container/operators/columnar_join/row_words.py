@@ -34,6 +34,10 @@ class RowWords(NamedTuple):
         """The times that have no word: bool, shape (rows,). The two ends are those of `shifted`, and no row's."""
         return (times <= self.base) | (times >= self.base + _LAST)
 
+    def within(self, time: int) -> int:
+        """The time itself, or that end of all times which is nearer to it."""
+        return min(max(time, self.base), self.base + _LAST)
+
     def words(self, slots: Numbers, times: Numbers) -> Numbers:
         """The words of rows, int64, shape (rows,)."""
         return (slots << TIME_BITS) | (times - self.base)

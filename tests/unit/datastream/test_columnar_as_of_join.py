@@ -177,6 +177,21 @@ def test_one_version_of_each_key_stays_below_the_watermark(run: Run, monkeypatch
     assert sorted(row[3] for row in rows(harness)) == ["970", "980", "990", "again"]
 
 
+def test_a_row_that_waits_keeps_no_versions_of_other_keys(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar_as_of_join, "LEAST_VERSIONS", 8)
+    harness = run(lambda join: join.forward())
+    operator_in(harness)._most_versions = 8
+    push(harness, 0, [(1, 1)], [5])
+    for time in range(10, 1000, 10):
+        push(harness, 1, [(2, str(time)), (3, str(time))], [time, time])
+        watermark(harness, time)
+        assert operator_in(harness).sides[1].rows.size <= 10
+    push(harness, 0, [(2, 2)], [1000])
+    push(harness, 1, [(1, "one"), (2, "two")], [1001, 1002])
+    watermark(harness, 1002)
+    assert sorted(rows(harness)) == [(1, 1, 1, "one", 1001), (2, 2, 2, "two", 1002)]
+
+
 @pytest.mark.parametrize("direction", ["backward", "nearest", "forward"])
 def test_versions_out_of_reach_go_soon(run: Run, direction: str) -> None:
     harness = run(lambda join: getattr(join, direction)(ms(4000)))
