@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,15 +18,18 @@ from hypothesis import strategies as st
 
 from tests.harness.test_waiting_joins_restored import END, AsOf
 from tests.support.restarted_columns import RestartedColumns
-from tests.support.restarted_job import CANONICAL, OWN
+from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN
 from yarrow.common.time import Time
-from yarrow.container.operators.columnar_join import columnar_as_of_join
+from yarrow.container.operators.columnar_join import columnar_as_of_join, columnar_join
 from yarrow.datastream import DataStream
+from yarrow.runtime.data.batch_key import BatchKey
+from yarrow.testing.operator_harness import FragmentFailedError
 
 KEYS = [1, -7, None]
 LEFT = pa.schema([("k", pa.int64()), ("left", pa.int64())])
 RIGHT = pa.schema([("k", pa.int64()), ("right", pa.int64())])
 MAX = (1 << 63) - 1
+YEAR = 365 * 86_400_000
 
 
 def joining(
@@ -155,6 +159,44 @@ def test_a_cut_among_rows_that_leave_loses_and_doubles_none() -> None:
     assert sorted([*left, *(row["left"] for row in again)]) == keys
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+def test_rows_that_lie_far_apart_meet_behind_a_restart() -> None:
+    job = RestartedColumns(joining("backward", None, False), LEFT, "k", others=(RIGHT,))
+    job.start(1, "hashmap")
+    # Times are counted from that of the first record on, which is no longer there.
+    job.push_rows([(9, 0)], [0])
+    job.watermark(-60 * YEAR)
+    job.push_rows([(1, 10), (2, 20)], [1 - 60 * YEAR] * 2, 1)
+    job.push_rows([(1, 1), (2, 2)], [60 * YEAR] * 2)
+    job.stop(CANONICAL)
+    job.start(1, "hashmap")
+    job.watermark(60 * YEAR)
+    found = sorted((row["left"], row["right"], time) for row, time in job.take())
+    assert found == [(1, 10, 60 * YEAR), (2, 20, 60 * YEAR)]
+    job.stop(CANONICAL)
+
+
+def test_a_subtask_refuses_restored_rows_that_lie_too_far_apart() -> None:
+    job = RestartedColumns(joining("backward", None, False), LEFT, "k", others=(RIGHT,))
+    job.start(2, "hashmap")
+    batch = pa.record_batch([range(20), range(20)], schema=LEFT)
+    of_second = BatchKey("k").hashes(batch) % np.uint64(MAX_PARALLELISM) >= MAX_PARALLELISM // 2
+    # Each of both subtasks counts from its own first record on.
+    job.push_batch(batch, pa.array(np.where(of_second, 160 * YEAR, 0)))
+    job.stop(CANONICAL)
+    with pytest.raises(FragmentFailedError, match=r"(?s)between the times 0 and .*more than 139 years"):
+        job.start(1, "hashmap")
+
+
+def test_a_subtask_refuses_more_restored_keys_than_it_can_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = RestartedColumns(joining("backward", None, False), LEFT, "k", others=(RIGHT,))
+    monkeypatch.setattr(columnar_join, "MOST_SLOTS", 15)
+    job.start(2, "hashmap")
+    job.push_rows([(key, key) for key in range(20)], [5] * 20)
+    job.stop(CANONICAL)
+    with pytest.raises(FragmentFailedError, match=r"keeps 15 keys at most\. Set a higher parallelism"):
+        job.start(1, "hashmap")
 
 
 @pytest.mark.parametrize(("before", "after"), [(3000, 500), (500, 3000)])

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext
@@ -123,13 +124,26 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         batches = [batch for _, rows in found for batch in rows]
         if not batches:
             return
-        self._ordering = RowWords.around(batches[0].column(0)[0].as_py())
+        self._ordering = self._ordering_of(batches)
         slot_of: dict[Any, int] = {key: 0 for keys, _ in found for key in keys}
         slots = self._index.restore(list(slot_of)).tolist()
+        self._require_slots()
         slot_of = dict(zip(slot_of, slots, strict=True))
         for side, (keys, rows) in zip(self.sides, found, strict=True):
             of_keys = np.array([slot_of[key] for key in keys], np.int64)
             side.add_restored(self._ordering, of_keys, rows)
+
+    def _ordering_of(self, batches: Sequence[pa.RecordBatch]) -> RowWords:
+        """Words for the times of all restored rows, which may have come from several subtasks."""
+        times = pa.chunked_array([batch.column(0) for batch in batches])
+        first, last = (each.as_py() for each in pc.min_max(times).values())
+        ordering = RowWords.around((first + last + 1) // 2)
+        if ordering.outside(np.array([first, last])).any():
+            raise ColumnarJoinError(
+                f"operator '{self.name}': the restored rows of a subtask lie between the times {first} and {last}, and"
+                " that is more than 139 years. Set the parallelism that the savepoint was taken with"
+            )
+        return ordering
 
     def snapshot_state(self, checkpoint_id: int) -> None:
         super().snapshot_state(checkpoint_id)
@@ -153,8 +167,11 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         outside = self._ordering.outside(times)
         if outside.any():
             at = int(np.flatnonzero(outside)[0])
+            middle = self._ordering.middle
             raise self._failure(
-                records, at, f"its time {times[at]} is more than 69 years away from that of the first record"
+                records,
+                at,
+                f"its time {times[at]} is more than 69 years away from {middle}, around which the join takes times",
             )
         yield from self.take(index, records, times, self._slots_of(index, records))
 
@@ -223,12 +240,15 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
             slots = self._index.slots_of(columns)
         except ColumnKeyError as error:
             raise ColumnarJoinError(f"operator '{self.name}': {key.explain(columns, error)}") from error
+        self._require_slots()
+        return slots
+
+    def _require_slots(self) -> None:
         if self._index.size > MOST_SLOTS:
             raise ColumnarJoinError(
                 f"operator '{self.name}': a subtask of a join of columns keeps {MOST_SLOTS} keys at most. Set a higher"
                 " parallelism"
             )
-        return slots
 
     def _failure(self, records: pa.RecordBatch, at: int, problem: str) -> OperatorFailure:
         record = short_record(records.slice(at, 1).to_pylist()[0])

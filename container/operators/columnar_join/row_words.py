@@ -30,6 +30,11 @@ class RowWords(NamedTuple):
         """Words of times up to some 69 years before and behind a time."""
         return RowWords(time - _TIMES // 2)
 
+    @property
+    def middle(self) -> int:
+        """The time around which these words were made."""
+        return self.base + _TIMES // 2
+
     def outside(self, times: Numbers) -> npt.NDArray[np.bool_]:
         """The times that have no word: bool, shape (rows,). The two ends are those of `shifted`, and no row's."""
         return (times <= self.base) | (times >= self.base + _LAST)
