@@ -151,7 +151,7 @@ class ColumnarAsOfJoiningOperator(ColumnarJoiningOperator):
                 times = ordering.times(versions.word[chosen])
                 yield self.pairs(LEFT, rows, other, np.maximum(stamps, times))
             elif self._keeps_unmatched:
-                yield self.alone(LEFT, rows, stamps)
+                yield from self.alone(LEFT, rows, stamps)
 
     def _forget(self) -> None:
         """Removes versions that no row can meet any more: by buckets of time, and key by key when there are many."""

@@ -99,4 +99,4 @@ class ColumnarIntervalJoiningOperator(ColumnarJoiningOperator):
         if self._keeps[index]:
             alone = run.chosen(ordering, gone & ~run.marks)
             if alone is not None:
-                yield self.alone(index, alone.rows, ordering.times(alone.words))
+                yield from self.alone(index, alone.rows, ordering.times(alone.words))

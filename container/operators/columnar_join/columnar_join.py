@@ -23,7 +23,7 @@ from yarrow.container.operators.columnar.tuple_index import index_of_keys
 from yarrow.container.operators.columnar.vectorized_index import KeyIndex, Slots
 from yarrow.container.operators.columnar_join.joined_side import JoinedSide
 from yarrow.container.operators.columnar_join.row_words import MOST_SLOTS, Numbers, RowWords
-from yarrow.container.operators.columnar_join.sorted_runs import Flags, SortedRun
+from yarrow.container.operators.columnar_join.sorted_runs import MOST_PAIRS, Flags, SortedRun
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.held_back_time import HeldBackTimeOperator
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
@@ -225,6 +225,8 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
                 f"operator '{self.name}': a batch of the {('first', 'second')[index]} stream has the columns"
                 f" {_shown(records.schema)}, and its schema says {_shown(schema)}"
             )
+        if not records.num_rows:
+            return np.zeros(0, np.int64)
         if stamps is None or stamps.null_count:
             at = 0 if stamps is None else int(np.flatnonzero(stamps.is_null())[0])
             raise self._failure(
@@ -263,11 +265,14 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         columns = [*other.columns, *own.columns] if index else [*own.columns, *other.columns]
         return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self._result), pa.array(stamps))
 
-    def alone(self, index: int, rows: pa.RecordBatch, stamps: Numbers) -> ArrowBatch:
+    def alone(self, index: int, rows: pa.RecordBatch, stamps: Numbers) -> Iterator[ArrowBatch]:
         """Rows that meet none beside nulls, with the times of the results (int64, shape (rows,))."""
         schema = self._schemas[1 - index]
-        nulls = [pa.nulls(rows.num_rows, field.type) for field in schema]
-        return self.pairs(index, rows, pa.RecordBatch.from_arrays(nulls, schema=schema), stamps)
+        for start in range(0, rows.num_rows, MOST_PAIRS):
+            own = rows.slice(start, MOST_PAIRS)
+            nulls = [pa.nulls(own.num_rows, field.type) for field in schema]
+            other = pa.RecordBatch.from_arrays(nulls, schema=schema)
+            yield self.pairs(index, own, other, stamps[start : start + MOST_PAIRS])
 
     # ------------------------------------------------------------------ time
 
@@ -315,4 +320,4 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
 
 
 def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)

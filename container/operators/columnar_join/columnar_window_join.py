@@ -145,7 +145,7 @@ class ColumnarWindowJoiningOperator(ColumnarJoiningOperator):
                 met = np.isin(ordering.slots(rows.words), ordering.slots(others.words))
                 alone = rows.chosen(ordering, ~met)
             if alone is not None:
-                yield self.alone(index, alone.rows, np.full(len(alone.words), end - 1))
+                yield from self.alone(index, alone.rows, np.full(len(alone.words), end - 1))
 
     def _forget(self) -> None:
         """Removes the rows of slices whose windows have all fired."""

@@ -218,6 +218,39 @@ def test_other_columns_than_the_declared_ones_fail(run: Run) -> None:
         harness.send(batch, 0)
 
 
+def test_columns_that_differ_in_nulls_alone_are_told_apart(run: Run) -> None:
+    harness = run(plain, 0, 1)
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("n", pa.int64())])
+    batch = ArrowBatch(pa.RecordBatch.from_pylist([{"k": 1, "n": 2}], schema), pa.array([1]))
+    with pytest.raises(
+        FragmentFailedError, match="columns k: int64 not null, n: int64, and its schema says k: int64, n"
+    ):
+        harness.send(batch, 0)
+
+
+def test_a_batch_without_rows_needs_no_timestamps(run: Run) -> None:
+    harness = run(plain, 0, 5)
+    push(harness, 0, [], None)
+    push(harness, 0, [(1, 1)], [1])
+    push(harness, 1, [], None)
+    push(harness, 1, [(1, "a")], [2])
+    assert rows(harness) == [(1, 1, 1, "a", 2)]
+
+
+def test_unmatched_rows_come_in_batches_as_pairs_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar_join, "MOST_PAIRS", 4)
+    harness = run(lambda joined: joined.left_outer(), 0, 5)
+    push(harness, 0, [(1, number) for number in range(10)], list(range(10)))
+    # The network puts small batches together, so the operator itself is asked.
+    operator = operator_in(harness)
+    operator.on_watermark(MAX)
+    batches = list(operator.fire_event_timers(inf))
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+    found = [tuple(row.values()) for batch in batches for row in batch.batch.to_pylist()]
+    assert found == [(1, number, None, None) for number in range(10)]
+    assert [time for batch in batches for time in batch.timestamps.to_pylist()] == list(range(10))
+
+
 def keyed(env: StreamExecutionEnvironment, schema: pa.Schema, key: str) -> ColumnarKeyedStream:
     stream = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Stamped())
