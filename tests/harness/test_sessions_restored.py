@@ -183,6 +183,46 @@ def test_another_lateness_counts_from_the_savepoint_on(options: CheckpointOption
     job.stop(CANONICAL)
 
 
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("lateness", [0, 3])
+def test_a_shorter_lateness_makes_rows_late_for_sessions_that_were_kept_longer(
+    lateness: int, backend: str
+) -> None:
+    job = RestartedJob(sessions(30))
+    job.start(1, backend)
+    job.push([(1, 2)], [5])
+    job.watermark(20)
+    assert [row for row, _ in job.take()] == [(1, 5, 10, (2,))]
+    job.stop(CANONICAL)
+    job._build = sessions(lateness)
+    job.start(1, backend)
+    job.push([(1, 3)], [7])
+    job.watermark(21)
+    job.push([(1, 4)], [50])
+    job.watermark(100)
+    assert [row for row, _ in job.take()] == [(1, 50, 55, (4,))], "the row at 7 was late"
+    assert all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_longer_lateness_keeps_sessions_that_have_fired(backend: str) -> None:
+    job = RestartedJob(sessions(20))
+    job.start(1, backend)
+    job.push([(1, 2)], [5])
+    job.watermark(15)
+    assert [row for row, _ in job.take()] == [(1, 5, 10, (2,))]
+    job.stop(CANONICAL)
+    job._build = sessions(60)
+    job.start(1, backend)
+    job.watermark(40)
+    job.push([(1, 3)], [7])
+    assert [row for row, _ in job.take()] == [(1, 5, 12, (2, 3))]
+    job.watermark(100)
+    assert job.take() == [] and all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
 def test_another_gap_counts_for_rows_from_the_savepoint_on() -> None:
     def build(gap: int) -> Any:
         def fragment(rows: DataStream) -> DataStream:

@@ -30,7 +30,7 @@ from yarrow.container.operators.columnar_window.stored_columns import StoredColu
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.runtime.common.late_records import MOST_NAMED, LatePlace, LateRemedy
-from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch, SideBatch
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch, SideBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.window_spec import ColumnarWindowSpec
 
@@ -197,7 +197,9 @@ class ColumnarWindows(ColumnarOperator):
         Arrays have shape (rows,). `ends`, int64, are the last times of the last windows of rows, or their own times.
         Rows of no window that are not late are `nowhere`.
         """
-        self._note_late(batch, times, self.watermark - ends + 1, np.flatnonzero(late))
+        # A delay has 64 bits, also behind the greatest watermark.
+        shown = np.maximum(ends, self.watermark - MAX_TIMESTAMP + 1) if self.watermark > 0 else ends
+        self._note_late(batch, times, self.watermark - shown + 1, np.flatnonzero(late))
         self._ledger.of_no_window(int(nowhere.sum()))
         if self._late_tag is not None:
             for lost in kept_rows(batch, pa.array(late)):

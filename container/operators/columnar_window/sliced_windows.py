@@ -262,6 +262,8 @@ class SlicedColumnarWindows(ColumnarWindows):
     def _restore(self, values: Sequence[dict[str, Any]]) -> None:
         size = len(values)
         for start in sorted({start for value in values for start in value["slices"]}):
+            if not self._layout.ends_of(start):
+                continue  # The windows were others before the savepoint: none has these rows now.
             entries = [value["slices"].get(start) for value in values]
             states = self._live.open(start, None, self._new_states)
             self._columns.restore(states.states, entries)

@@ -179,6 +179,11 @@ class SessionWindows(WindowingBase):
         if joined:
             start, end = min(start, joined[0][0]), max(end, joined[-1][1])
         window, watermark = TimeWindow(start, end), self._timers.watermark
+        if joined and self._is_late(window):
+            # A savepoint with a greater lateness kept what it joins.
+            entries[canonical] = sessions
+            yield from self._late_row(row, timestamp, late=True, windows=(window,))
+            return
         due = time_of_timer(joined, end, watermark, self._lateness)
         fires = end - 1 <= watermark
         try:
@@ -209,8 +214,10 @@ class SessionWindows(WindowingBase):
         former = {session[2] for session in joined}
         if due not in former:
             timers.register(due, key)
-        for time in former - {session[2] for session in sessions}:
-            timers.delete(time, key)
+        former.discard(due)
+        if former:
+            for time in former - {session[2] for session in sessions}:
+                timers.delete(time, key)
 
     def refuse_none(self, row: Any) -> Exception:
         """See Explains."""
@@ -266,10 +273,11 @@ class SessionWindows(WindowingBase):
                         left.append(self._armed(canonical, (start, end, end - 1, kept)))
                         continue
                     yield from self._results(shown_key, window, kept)
-                    if not self._is_late(window):
-                        removal = time_of_removal(end, self._lateness)
-                        left.append(self._armed(canonical, (start, end, removal, kept)))
-                        continue
+                # One that has fired may have been kept for a shorter lateness, before a savepoint.
+                removal = time_of_removal(end, self._lateness)
+                if removal > due and not self._is_late(window):
+                    left.append(self._armed(canonical, (start, end, removal, kept)))
+                    continue
                 self._call.clear(window)
             except OperatorFailure:
                 raise

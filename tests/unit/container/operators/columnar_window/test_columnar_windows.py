@@ -213,6 +213,15 @@ def test_late_rows_without_a_side_output_are_counted() -> None:
         assert results(harness) == [("a", 10, 20, 2)]
 
 
+def test_a_delay_behind_the_greatest_watermark_has_64_bits() -> None:
+    with OperatorHarness(summing, types=[SCHEMA]) as harness:
+        harness.watermark(MAX_TIMESTAMP)
+        harness.push_batch(batch(("a", 1, -100), ("a", 1, 7)))
+        report = head(harness)._ledger.report()
+        assert [each.delay_ms for each in report.last] == [MAX_TIMESTAMP, MAX_TIMESTAMP - 9 + 1]
+        assert "no lateness keeps" in report.sentences()[0]
+
+
 def test_rows_of_no_window_are_counted_and_late_ones_of_them_leave_by_the_side_output() -> None:
     windows = SlidingEventTimeWindows.of(Time.milliseconds(4), Time.milliseconds(10))
 
@@ -467,4 +476,20 @@ def test_another_lateness_is_taken_over_a_restore() -> None:
     job.push_rows([("a", 2, 13), ("a", 4, 3)])
     job.watermark(19)
     assert sorted(tuple(row) for row, _ in job.take()) == [("a", 0, 10, 4), ("a", 10, 20, 3)]
+    job.stop(CANONICAL)
+
+
+def test_windows_with_gaps_leave_out_restored_slices_that_they_do_not_contain() -> None:
+    def build(assigner: Any) -> Any:
+        return lambda stream: stream.key_by("k").window(assigner, "at").sum("v").uid("windows")
+
+    job = RestartedColumns(build(tumbling()), SCHEMA, "k")
+    job.start(1, "hashmap")
+    job.push_rows([("a", 1, 5), ("a", 2, 15), ("b", 4, 25)])
+    job.stop(CANONICAL)
+    gaps = SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(20))
+    job._build = RestartedColumns(build(gaps), SCHEMA, "k")._build
+    job.start(1, "hashmap")
+    job.watermark(100)
+    assert sorted(tuple(row) for row, _ in job.take()) == [("a", 0, 10, 1), ("b", 20, 30, 4)]
     job.stop(CANONICAL)
