@@ -218,6 +218,7 @@ def test_a_delay_behind_the_greatest_watermark_has_64_bits() -> None:
         harness.watermark(MAX_TIMESTAMP)
         harness.push_batch(batch(("a", 1, -100), ("a", 1, 7)))
         report = head(harness)._ledger.report()
+        assert report is not None
         assert [each.delay_ms for each in report.last] == [MAX_TIMESTAMP, MAX_TIMESTAMP - 9 + 1]
         assert "no lateness keeps" in report.sentences()[0]
 
