@@ -22,8 +22,8 @@ from yarrow.datastream.connectors.file_format import (
     FileReader,
     FileSourceSplit,
 )
-from yarrow.datastream.formats.avro_resolution import ReaderSchema
-from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_library
+from yarrow.datastream.formats.avro_resolution import ReaderSchema, differing_meaning
+from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_library, type_of
 from yarrow.datastream.formats.avro_values import AvroValueError, writer_values
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.fs.registry import file_system_for
@@ -104,11 +104,17 @@ class _BlockReader(FileReader):
         """Reads the head of the file; returns its blocks, which are read from where the stream stands then."""
         library = avro_library()
         try:
-            return library.block_reader(  # type: ignore[no-any-return]
+            blocks = library.block_reader(
                 self._stream, None if self._declared is None else self._declared.parsed
             )
+            written = None if self._declared is None else type_of(blocks.writer_schema)
         except Exception as error:  # the head is data: its damage shows in any way
             raise FileFormatError(f"{self._split.path} is no Avro file: {error}") from error
+        if self._declared is not None and written is not None:
+            fault = differing_meaning(written, self._declared.root)
+            if fault is not None:
+                raise FileFormatError(f"{self._split.path}: {fault}")
+        return blocks  # type: ignore[no-any-return]
 
     def _first_block(self) -> int:
         """Return the byte at which the first block of the split begins; the end of the split or more = it has none."""

@@ -1,7 +1,8 @@
-"""The schema of a program as fastavro resolves files by it: defaults as values, and new ones for each record.
+"""The schema of a program as fastavro resolves files by it: defaults as values, and logical types that agree.
 
 Owner: the task's thread. fastavro puts the default of a field that a file lacks into the record as it is, so one list
-would be in all records. Must not read files.
+would be in all records. It gives a value the logical type of the file, whatever the program declares. Must not read
+files.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class ReaderSchema:
 
     def __init__(self, schema: AvroSchema) -> None:
         self._has_mutable = False
+        #: The schema as a tree.
+        self.root = schema.root
         #: The schema in fastavro's form.
         self.parsed = copy.deepcopy(schema.parsed)
         records: dict[str, AvroType] = {}
@@ -82,3 +85,85 @@ def _finished(value: Any) -> Any:
     if isinstance(value, list):
         return [_finished(part) for part in value]
     return value
+
+
+# ---------------------------------------------------------------------- logical types
+
+#: Stored type of a file -> the types as which Avro reads it.
+_READ_AS = {
+    "int": {"int", "long", "float", "double"},
+    "long": {"long", "float", "double"},
+    "string": {"string", "bytes"},
+    "bytes": {"string", "bytes"},
+}
+
+
+def differing_meaning(written: AvroType, declared: AvroType) -> str | None:
+    """Return how a field's logical type in a file differs from the declared one; None where all agree.
+
+    A field in milliseconds may be declared in microseconds. Types that Avro cannot read as each other are left to the
+    reader of records.
+    """
+    return _differing(written, declared, "", set())
+
+
+def _differing(written: AvroType, declared: AvroType, path: str, seen: set[tuple[int, int]]) -> str | None:
+    if (id(written), id(declared)) in seen:
+        return None
+    seen.add((id(written), id(declared)))
+    if "union" in (written.kind, declared.kind):
+        return _differing_union(written, declared, path, seen)
+    if written.kind == declared.kind == "record":
+        found = dict(written.fields)
+        for name, part in declared.fields:
+            known = next((other for other in (name, *declared.aliases[name]) if other in found), None)
+            inner = f"{path}.{name}" if path else name
+            if known is not None and (fault := _differing(found[known], part, inner, seen)) is not None:
+                return fault
+        return None
+    if written.kind == declared.kind and written.kind in ("array", "map"):
+        return _differing(written.parts[0], declared.parts[0], path, seen)
+    return None if _same_meaning(written, declared) else _fault(written, declared, path)
+
+
+def _differing_union(
+    written: AvroType, declared: AvroType, path: str, seen: set[tuple[int, int]]
+) -> str | None:
+    branches = declared.parts if declared.kind == "union" else [declared]
+    for part in written.parts if written.kind == "union" else [written]:
+        readable = [branch for branch in branches if _is_readable(part, branch)]
+        alike = [branch for branch in readable if (branch.kind, branch.name) == (part.kind, part.name)]
+        # The reader of records takes the first branch, too.
+        for branch in (alike or readable)[:1]:
+            if (fault := _differing(part, branch, path, seen)) is not None:
+                return fault
+    return None
+
+
+def _is_readable(written: AvroType, declared: AvroType) -> bool:
+    """Whether Avro reads the stored type of a file as that of the program."""
+    stored = written.stored or written.kind
+    return (declared.stored or declared.kind) in _READ_AS.get(stored, {stored})
+
+
+def _same_meaning(written: AvroType, declared: AvroType) -> bool:
+    """Whether values of the two types mean the same, or cannot be read as each other at all."""
+    if not _is_readable(written, declared):
+        return True
+    if written.kind == declared.kind:
+        return (written.precision, written.scale) == (declared.precision, declared.scale)
+    if not written.stored and not declared.stored:
+        return True
+    return written.kind.endswith("-millis") and declared.kind == written.kind[: -len("millis")] + "micros"
+
+
+def _fault(written: AvroType, declared: AvroType, path: str) -> str:
+    return (
+        f"field {path!r} is of type {_shown(written)} in the file and of {_shown(declared)} in the program's schema;"
+        " declare the type of the file"
+    )
+
+
+def _shown(declared: AvroType) -> str:
+    is_decimal = declared.kind == "decimal"
+    return f"decimal({declared.precision}, {declared.scale})" if is_decimal else declared.kind

@@ -61,6 +61,10 @@ class AvroType:
     size: int | None = None
     precision: int = 0
     scale: int = 0
+    #: The type in which a logical type is stored; empty for another type.
+    stored: str = ""
+    #: Field -> the names that it has in files besides its own.
+    aliases: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def without_null(self) -> AvroType | None:
@@ -104,7 +108,7 @@ class AvroSchema:
     @cached_property
     def root(self) -> AvroType:
         """The schema as a tree of types."""
-        return _tree(self.parsed, {})
+        return type_of(self.parsed)
 
     def __getstate__(self) -> str:
         return self.text
@@ -141,6 +145,11 @@ class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
         return f"GenericRecord({self.schema.text})"
 
 
+def type_of(parsed: Any) -> AvroType:
+    """Return the tree of a schema in fastavro's form."""
+    return _tree(parsed, {})
+
+
 def _tree(schema: Any, named: dict[str, AvroType]) -> AvroType:
     if isinstance(schema, str):
         return AvroType(schema) if schema in _PRIMITIVES else named[schema]
@@ -154,12 +163,14 @@ def _tree(schema: Any, named: dict[str, AvroType]) -> AvroType:
         # A field may be of this record: it is named before its fields are looked at.
         record.fields = [(part["name"], _tree(part["type"], named)) for part in schema["fields"]]
         record.defaults = {part["name"]: part["default"] for part in schema["fields"] if "default" in part}
+        record.aliases = {part["name"]: part.get("aliases", []) for part in schema["fields"]}
         return record
     if kind == "array":
         return AvroType(kind, parts=[_tree(schema["items"], named)])
     if kind == "map":
         return AvroType(kind, parts=[_tree(schema["values"], named)])
     found = AvroType(_logical_or(kind, schema.get("logicalType")), schema.get("name", ""))
+    found.stored = kind if found.kind != kind else ""
     found.symbols = frozenset(schema.get("symbols", ()))
     found.size = schema.get("size")
     found.precision = schema.get("precision", 0)

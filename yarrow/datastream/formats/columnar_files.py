@@ -140,7 +140,7 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
                     self._cast(column, field.type)
                     for column, field in zip(batch.columns, self._schema, strict=True)
                 ]
-            except pa.ArrowInvalid as error:
+            except pa.ArrowException as error:
                 raise FileFormatError(f"{path}: a column does not have the declared type: {error}") from error
             batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return batch if self._columnar else rows_of_batch(batch, self._row_type)
@@ -275,7 +275,7 @@ class ColumnarBulkWriter(BulkWriter[Any]):
         self.flush()
         try:
             batch = batch.cast(self._schema)
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise FileFormatError(f"a column does not have the declared type: {error}") from error
         self._write(batch)
 

@@ -294,6 +294,66 @@ def test_a_default_of_another_type_is_told_by_the_field(tmp_path: Path) -> None:
         )
 
 
+MILLISECONDS = logical("long", "timestamp-millis")
+CENTS = logical("bytes", "decimal", precision=4, scale=2)
+
+
+@pytest.mark.parametrize(
+    ("in_file", "in_program", "message"),
+    [
+        ("long", MILLISECONDS, r"'f' is of type long in the file and of timestamp-millis in the program"),
+        (MILLISECONDS, "long", r"'f' is of type timestamp-millis in the file and of long"),
+        (["null", "long"], ["null", MILLISECONDS], "'f' is of type long"),
+        ("int", ["null", logical("int", "date")], "'f' is of type int in the file and of date"),
+        (
+            {"type": "map", "values": {"type": "array", "items": "string"}},
+            {"type": "map", "values": {"type": "array", "items": logical("string", "uuid")}},
+            "'f' is of type string in the file and of uuid",
+        ),
+        (logical("long", "timestamp-micros"), MILLISECONDS, "'f' is of type timestamp-micros"),
+        (MILLISECONDS, logical("long", "local-timestamp-millis"), "'f' is of type timestamp-millis"),
+        (CENTS, {**CENTS, "scale": 1}, r"'f' is of type decimal\(4, 2\) in the file and of decimal\(4, 1\)"),
+        (
+            CENTS,
+            {**CENTS, "precision": 5},
+            r"'f' is of type decimal\(4, 2\) in the file and of decimal\(5, 2\)",
+        ),
+        (CENTS, "bytes", r"'f' is of type decimal\(4, 2\) in the file and of bytes"),
+    ],
+)
+def test_a_logical_type_that_differs_from_the_file_is_told(
+    tmp_path: Path, in_file: Any, in_program: Any, message: str
+) -> None:
+    (tmp_path / "f.avro").write_bytes(written(record(("f", in_file)), []))
+    with pytest.raises(FileFormatError, match=rf"f\.avro: field {message}"):
+        run(source(tmp_path / "f.avro", record(("f", in_program))))
+    # So does one inside a record, which has another name in the file.
+    fields = [{"name": "g", "type": in_file}]
+    (tmp_path / "f.avro").write_bytes(
+        written(record(("r", {"type": "record", "name": "I", "fields": fields})), [])
+    )
+    fields = [{"name": "f", "aliases": ["g"], "type": in_program}]
+    with pytest.raises(FileFormatError, match=r"field 'r\.f' is of type"):
+        run(
+            source(
+                tmp_path / "f.avro",
+                record(("r", ["null", {"type": "record", "name": "I", "fields": fields}])),
+            )
+        )
+
+
+def test_logical_types_that_lose_nothing_meet(tmp_path: Path) -> None:
+    at = datetime(2020, 1, 2, tzinfo=UTC)
+    in_file = record(("at", MILLISECONDS), ("n", "int"), ("m", ["null", CENTS, "string"]))
+    (tmp_path / "f").write_bytes(written(in_file, [{"at": at, "n": 1, "m": Decimal("1.20")}]))
+    wider = record(
+        ("at", ["null", logical("long", "timestamp-micros")]),
+        ("n", ["double", MILLISECONDS]),
+        ("m", ["string", CENTS, "null"]),
+    )
+    assert run(source(tmp_path / "f", wider)) == [{"at": at, "n": 1.0, "m": Decimal("1.20")}]
+
+
 def test_damage_is_told_by_file_and_block(tmp_path: Path) -> None:
     whole = by_hand(BOUGHT.text, [[text("Ada") + zigzag(-5)], [text("Bob") + zigzag(1)]])
     start = whole.index(bytes(range(16))) + 16
