@@ -404,3 +404,26 @@ def found(harness: OperatorHarness, output: int) -> list[str]:
     """Rows with their times, in no order: none is promised among keys."""
     pairs = zip(harness.outputs(output), harness.timestamps(output), strict=True)
     return sorted(map(repr, pairs))
+
+
+class WalkedList(list[Any]):
+    """A list that counts how often a program walks over it."""
+
+    walks = 0
+
+    def __iter__(self) -> Any:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_row_that_begins_a_session_does_not_walk_over_the_others_of_its_key() -> None:
+    def fragment(rows: DataStream) -> DataStream:
+        return rows.key_by(lambda row: row[0]).window(EventTimeSessionWindows.with_gap(GAP)).reduce(add)
+
+    with OperatorHarness(fragment) as harness:
+        harness.push(("a", 1), timestamps=[0])
+        operator: Any = harness.tasks[0].chain.operators[0]
+        _, entries, found = operator._find("a")
+        entries["a"] = walked = WalkedList(found)
+        harness.push(*[("a", 1)] * 20, timestamps=[100 * number for number in range(1, 21)])
+        assert len(walked) == 21 and walked.walks == 0
