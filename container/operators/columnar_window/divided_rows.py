@@ -29,13 +29,19 @@ def spanned(times: Times, slices: TimeSlices) -> range:
     return range(first, last + 1, slices.step)
 
 
+def slices_in(span: range) -> int:
+    """The number of slices of a span, which has one at least; `len` refuses more than 63 bits."""
+    return (span[-1] - span[0]) // span.step + 1
+
+
 def divided(times: Times, slices: TimeSlices) -> list[tuple[int, Rows]]:
     """The start of each slice with rows, and its rows, in order of time; `times` are int64, shape (rows,)."""
     span = spanned(times, slices)
     first, step = span[0], slices.step
-    if len(span) == 1:
+    count = slices_in(span)
+    if count == 1:
         return [(first, range(len(times)))]
-    if len(span) <= _SCANNED:
+    if count <= _SCANNED:
         scanned = ((start, np.flatnonzero((times >= start) & (times < start + step))) for start in span)
         return [(start, _compact(rows)) for start, rows in scanned if len(rows)]
     # Differences fit 64 bits without a sign, whatever the times are.

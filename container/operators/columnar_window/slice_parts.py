@@ -16,7 +16,13 @@ import pyarrow as pa
 from yarrow.container.operators.columnar.aggregate_state import SumOverflowError
 from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
-from yarrow.container.operators.columnar_window.divided_rows import column_part, divided, slots_part, spanned
+from yarrow.container.operators.columnar_window.divided_rows import (
+    column_part,
+    divided,
+    slices_in,
+    slots_part,
+    spanned,
+)
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.time_slices import TimeSlices
 
@@ -48,7 +54,7 @@ def parts_of(rows: BatchRows, layout: TimeSlices, make: Callable[[], SliceStates
     """The parts of a batch, in order of time; `make` gives empty states."""
     span = spanned(rows.times, layout)
     aggregated = None
-    if len(span) > 1 and len(span) * rows.size <= len(rows.times):
+    if (count := slices_in(span)) > 1 and count * rows.size <= len(rows.times):
         aggregated = _aggregated(rows, span, make())
     if aggregated is not None:
         yield from _parts(aggregated, span, rows.size)

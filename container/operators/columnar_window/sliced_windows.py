@@ -25,7 +25,7 @@ from yarrow.container.operators.columnar_window.columnar_windows import (
     Mask,
     Pieces,
 )
-from yarrow.container.operators.columnar_window.divided_rows import Rows, divided, spanned
+from yarrow.container.operators.columnar_window.divided_rows import Rows, divided, slices_in, spanned
 from yarrow.container.operators.columnar_window.fired_windows import FiredWindows
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.key_usage import KeyUsage
@@ -67,7 +67,7 @@ class SlicedColumnarWindows(ColumnarWindows):
 
     def _take(self, batch: ArrowBatch, times: Times) -> Iterator[ArrowBatch]:
         span = spanned(times, self._layout)
-        if len(span) > _FEW_SLICES or any(self._live.is_lost(start, self.watermark) for start in span):
+        if slices_in(span) > _FEW_SLICES or any(self._live.is_lost(start, self.watermark) for start in span):
             parts = divided(times, self._layout)
             lost = [part for part in parts if self._live.is_lost(part[0], self.watermark)]
             kept = np.ones(len(batch), np.bool_)

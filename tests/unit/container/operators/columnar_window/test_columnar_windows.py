@@ -494,3 +494,14 @@ def test_windows_with_gaps_leave_out_restored_slices_that_they_do_not_contain() 
     job.watermark(100)
     assert sorted(tuple(row) for row, _ in job.take()) == [("a", 0, 10, 1), ("b", 20, 30, 4)]
     job.stop(CANONICAL)
+
+
+def test_slices_of_a_millisecond_take_times_that_are_far_apart_in_one_batch() -> None:
+    def fragment(stream: Any) -> Any:
+        return stream.key_by("k").window(tumbling(1), "at").sum("v")
+
+    far = 5 * 10**18
+    with OperatorHarness(fragment, types=[SCHEMA]) as harness:
+        harness.push_batch(batch(("a", 1, -far), ("a", 2, far)))
+        harness.watermark(MAX_TIMESTAMP)
+        assert results(harness) == [("a", -far, 1 - far, 1), ("a", far, far + 1, 2)]
