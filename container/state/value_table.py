@@ -54,6 +54,13 @@ class ValueTable(ABC):
         Raises UnsupportedKeyError for an invalid key.
         """
 
+    def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
+        """(canonical key, dict of `live` to write to, value or MISSING) for a canonical key, outside generated code."""
+        live = self.live
+        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
+        value = entries.get(key, MISSING)
+        return self.miss(key) if value is MISSING else (key, entries, value)
+
     @abstractmethod
     def remove(self, key: Any) -> None:
         """Removes a raw key; no effect if it has no value. Raises UnsupportedKeyError for an invalid key.
@@ -63,11 +70,7 @@ class ValueTable(ABC):
 
     def take(self, key: Any) -> Any:
         """Removes a raw key and returns its value, or MISSING. The value belongs to the caller, as that of `miss`."""
-        key = canonicalize(key)
-        live = self.live
-        value = live[hash(key) % len(live)].get(key, MISSING)
-        if value is MISSING:
-            value = self.miss(key)[2]
+        key, _, value = self.find(canonicalize(key))
         if value is not MISSING:
             self.remove(key)
         return value

@@ -153,7 +153,7 @@ class AllSessionWindowOperator(SessionWindowOperator, frozen=True, kw_only=True,
 
 
 class ColumnarWindowSpec(OperatorSpec, frozen=True, kw_only=True):
-    """What all windows of columnar streams have; the windows are those of event time."""
+    """The fields of all specs of columnar windows, which are windows of event time."""
 
     # As of windows of rows.
     ended_subtasks_leave_no_unions = True

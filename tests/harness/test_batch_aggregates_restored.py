@@ -32,7 +32,7 @@ RESULTS = pa.schema(
 
 
 def aggregated(rows: pa.RecordBatch, groups: WindowGroups) -> pa.RecordBatch:
-    """What the model has, in plain Python."""
+    """The aggregate of the model, in plain Python."""
     made = []
     for first, end in zip(groups.offsets[:-1].tolist(), groups.offsets[1:].tolist(), strict=True):
         own = rows.slice(first, end - first).to_pydict()

@@ -84,13 +84,11 @@ def _tumbling(windows: Windows) -> Way:
 
 
 def _sliding(windows: Windows) -> Way:
-    assigner: Any = windows.assigner
-    return _by_slices(windows, _sliced(assigner.size, assigner.slide, assigner.offset))
+    return _by_slices(windows, _slices_of_sliding(windows.assigner))
 
 
 def _cumulative(windows: Windows) -> Way:
-    assigner: Any = windows.assigner
-    return _by_slices(windows, _sliced(assigner.size, assigner.step, assigner.offset, cumulative=True))
+    return _by_slices(windows, _slices_of_cumulative(windows.assigner))
 
 
 def _by_slices(windows: Windows, numbers: SlicedWindows) -> Way:
@@ -187,15 +185,26 @@ class SlicedWindows(TypedDict):
     cumulative: bool
 
 
-def _sliced(size: int, slide: int, offset: int, *, cumulative: bool = False) -> SlicedWindows:
-    return SlicedWindows(size_ms=size, slide_ms=slide, offset_ms=offset, cumulative=cumulative)
+def _slices_of_tumbling(assigner: Any) -> SlicedWindows:
+    size, offset = assigner.size, assigner.offset
+    return SlicedWindows(size_ms=size, slide_ms=size, offset_ms=offset, cumulative=False)
+
+
+def _slices_of_sliding(assigner: Any) -> SlicedWindows:
+    return SlicedWindows(
+        size_ms=assigner.size, slide_ms=assigner.slide, offset_ms=assigner.offset, cumulative=False
+    )
+
+
+def _slices_of_cumulative(assigner: Any) -> SlicedWindows:
+    return SlicedWindows(
+        size_ms=assigner.size, slide_ms=assigner.step, offset_ms=assigner.offset, cumulative=True
+    )
 
 
 #: How the windows of an assigner are made of slices, of columns; those of other assigners are not.
 SLICED: Mapping[type, Callable[[Any], SlicedWindows]] = {
-    TumblingEventTimeWindows: lambda windows: _sliced(windows.size, windows.size, windows.offset),
-    SlidingEventTimeWindows: lambda windows: _sliced(windows.size, windows.slide, windows.offset),
-    CumulativeEventTimeWindows: lambda windows: _sliced(
-        windows.size, windows.step, windows.offset, cumulative=True
-    ),
+    TumblingEventTimeWindows: _slices_of_tumbling,
+    SlidingEventTimeWindows: _slices_of_sliding,
+    CumulativeEventTimeWindows: _slices_of_cumulative,
 }

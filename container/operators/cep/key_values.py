@@ -10,7 +10,7 @@ from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import KeyedStateBackend
-from yarrow.container.state.value_table import MISSING, ValueTable
+from yarrow.container.state.value_table import ValueTable
 from yarrow.runtime.data.keys import canonicalize
 
 
@@ -25,10 +25,7 @@ class KeyValues:
         kind = type(key)
         if kind is not int and kind is not str:
             key = canonicalize(key)
-        live = self._table.live
-        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
-        value = entries.get(key, MISSING)
-        return self._table.miss(key) if value is MISSING else (key, entries, value)
+        return self._table.find(key)
 
     def remove(self, key: Any) -> None:
         """Removes the value; no effect if there is none."""

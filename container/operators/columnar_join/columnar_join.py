@@ -18,23 +18,23 @@ import pyarrow.compute as pc
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext
-from yarrow.container.operators.columnar.kept_rows import kept_rows
+from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
 from yarrow.container.operators.columnar.tuple_index import index_of_keys
 from yarrow.container.operators.columnar.vectorized_index import KeyIndex, Slots
 from yarrow.container.operators.columnar_join.joined_side import JoinedSide
 from yarrow.container.operators.columnar_join.row_words import MOST_SLOTS, Numbers, RowWords
-from yarrow.container.operators.columnar_join.sorted_runs import MOST_PAIRS, Flags, SortedRun
+from yarrow.container.operators.columnar_join.sorted_runs import MOST_PAIRS, SortedRun
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.held_back_time import HeldBackTimeOperator
-from yarrow.container.operators.late_ledger import LateLedger, LateTime
+from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
-from yarrow.runtime.common.late_records import MOST_NAMED, LatePlace, LateRemedy
+from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.data.batch_key import BatchKey
-from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch, SideBatch
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.join_spec import ColumnarJoinOperator
 
@@ -158,7 +158,8 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         late = late_from <= self.watermark
         records = batch.batch
         if late.any():
-            yield from self._lose(index, batch, times, late_from)
+            rows = LateRows(times, late_from, late, self.watermark)
+            yield from lose_rows(self._ledger, self._joined.late_tags[index], self._keys[index], batch, rows)
             records, times = records.filter(pa.array(~late)), times[~late]
         if not records.num_rows:
             return
@@ -187,29 +188,6 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
     def late_dropped(self) -> int:
         """Late rows that went nowhere."""
         return self._ledger.dropped
-
-    def _lose(
-        self, index: int, batch: ArrowBatch, times: Numbers, late_from: Numbers
-    ) -> Iterator[ArrowBatch]:
-        """Notes the late rows of a batch, and sends them to the side output of their side, if there is one."""
-        tag, key, records = self._joined.late_tags[index], self._keys[index], batch.batch
-        late: Flags = late_from <= self.watermark
-        places = np.flatnonzero(late)
-        late_by = self.watermark - late_from + 1
-        delays, counts = np.unique(late_by[places], return_counts=True)
-        self._ledger.late_together(
-            LatePlace.DROPPED if tag is None else LatePlace.SIDE_OUTPUT,
-            dict(zip(delays.tolist(), counts.tolist(), strict=True)),
-        )
-        named = []
-        for at in places[-MOST_NAMED:].tolist():
-            values = tuple(records.column(name)[at].as_py() for name in key.names)
-            time = LateTime(int(times[at]), self.watermark, int(late_by[at]))
-            named.append((values if key.is_tuple else values[0], time))
-        self._ledger.name_last(named)
-        if tag is not None:
-            for lost in kept_rows(batch, pa.array(late)):
-                yield SideBatch(tag, lost)
 
     def _times_of(self, index: int, batch: ArrowBatch) -> Numbers:
         """The times of the rows of a batch with the declared columns: int64, shape (rows,)."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.columnar.aggregate_columns import AggregateColumns, AggregationError
-from yarrow.container.operators.columnar.kept_rows import kept_rows
+from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
 from yarrow.container.operators.columnar.row_times import RowTimes, Times, TimeUse
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_operator import ColumnarOperator
@@ -27,10 +27,10 @@ from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.row_columns import RowColumns
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
 from yarrow.container.operators.columnar_window.stored_columns import StoredColumns
-from yarrow.container.operators.late_ledger import LateLedger, LateTime
+from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.stored_watermark import StoredWatermark
-from yarrow.runtime.common.late_records import MOST_NAMED, LatePlace, LateRemedy
-from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch, SideBatch
+from yarrow.runtime.common.late_records import LateRemedy
+from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.window_spec import ColumnarWindowSpec
 
@@ -197,27 +197,9 @@ class ColumnarWindows(ColumnarOperator):
         Arrays have shape (rows,). `ends`, int64, are the last times of the last windows of rows, or their own times.
         Rows of no window that are not late are `nowhere`.
         """
-        # A delay has 64 bits, also behind the greatest watermark.
-        shown = np.maximum(ends, self.watermark - MAX_TIMESTAMP + 1) if self.watermark > 0 else ends
-        self._note_late(batch, times, self.watermark - shown + 1, np.flatnonzero(late))
         self._ledger.of_no_window(int(nowhere.sum()))
-        if self._late_tag is not None:
-            for lost in kept_rows(batch, pa.array(late)):
-                yield SideBatch(self._late_tag, lost)
-
-    def _note_late(self, batch: ArrowBatch, times: Times, delays: Times, late: Times) -> None:
-        """Notes late rows; `times` and `delays` (int64) have shape (rows,), `late` (int64) the places of late ones."""
-        place = LatePlace.DROPPED if self._late_tag is None else LatePlace.SIDE_OUTPUT
-        found, counts = np.unique(delays[late], return_counts=True)
-        self._ledger.late_together(place, dict(zip(found.tolist(), counts.tolist(), strict=True)))
-        columns = [batch.batch.column(name) for name in self._columns.key.names]
-        last = late[-MOST_NAMED:].tolist()
-        keys = ([column[at].as_py() for column in columns] for at in last)
-        stamps = (LateTime(int(times[at]), self.watermark, int(delays[at])) for at in last)
-        self._ledger.name_last(
-            (tuple(key) if self._columns.key.is_tuple else key[0], time)
-            for key, time in zip(keys, stamps, strict=True)
-        )
+        rows = LateRows(times, ends, late, self.watermark)
+        yield from lose_rows(self._ledger, self._late_tag, self._columns.key, batch, rows)
 
     def _slots_of(self, keys: Sequence[pa.Array]) -> Slots:
         """The slot of each row's key, int64, shape (rows,)."""

@@ -41,7 +41,7 @@ class BatchRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlicePart:
-    """What a batch brings to the slice with this start."""
+    """The aggregates of a batch for the slice with this start."""
 
     start: int
     #: The slots that have rows, int64, shape (rows or slots,).

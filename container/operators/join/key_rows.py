@@ -61,14 +61,9 @@ class KeyRows:
 
     def of(self, key: Any) -> WaitingRows:
         """The rows of a raw key."""
-        key = canonicalize(key)
-        live = self.table.live
-        entries = live[hash(key) % len(live)]
-        found = entries.get(key, MISSING)
+        key, entries, found = self.table.find(canonicalize(key))
         if found is MISSING:
-            key, entries, found = self.table.miss(key)
-            if found is MISSING:
-                return WaitingRows(key, entries, None, ([], []))
+            return WaitingRows(key, entries, None, ([], []))
         armed, left, right = found
         return WaitingRows(key, entries, armed, (left, right))
 

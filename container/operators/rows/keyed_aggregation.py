@@ -141,10 +141,7 @@ class ReducingOperator(FoldingOperator, FunctionOperator):
         self._type = output_type
         self._last_only = spec.last_only
 
-    @property
-    def uses_current_key(self) -> bool:
-        # `yarrow info --code` compiles operators that were never opened.
-        return self._opened and self._runtime_context.has_keyed_state
+    uses_current_key = FunctionOperator.uses_current_key
 
     def bind_combination(self, code: CodeWriter) -> str:
         return code.bind("reduce", method_of(self.function, "reduce", self.name))

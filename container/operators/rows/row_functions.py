@@ -54,6 +54,12 @@ class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
         initialize_function(self.function, self.context, runtime_context if self._keyed else None)
         open_function(self.function, runtime_context)
 
+    @property
+    def uses_current_key(self) -> bool:
+        """True if the function has keyed state, so that the key must be set while it runs."""
+        # `yarrow info --code` compiles operators that were never opened.
+        return self._opened and self._runtime_context.has_keyed_state
+
     def close(self) -> None:
         if self._opened:
             self._opened = False

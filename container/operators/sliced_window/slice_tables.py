@@ -70,10 +70,7 @@ class SliceTables:
             table = self.table(start)
             if table is None:
                 return MISSING
-        live = table.live
-        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
-        value = entries.get(key, MISSING)
-        return table.miss(key)[2] if value is MISSING else value
+        return table.find(key)[2]
 
     def getter(self, start: int) -> Callable[[Any], Any]:
         """Gives the value of a canonical key in a slice, for this piece of work; None = it has none."""
@@ -92,14 +89,11 @@ class SliceTables:
         self.open(start)
         table = self.table(start)
         assert table is not None
-        live = table.live
-        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
         if value is None:
             table.remove(key)
-        elif key in entries:
-            entries[key] = value
         else:
-            table.miss(key)[1][key] = value
+            key, entries, _ = table.find(key)
+            entries[key] = value
 
     def drop_until(self, end: int) -> None:
         """Removes the slices that no window behind this end reads."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.time_slices import TimeSlices
-from yarrow.container.operators.window.missing_timers import restored_names
-from yarrow.container.operators.window.stored_forms import SLICES, STACKS
+from yarrow.container.operators.window.stored_forms import SLICES, STACKS, other_windows, restored_names
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.snapshot.errors import StateMigrationError
 
 #: Name of the operator state with the cut of windows: (size, slide, offset, 1 = cumulative, end of the next window).
 _LAYOUT = "_window_slices_layout"
@@ -32,10 +30,7 @@ class StoredLayout:
         stored = self._state.get()
         others = [cut for *cut, _ in stored if tuple(cut) != self._cut]
         if others and _has_slices(context):
-            raise StateMigrationError(
-                context.descriptor.name, SLICES, "", _shown(*others[0]), _shown(*self._cut),
-                "Declare the windows as they were, or give them another uid, which begins them without state.",
-            )  # fmt: skip
+            raise other_windows(context, SLICES, _shown(*others[0]), _shown(*self._cut))
         #: The end of the first window that some former subtask had not fired; the slices before were read.
         self.next_end: int = min((end for *_, end in stored), default=MIN_TIMESTAMP)
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.time_slices import TimeSlices
-from yarrow.container.operators.window.missing_timers import restored_names
+from yarrow.container.operators.window.stored_forms import other_windows, restored_names
 from yarrow.container.operators.window.window_contents import (
     CONTENTS,
     WindowContents,
@@ -23,7 +23,6 @@ from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.window_spec import WindowOperator
-from yarrow.runtime.snapshot.errors import StateMigrationError
 
 
 class WholeWindows:
@@ -49,10 +48,7 @@ class WholeWindows:
         for window in tables.windows():
             ends = layout.ends_of(layout.slice_of(window.end - 1))
             if window.end not in ends or window.start != layout.start_of(window.end):
-                raise StateMigrationError(
-                    context.descriptor.name, CONTENTS, "", f"the window {window!r}", "windows with other bounds",
-                    "Declare the windows as they were, or give them another uid, which begins them without state.",
-                )  # fmt: skip
+                raise other_windows(context, CONTENTS, f"the window {window!r}", "windows with other bounds")
         own = copier_for(declared_type(spec.kept_type))
         return cls(contents_of(spec, context, tables, combining), own)
 

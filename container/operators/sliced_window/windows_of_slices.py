@@ -257,7 +257,7 @@ class WindowsOfSlices(FoldingWindows):
         self._stacks.begin(window)
         alone = self._spec.window_function is None
         # A merge may read the state of its key.
-        step = 1 if self._uses_current_key else KEYS_AT_ONCE if alone else _CALLS_AT_ONCE
+        step = 1 if self.uses_current_key else KEYS_AT_ONCE if alone else _CALLS_AT_ONCE
         while firing.at < len(firing.keys):
             start, end = firing.at, min(firing.at + step, len(firing.keys))
             keys, values = self._merged(window, following, firing.keys[start:end], firing.values[start:end])
@@ -276,7 +276,7 @@ class WindowsOfSlices(FoldingWindows):
         self, window: TimeWindow, following: TimeWindow, keys: Sequence[Any], stacks: Sequence[Stacks]
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """The keys that fire with what the window is for them; their stacks move to the following window."""
-        if self._uses_current_key:
+        if self.uses_current_key:
             self.context.state.current_key = user_key(keys[0])
         try:
             fired = self._stacks.fire(keys, stacks)

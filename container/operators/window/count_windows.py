@@ -44,17 +44,12 @@ class CountWindows(FunctionOperator, KeyReadingOperator):
         kept = contents_type(declared_type(self._spec.kept_type), rows=False)
         self._table: ValueTable = context.state.value_table(COUNTS, Types.TUPLE([Types.LONG(), kept]))
 
-    @property
-    def _uses_current_key(self) -> bool:
-        # `yarrow info --code` compiles operators that were never opened.
-        return self._opened and self._runtime_context.has_keyed_state
-
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
         table, combination = self._table, Combination.of(self._spec, self.function, self.context)
         key = generate_key(code, self._selector, value, table if is_head else None)
-        if self._uses_current_key:
+        if self.uses_current_key:
             code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
         calls = ExplainedCalls(code, self, key, value)
         count, kept = code.fresh("c"), code.fresh("a")

@@ -41,7 +41,7 @@ class FoldingWindows(WindowingBase):
     A subclass sets up what stands below, and says which window ends at a time and how it fires.
     """
 
-    #: What the stretches of time keep, and its tables.
+    #: The contents of the stretches of time, and the tables in which they lie.
     _contents: WindowContents[TimeWindow]
     _tables: WindowTables[TimeWindow]
     #: Stretches have this length, and one begins at the offset; in ms.
@@ -89,7 +89,7 @@ class FoldingWindows(WindowingBase):
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
         key = generate_key(code, self._selector, value, self if is_head else None)
-        if self._uses_current_key:
+        if self.uses_current_key:
             code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
         time = str(timestamp)
         if not self._event_time:
@@ -108,11 +108,6 @@ class FoldingWindows(WindowingBase):
     def _now(self) -> int:
         """The time of a row by the machine's clock."""
         return self._timers.current_processing_time()
-
-    @property
-    def _uses_current_key(self) -> bool:
-        """Whether a user's function may have state of the key; `yarrow info --code` compiles unopened operators."""
-        return self._opened and self._runtime_context.has_keyed_state
 
     @property
     def wants_keys(self) -> bool:
@@ -197,7 +192,7 @@ class FoldingWindows(WindowingBase):
         return self._aggregates(window, keys, values)
 
     def _aggregates(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterator[Any]:
-        get_result, state, uses_key = self._combining.get_result, self.context.state, self._uses_current_key
+        get_result, state, uses_key = self._combining.get_result, self.context.state, self.uses_current_key
         for key, value in zip(keys, values, strict=True):
             if uses_key:
                 state.current_key = user_key(key)
@@ -313,7 +308,7 @@ class FiringWindow:
 
 
 def closed_entry(start: int) -> Entry:
-    """What generated code gets for a stretch that it must not write to."""
+    """The entry of a stretch that generated code must not write to."""
     return [], {}, 1, False, _closed, start
 
 

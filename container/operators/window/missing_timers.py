@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.window.stored_forms import other_windows, restored_names
 from yarrow.container.operators.window.window_contents import CONTENTS, contents_type
 from yarrow.container.operators.window.window_rules import cleanup_time
 from yarrow.container.operators.window.window_timers import WindowTimers
@@ -21,7 +22,6 @@ from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables
 from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
-from yarrow.runtime.snapshot.errors import StateMigrationError
 
 #: Name of the contents of windows that have fired and wait for the end of their lateness.
 FIRED_CONTENTS = "_window_contents/fired"
@@ -32,12 +32,6 @@ WITHOUT_TIMERS = "_windows_without_timers"
 def marks_of(context: OperatorContext) -> ListState[int]:
     """The operator state that says whether windows have timers: not empty = they have none."""
     return context.operator_state.union_list_state(ListStateDescriptor(WITHOUT_TIMERS, Types.LONG()))
-
-
-def restored_names(context: OperatorContext) -> Collection[str]:
-    """Names of the keyed states with which the operator begins."""
-    restored = context.environment.restored.of(context.descriptor.id).keyed
-    return {state.name for handle in restored for state in handle.states}
 
 
 def fired_tables(spec: WindowOperator, context: OperatorContext) -> WindowTables[TimeWindow]:
@@ -65,11 +59,8 @@ def set_missing_timers(
     if not is_marked:
         return
     if spec.kind is WindowKind.ROWS:
-        raise StateMigrationError(
-            context.descriptor.name, CONTENTS, "", "windows with a reduced row or an accumulator",
-            "windows with all rows",
-            "Declare the windows as they were, or give them another uid, which begins them without state.",
-        )  # fmt: skip
+        was = "windows with a reduced row or an accumulator"
+        raise other_windows(context, CONTENTS, was, "windows with all rows")
     queue = timers.event_timers if event_time else timers.processing_timers
 
     def set_timers(window: TimeWindow, keys: Iterable[Any], *, fired: bool) -> None:

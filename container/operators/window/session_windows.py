@@ -86,7 +86,7 @@ class SessionWindows(WindowingBase):
     ) -> None:
         table, time = self._table, str(timestamp)
         key = generate_key(code, self._selector, value, table if is_head else None)
-        if self._uses_current_key:
+        if self.uses_current_key:
             code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
         owes, sessions, hot = code.fresh("o"), code.fresh("p"), code.fresh("h")
         code.at_start(f"{owes} = {code.bind('owes', self.owes)}()")
@@ -123,11 +123,6 @@ class SessionWindows(WindowingBase):
     @property
     def takes_keys_ahead(self) -> bool:
         return self._table.wants_keys
-
-    @property
-    def _uses_current_key(self) -> bool:
-        # `yarrow info --code` compiles operators that were never opened.
-        return self._opened and self._runtime_context.has_keyed_state
 
     def _generate_prolonged(
         self,
@@ -166,7 +161,7 @@ class SessionWindows(WindowingBase):
         start, end = timestamp, timestamp + self._gap
         if end > MAX_TIMESTAMP:
             raise self.refuse_end(row, key, timestamp)
-        canonical, entries, found = self._find(canonicalize(key))
+        canonical, entries, found = self._table.find(canonicalize(key))
         sessions: list[Session] = [] if found is MISSING else found
         first, behind = touching(sessions, start, end)
         joined = sessions[first:behind]
@@ -198,13 +193,6 @@ class SessionWindows(WindowingBase):
         except Exception as error:
             raise self._failure_in(short_record(row), window, error) from error
 
-    def _find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
-        """(canonical key, dict to write to, sessions or MISSING) of a canonical key."""
-        live = self._table.live
-        entries = live[hash(key) % len(live)]
-        found = entries.get(key, MISSING)
-        return self._table.miss(key) if found is MISSING else (key, entries, found)
-
     def _is_late(self, window: TimeWindow) -> bool:
         return is_window_late(window, self._lateness, self._timers.watermark, event_time=True)
 
@@ -226,7 +214,7 @@ class SessionWindows(WindowingBase):
     def explain(self, row: Any, key: Any, error: Exception) -> Exception:
         """See Explains: the row belongs to the last session of its key."""
         self.context.state.current_key = key
-        start, end, _, _ = self._find(canonicalize(key))[2][-1]
+        start, end, _, _ = self._table.find(canonicalize(key))[2][-1]
         return self._failure_in(short_record(row), TimeWindow(start, end), error)
 
     def refuse_end(self, row: Any, key: Any, timestamp: int) -> OperatorFailure:
@@ -253,7 +241,7 @@ class SessionWindows(WindowingBase):
         """Fires, arms again or removes the sessions of a key whose timers are due by the watermark."""
         timers, watermark = self._timers.event_timers, self._timers.watermark
         shown_key = self.context.state.current_key = user_key(key)
-        canonical, entries, found = self._find(key)
+        canonical, entries, found = self._table.find(key)
         if found is MISSING:
             # Its sessions have fired together with an earlier one.
             return
@@ -273,7 +261,7 @@ class SessionWindows(WindowingBase):
                         left.append(self._armed(canonical, (start, end, end - 1, kept)))
                         continue
                     yield from self._results(shown_key, window, kept)
-                # One that has fired may have been kept for a shorter lateness, before a savepoint.
+                # A savepoint may have kept a fired session for a shorter lateness than the program now has.
                 removal = time_of_removal(end, self._lateness)
                 if removal > due and not self._is_late(window):
                     left.append(self._armed(canonical, (start, end, removal, kept)))

@@ -6,7 +6,7 @@ declared type would be read in any form. Must not read or write state.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import Final
 
 from yarrow.container.operators.base import OperatorContext
@@ -33,12 +33,21 @@ _FORMS: Final[Mapping[str, str]] = {
 }
 
 
+def restored_names(context: OperatorContext) -> Set[str]:
+    """Names of the keyed states with which the operator begins."""
+    restored = context.environment.restored.of(context.descriptor.id).keyed
+    return {state.name for handle in restored for state in handle.states}
+
+
+def other_windows(context: OperatorContext, state: str, was: str, now: str) -> StateMigrationError:
+    """The error for restored windows that the program's windows cannot go on with."""
+    return StateMigrationError(
+        context.descriptor.name, state, "", was, now,
+        "Declare the windows as they were, or give them another uid, which begins them without state.",
+    )  # fmt: skip
+
+
 def require_form(own: str, context: OperatorContext, others: Collection[str] = ()) -> None:
     """Raises StateMigrationError for restored windows in another form than that of the state `own` and the `others`."""
-    restored = context.environment.restored.of(context.descriptor.id).keyed
-    found = {state.name for handle in restored for state in handle.states}
-    for other in sorted(found & (_FORMS.keys() - {own, *others})):
-        raise StateMigrationError(
-            context.descriptor.name, other, "", _FORMS[other], _FORMS[own],
-            "Declare the windows as they were, or give them another uid, which begins them without state.",
-        )  # fmt: skip
+    for other in sorted(restored_names(context) & (_FORMS.keys() - {own, *others})):
+        raise other_windows(context, other, _FORMS[other], _FORMS[own])

@@ -18,7 +18,8 @@ from yarrow.container.operators.window.folding_windows import (
     FoldingWindows,
     closed_entry,
 )
-from yarrow.container.operators.window.missing_timers import FIRED_CONTENTS, fired_tables, restored_names
+from yarrow.container.operators.window.missing_timers import FIRED_CONTENTS, fired_tables
+from yarrow.container.operators.window.stored_forms import restored_names
 from yarrow.container.operators.window.window_contents import (
     CONTENTS,
     WindowContents,

@@ -25,14 +25,7 @@ class WindowValues(Generic[W]):
 
     def find(self, window: W, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """(canonical key, dict to write to, value or MISSING); see ValueTable. A changed value must be written."""
-        key = canonicalize(key)
-        table = self.tables.table(window)
-        live = table.live
-        entries = live[hash(key) % len(live)]
-        value = entries.get(key, MISSING)
-        if value is not MISSING:
-            return key, entries, value
-        found = table.miss(key)
+        found = self.tables.table(window).find(canonicalize(key))
         if found[2] is MISSING:
             self._perhaps_empty[window] = None
         return found

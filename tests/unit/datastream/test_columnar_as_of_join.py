@@ -129,6 +129,15 @@ def test_late_rows_go_to_the_side_output_of_their_side_or_are_counted(run: Run) 
     assert operator_in(harness).late_dropped == 1
 
 
+def test_a_delay_behind_the_greatest_watermark_has_64_bits(run: Run) -> None:
+    harness = run(lambda join: join.backward())
+    watermark(harness, MAX)
+    push(harness, 0, [(1, 1)], [-100])
+    report = operator_in(harness)._ledger.report()
+    assert report is not None
+    assert report.longest_ms == report.last[0].delay_ms == MAX
+
+
 def test_results_are_not_behind_the_watermark(run: Run) -> None:
     harness = run(lambda join: join.nearest(ms(700)).left_outer())
     for time in range(0, 12_000, 250):

@@ -52,7 +52,7 @@ class AvroType:
     name: str = ""
     #: Names and types of a record's fields, in order.
     fields: list[tuple[str, AvroType]] = field(default_factory=list)
-    #: What the fields that may be left out are then, as the schema's JSON has it.
+    #: The defaults of fields that a record may leave out, as the schema's JSON has them.
     defaults: dict[str, Any] = field(default_factory=dict)
     #: Elements of an array, values of a map, branches of a union.
     parts: list[AvroType] = field(default_factory=list)

@@ -162,7 +162,7 @@ class SourceHarness:
 
 
 def as_stored(state: Any, allow_pickle: bool = False) -> Any:
-    """What comes back from the bytes that a checkpoint holds; a pickle in it must be allowed."""
+    """The state behind a checkpoint: its bytes are read again, and a pickle in them must be allowed."""
     serializer = value_serializer(None, "source-splits", "source", allow_pickle=allow_pickle)
     return serializer.load_value(serializer.dump_value(state))
 

@@ -423,7 +423,7 @@ def test_a_row_that_begins_a_session_does_not_walk_over_the_others_of_its_key() 
     with OperatorHarness(fragment) as harness:
         harness.push(("a", 1), timestamps=[0])
         operator: Any = harness.tasks[0].chain.operators[0]
-        _, entries, found = operator._find("a")
+        _, entries, found = operator._table.find("a")
         entries["a"] = walked = WalkedList(found)
         harness.push(*[("a", 1)] * 20, timestamps=[100 * number for number in range(1, 21)])
         assert len(walked) == 21 and walked.walks == 0
