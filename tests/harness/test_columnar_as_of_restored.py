@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.harness.test_waiting_joins_restored import END, AsOf
+from tests.support.columnar_joins import run_steps, steps_of
 from tests.support.restarted_columns import RestartedColumns
-from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN
+from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM
 from yarrow.common.time import Time
 from yarrow.container.operators.columnar_join import columnar_as_of_join, columnar_join
 from yarrow.datastream import DataStream
@@ -56,53 +57,31 @@ def small() -> Iterator[None]:
 rows_of = st.lists(
     st.tuples(st.sampled_from(KEYS), st.integers(0, 90).map(lambda time: 100 * time)), min_size=1, max_size=8
 )
-steps_of = st.lists(
-    st.one_of(
-        st.tuples(st.just("rows"), st.integers(0, 1), rows_of),
-        st.tuples(st.just("rows"), st.integers(0, 1), rows_of),
-        st.tuples(st.just("watermark"), st.integers(0, 90).map(lambda time: 100 * time), st.none()),
-        st.tuples(
-            st.just("restart"),
-            st.tuples(st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"])),
-            st.sampled_from([CANONICAL, OWN]),
-        ),
-    ),
-    min_size=2,
-    max_size=14,
-)
+STEPS = steps_of(rows_of, st.integers(0, 90).map(lambda time: 100 * time))
 
 
 def run(model: AsOf, job: RestartedColumns, steps: list[Any], backend: str) -> None:
     """Runs the steps through the operator and the model; the state returns to nothing."""
-    job.start(1, backend)
-    found: Counter[Any] = Counter()
-    dropped = number = 0
-    try:
-        for step, what, how in [*steps, ("watermark", END, None), ("watermark", MAX, None)]:
-            if step == "rows":
-                rows = []
-                for key, time in how:
-                    number += 1
-                    model.row(what, (key, number), time)
-                    rows.append((key, number))
-                job.push_rows(rows, [time for _, time in how], what)
-            elif step == "watermark":
-                model.watermark = max(model.watermark, what)
-                job.watermark(what)
-            else:
-                dropped += late_dropped(job)
-                # What one backend has written natively only the same one can read.
-                backend = backend if how is OWN else what[1]
-                job.stop(how)
-                job.start(what[0], backend)
-            found.update(((row["left"], row["right"]), time) for row, time in job.take())
-            assert found == expected(model)
-        assert dropped + late_dropped(job) == model.dropped
-        state = job.stop(CANONICAL)
-        assert all(not subtask.keyed for subtask in state.subtasks.values())
-    finally:
-        for fragment in job.fragments:
-            fragment.close()
+    number = 0
+
+    def push(side: int, rows: list[Any]) -> None:
+        nonlocal number
+        numbered = []
+        for key, time in rows:
+            number += 1
+            model.row(side, (key, number), time)
+            numbered.append((key, number))
+        job.push_rows(numbered, [time for _, time in rows], side)
+
+    def rise(time: int) -> None:
+        model.watermark = max(model.watermark, time)
+        job.watermark(time)
+
+    def check(found: Counter[Any]) -> None:
+        assert found == expected(model)
+
+    steps = [*steps, ("watermark", END, None), ("watermark", MAX, None)]
+    run_steps(job, steps, backend, push=push, rise=rise, check=check, dropped=lambda: model.dropped)
 
 
 def expected(model: AsOf) -> Counter[Any]:
@@ -115,16 +94,11 @@ def expected(model: AsOf) -> Counter[Any]:
     )
 
 
-def late_dropped(job: RestartedColumns) -> int:
-    operators: list[Any] = job.operators
-    return sum(operator.late_dropped for operator in operators)
-
-
 @pytest.mark.parametrize("outer", [False, True])
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    steps=steps_of,
+    steps=STEPS,
     backend=st.sampled_from(["hashmap", "rocksdb"]),
     tolerance=st.sampled_from([0, 700, 3000, None]),
 )

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.harness.test_interval_joins_restored import BOUNDS, Model
+from tests.support.columnar_joins import kept, run_steps, steps_of
 from tests.support.restarted_columns import RestartedColumns
-from tests.support.restarted_job import CANONICAL, OWN
+from tests.support.restarted_job import CANONICAL
 from yarrow.common.time import Time
 from yarrow.datastream import DataStream
 from yarrow.runtime.graph.data_set_spec import JoinKind
@@ -37,77 +38,42 @@ def joining(
     def build(first: DataStream, second: DataStream) -> DataStream:
         left, right = (batches.key_by(*keys) for batches in (first, second))
         joined = left.interval_join(right).between(*map(Time.milliseconds, bounds))
-        match kind:
-            case JoinKind.LEFT_OUTER:
-                joined = joined.left_outer()
-            case JoinKind.RIGHT_OUTER:
-                joined = joined.right_outer()
-            case JoinKind.FULL_OUTER:
-                joined = joined.full_outer()
-        return joined.to_columns().uid("join")
+        return kept(joined, kind).to_columns().uid("join")  # type: ignore[no-any-return]
 
     return build
 
 
-steps_of = st.lists(
-    st.one_of(
-        st.tuples(
-            st.just("rows"),
-            st.integers(0, 1),
-            st.lists(st.tuples(st.integers(0, 2), st.integers(0, 90)), min_size=1, max_size=8),
-        ),
-        st.tuples(st.just("watermark"), st.integers(0, 90), st.none()),
-        st.tuples(
-            st.just("restart"),
-            st.tuples(st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"])),
-            st.sampled_from([CANONICAL, OWN]),
-        ),
-    ),
-    min_size=2,
-    max_size=14,
+STEPS = steps_of(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 90)), min_size=1, max_size=8), st.integers(0, 90)
 )
 
 
 def run(
     model: Model, job: RestartedColumns, keys: list[Any], kind: JoinKind, steps: list[Any], backend: str
 ) -> None:
-    job.start(1, backend)
-    found: Counter[Any] = Counter()
-    dropped = number = 0
-    try:
-        for step, what, how in [*steps, ("watermark", 1000, None)]:
-            if step == "rows":
-                rows, times = [], []
-                for key, time in how:
-                    number += 1
-                    of_key = keys[key] if isinstance(keys[key], tuple) else (keys[key],)
-                    model.row(what, (keys[key], number), 100 * time)
-                    rows.append((*of_key, number))
-                    times.append(100 * time)
-                job.push_rows(rows, times, what)
-            elif step == "watermark":
-                model.watermark = max(model.watermark, 100 * what)
-                job.watermark(100 * what)
-            else:
-                dropped += late_dropped(job)
-                backend = backend if how is OWN else what[1]
-                job.stop(how)
-                job.start(what[0], backend)
-            found.update((row_pair(row), time) for row, time in job.take())
-            pairs = expected(model.pairs)
-            assert Counter({each: found[each] for each in found if None not in each[0]}) == pairs
-        assert found == pairs + expected(model.unmatched(kind))
-        assert dropped + late_dropped(job) == model.dropped
-        state = job.stop(CANONICAL)
-        assert all(not subtask.keyed for subtask in state.subtasks.values())
-    finally:
-        for fragment in job.fragments:
-            fragment.close()
+    number = 0
 
+    def push(side: int, rows: list[Any]) -> None:
+        nonlocal number
+        numbered = []
+        for key, time in rows:
+            number += 1
+            of_key = keys[key] if isinstance(keys[key], tuple) else (keys[key],)
+            model.row(side, (keys[key], number), 100 * time)
+            numbered.append((*of_key, number))
+        job.push_rows(numbered, [100 * time for _, time in rows], side)
 
-def row_pair(row: Any) -> tuple[Any, Any]:
-    """The numbers of both rows of a result."""
-    return row["left"], row["right"]
+    def rise(time: int) -> None:
+        model.watermark = max(model.watermark, 100 * time)
+        job.watermark(100 * time)
+
+    def check(found: Counter[Any]) -> None:
+        pairs = expected(model.pairs)
+        assert Counter({each: found[each] for each in found if None not in each[0]}) == pairs
+
+    steps = [*steps, ("watermark", 1000, None)]
+    found = run_steps(job, steps, backend, push=push, rise=rise, check=check, dropped=lambda: model.dropped)
+    assert found == expected(model.pairs) + expected(model.unmatched(kind))
 
 
 def expected(results: Counter[Any]) -> Counter[Any]:
@@ -120,14 +86,9 @@ def expected(results: Counter[Any]) -> Counter[Any]:
     )
 
 
-def late_dropped(job: RestartedColumns) -> int:
-    operators: list[Any] = job.operators
-    return sum(operator.late_dropped for operator in operators)
-
-
 @pytest.mark.parametrize("kind", JoinKind)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]), bounds=st.sampled_from(BOUNDS))
+@given(steps=STEPS, backend=st.sampled_from(["hashmap", "rocksdb"]), bounds=st.sampled_from(BOUNDS))
 def test_interval_joins_of_columns_are_those_of_rows(
     kind: JoinKind, steps: list[Any], backend: str, bounds: tuple[int, int]
 ) -> None:
@@ -136,7 +97,7 @@ def test_interval_joins_of_columns_are_those_of_rows(
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]))
+@given(steps=STEPS, backend=st.sampled_from(["hashmap", "rocksdb"]))
 def test_keys_may_be_of_several_columns(steps: list[Any], backend: str) -> None:
     build = joining((-700, 1500), JoinKind.FULL_OUTER, "k", "m")
     job = RestartedColumns(build, LEFT_OF_PAIRS, ("k", "m"), others=(RIGHT_OF_PAIRS,))

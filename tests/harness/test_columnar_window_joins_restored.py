@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.test_columnar_as_of_restored import LEFT, MAX, RIGHT, late_dropped
+from tests.harness.test_columnar_as_of_restored import LEFT, MAX, RIGHT
 from tests.harness.test_window_joins_restored import SIZE
 from tests.harness.test_window_joins_restored import Model as TumblingModel
+from tests.support.columnar_joins import kept, run_steps, steps_of
 from tests.support.restarted_columns import RestartedColumns
-from tests.support.restarted_job import CANONICAL, OWN
+from tests.support.restarted_job import CANONICAL
 from yarrow.common.time import Time
 from yarrow.container.operators.columnar_join import columnar_window_join
 from yarrow.datastream import DataStream
@@ -89,14 +90,7 @@ class Model:
 def joining(assigner: WindowAssigner[Any, Any], kind: JoinKind) -> Callable[..., DataStream]:
     def build(first: DataStream, second: DataStream) -> DataStream:
         keyed: Any = first.key_by("k")
-        joined = keyed.window_join(second.key_by("k")).window(assigner)
-        match kind:
-            case JoinKind.LEFT_OUTER:
-                joined = joined.left_outer()
-            case JoinKind.RIGHT_OUTER:
-                joined = joined.right_outer()
-            case JoinKind.FULL_OUTER:
-                joined = joined.full_outer()
+        joined = kept(keyed.window_join(second.key_by("k")).window(assigner), kind)
         made: DataStream = joined.to_columns().uid("join")
         return made
 
@@ -112,54 +106,32 @@ def small() -> Iterator[None]:
 
 
 rows_of = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 35)), min_size=1, max_size=8)
-steps_of = st.lists(
-    st.one_of(
-        st.tuples(st.just("rows"), st.integers(0, 1), rows_of),
-        st.tuples(st.just("rows"), st.integers(0, 1), rows_of),
-        st.tuples(st.just("watermark"), st.integers(0, 45), st.none()),
-        st.tuples(
-            st.just("restart"),
-            st.tuples(st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"])),
-            st.sampled_from([CANONICAL, OWN]),
-        ),
-    ),
-    min_size=2,
-    max_size=12,
-)
+STEPS = steps_of(rows_of, st.integers(0, 45), most=12)
 
 
 def run(model: Model, job: RestartedColumns, steps: list[Any], backend: str) -> None:
     """Runs the steps through the operator and the model; the state returns to nothing."""
-    job.start(1, backend)
-    found: Counter[Any] = Counter()
-    dropped = number = 0
-    try:
-        for step, what, how in [*steps, ("watermark", 1000, None)]:
-            if step == "rows":
-                rows = []
-                for key, time in how:
-                    number += 1
-                    model.row(what, key, number, time)
-                    rows.append((key, number))
-                job.push_rows(rows, [time for _, time in how], what)
-            elif step == "watermark":
-                model.rise(what)
-                job.watermark(what)
-            else:
-                dropped += late_dropped(job)
-                # What one backend has written natively only the same one can read.
-                backend = backend if how is OWN else what[1]
-                job.stop(how)
-                job.start(what[0], backend)
-            found.update(((row["left"], row["right"]), time) for row, time in job.take())
-            assert found == model.fired
-        assert dropped + late_dropped(job) == model.dropped
-        assert not model.content
-        state = job.stop(CANONICAL)
-        assert all(not subtask.keyed for subtask in state.subtasks.values())
-    finally:
-        for fragment in job.fragments:
-            fragment.close()
+    number = 0
+
+    def push(side: int, rows: list[Any]) -> None:
+        nonlocal number
+        numbered = []
+        for key, time in rows:
+            number += 1
+            model.row(side, key, number, time)
+            numbered.append((key, number))
+        job.push_rows(numbered, [time for _, time in rows], side)
+
+    def rise(time: int) -> None:
+        model.rise(time)
+        job.watermark(time)
+
+    def check(found: Counter[Any]) -> None:
+        assert found == model.fired
+
+    steps = [*steps, ("watermark", 1000, None)]
+    run_steps(job, steps, backend, push=push, rise=rise, check=check, dropped=lambda: model.dropped)
+    assert not model.content
 
 
 @pytest.mark.parametrize(
@@ -176,7 +148,7 @@ def run(model: Model, job: RestartedColumns, steps: list[Any], backend: str) -> 
     ],
 )
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]))
+@given(steps=STEPS, backend=st.sampled_from(["hashmap", "rocksdb"]))
 def test_joins_of_columns_by_window_are_those_of_the_model(
     windows: str, kind: JoinKind, steps: list[Any], backend: str
 ) -> None:
@@ -187,7 +159,7 @@ def test_joins_of_columns_by_window_are_those_of_the_model(
 
 @pytest.mark.parametrize("kind", JoinKind)
 @settings(max_examples=30, deadline=None)
-@given(steps=steps_of)
+@given(steps=STEPS)
 def test_the_model_is_that_of_joins_of_rows(kind: JoinKind, steps: list[Any]) -> None:
     """Rows and columns give the same, as far as the model of rows goes: tumbling windows."""
     assert SIZE == 10
