@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.embedded.waiting import DEADLINE, wait_until
-from tests.cluster.failover.programs import Trace, Traced, environment, run_fast
+from tests.cluster.failover.programs import KillWhenSeen, Traced, environment
 from yarrow.common import Duration, Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.datastream import DataStream, KeyedStream, ProcessJoinFunction
@@ -65,16 +63,7 @@ def pairs_of_batches() -> Counter[Any]:
 
 
 def test_delayed_and_immediate_joins_outlive_a_killed_worker(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
-    seen = threading.Event()
-
-    def kill() -> None:
-        wait_until(lambda: trace.pid("rows", 0) > 0)
-        assert seen.wait(DEADLINE)
-        trace.kill("rows", 0)
-        run_fast(tmp_path)
-
-    killer = threading.Thread(target=kill)
+    killer = KillWhenSeen(tmp_path)
     delayed: Counter[Any] = Counter()
     named: dict[int, list[Any]] = defaultdict(list)
     with mini_cluster(task_executors=2, slots=1) as cluster:
@@ -92,7 +81,7 @@ def test_delayed_and_immediate_joins_outlive_a_killed_worker(tmp_path: Path) -> 
                 else:
                     named[right % KEYS].append((left, right))
                 if delayed and all(any(left for left, _ in named[key]) for key in range(KEYS)):
-                    seen.set()
+                    killer.seen.set()
             killer.join()
     assert delayed == pairs_of_batches()
     for key in range(KEYS):
@@ -103,4 +92,4 @@ def test_delayed_and_immediate_joins_outlive_a_killed_worker(tmp_path: Path) -> 
         lefts = [left for left, _ in named[key]]
         unknown = lefts.count(None)
         assert lefts == [None] * unknown + [NAMES[key]] * (len(lefts) - unknown)
-    assert list(tmp_path.glob("rows-0-1")), "the kill struck"
+    assert killer.struck

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.embedded.waiting import DEADLINE, wait_until
-from tests.cluster.failover.programs import Trace, Traced, environment, run_fast
+from tests.cluster.failover.programs import KillWhenSeen, Traced, environment, run_fast
 from yarrow.common import Types
 from yarrow.datastream import DataStream, KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
@@ -65,16 +64,7 @@ def check_exact(found: Iterable[Any]) -> None:
 
 @pytest.mark.parametrize("unaligned", [False, True])
 def test_a_killed_worker_loses_and_doubles_nothing_in_the_loop(tmp_path: Path, unaligned: bool) -> None:
-    trace = Trace(tmp_path)
-    seen = threading.Event()
-
-    def kill() -> None:
-        wait_until(lambda: trace.pid("rows", 0) > 0)
-        assert seen.wait(DEADLINE)
-        trace.kill("rows", 0)
-        run_fast(tmp_path)
-
-    killer = threading.Thread(target=kill)
+    killer = KillWhenSeen(tmp_path)
     with mini_cluster(task_executors=2, slots=1) as cluster:
         env = environment(cluster, parallelism=2)
         env.enable_checkpointing(100)
@@ -85,10 +75,10 @@ def test_a_killed_worker_loses_and_doubles_nothing_in_the_loop(tmp_path: Path, u
             for visit in results:
                 found.append(visit)
                 if len(found) == 20:
-                    seen.set()
+                    killer.seen.set()
             killer.join()
     check_exact(found)
-    assert list(tmp_path.glob("rows-0-1")), "the kill struck"
+    assert killer.struck
 
 
 def test_a_savepoint_that_stops_a_loop_is_restored_at_another_parallelism(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.embedded.waiting import DEADLINE, wait_until
-from tests.cluster.failover.programs import Trace, Traced, environment, run_fast
+from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.failover.programs import KillWhenSeen, Traced, environment
 from yarrow.common import Duration, Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator
 from yarrow.datastream import DataStream
@@ -202,16 +201,7 @@ class Itself(TimestampAssigner):
 
 
 def test_a_killed_worker_loses_and_doubles_no_window(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
-    seen = threading.Event()
-
-    def kill() -> None:
-        wait_until(lambda: trace.pid("rows", 0) > 0)
-        assert seen.wait(DEADLINE)
-        trace.kill("rows", 0)
-        run_fast(tmp_path)
-
-    killer = threading.Thread(target=kill)
+    killer = KillWhenSeen(tmp_path)
     with mini_cluster(task_executors=2, slots=1) as cluster:
         env = environment(cluster, parallelism=2)
         env.enable_checkpointing(100)
@@ -227,13 +217,13 @@ def test_a_killed_worker_loses_and_doubles_no_window(tmp_path: Path) -> None:
             for number, result in enumerate(results):
                 found[result] += 1
                 if number == KEYS:
-                    seen.set()
+                    killer.seen.set()
             killer.join()
     expected: Counter[Any] = Counter()
     for number in range(1, ROWS + 1):
         expected[number % KEYS, number // SIZE * SIZE] += number
     assert found == Counter({(*window, total): 1 for window, total in expected.items()})
-    assert list(tmp_path.glob("rows-0-1")), "the kill struck"
+    assert killer.struck
 
 
 class Numbers(WindowFunction[int, Any, int, TimeWindow]):

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.embedded.local_job_client import LocalJobClient
@@ -70,6 +70,27 @@ class Trace:
     def kill(self, name: str, subtask: int, attempt: int = 0) -> None:
         """Kills the worker in which an attempt runs, by SIGKILL."""
         os.kill(self.pid(name, subtask, attempt), signal.SIGKILL)
+
+
+class KillWhenSeen(threading.Thread):
+    """Kills the worker of the first subtask `rows` once the test has `seen` enough; from then on rows run fast."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._trace = Trace(folder)
+        self.seen = threading.Event()
+
+    def run(self) -> None:
+        wait_until(lambda: self._trace.pid("rows", 0) > 0)
+        assert self.seen.wait(DEADLINE)
+        self._trace.kill("rows", 0)
+        run_fast(self._folder)
+
+    @property
+    def struck(self) -> bool:
+        """True if the subtask has begun anew."""
+        return self._trace.pid("rows", 0, 1) > 0
 
 
 def environment(

@@ -6,13 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.embedded.waiting import DEADLINE, wait_until
-from tests.cluster.failover.programs import Trace, Traced, environment, fast_in, run_fast
+from tests.cluster.embedded.waiting import DEADLINE
+from tests.cluster.failover.programs import KillWhenSeen, Traced, environment, fast_in
 from tests.cluster.failover.test_killed_with_state import Count
 from yarrow.common import Duration, Types
 from yarrow.datastream import AsyncDataStream
@@ -40,21 +39,13 @@ class Late(AsyncFunction[int, int]):
 
 
 def test_results_are_exact_after_a_kill_with_calls_under_way(tmp_path: Path) -> None:
-    trace, seen = Trace(tmp_path), threading.Event()
-
-    def kill() -> None:
-        wait_until(lambda: trace.pid("rows", 0) > 0)
-        assert seen.wait(DEADLINE)
-        trace.kill("rows", 0)
-        run_fast(tmp_path)
-
+    killer = KillWhenSeen(tmp_path)
     with mini_cluster(task_executors=1, slots=2) as cluster:
         env = environment(cluster, parallelism=2)
         env.enable_checkpointing(100)
         rows = env.from_sequence(1, ROWS).map(Traced(tmp_path, "rows"), Types.LONG())
         late = AsyncDataStream.unordered_wait(rows, Late(tmp_path), Duration.of_minutes(1), 40, Types.LONG())
         counts = late.key_by(lambda value: value % KEYS).process(Count())
-        killer = threading.Thread(target=kill)
         last: dict[int, int] = {}
         with counts.execute_and_collect() as found:
             killer.start()
@@ -62,10 +53,10 @@ def test_results_are_exact_after_a_kill_with_calls_under_way(tmp_path: Path) -> 
             for number, (key, count) in enumerate(found):
                 last[key] = max(count, last.get(key, 0))
                 if number == 100:
-                    seen.set()
+                    killer.seen.set()
             killer.join()
     assert last == dict.fromkeys(range(KEYS), ROWS // KEYS)
-    assert trace.pid("rows", 0, 1), "the kill struck"
+    assert killer.struck
 
 
 def test_the_lookups_example() -> None:
