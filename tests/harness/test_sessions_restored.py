@@ -21,38 +21,17 @@ from tests.harness.test_windows_restored import (
 )
 from tests.support.kept_windows import keeps_nothing
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.window_functions import NumbersInPlace, OwnTrigger
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.window.session_windows import SessionWindows
 from yarrow.datastream import DataStream
-from yarrow.datastream.functions import AggregateFunction, WindowFunction
-from yarrow.datastream.window import CountEvictor, EventTimeSessionWindows, EventTimeTrigger
+from yarrow.datastream.functions import WindowFunction
+from yarrow.datastream.window import CountEvictor, EventTimeSessionWindows
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.testing.operator_harness import FragmentFailedError
 
 NUMBERS = Types.LIST(Types.LONG())
-
-
-class OwnTrigger(EventTimeTrigger):
-    """Means what the default trigger means, and takes the general way."""
-
-
-class Numbers(AggregateFunction[Any, Any, Any]):
-    """All numbers of a session; the accumulator is a list that changes in place."""
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add(self, value: Any, accumulator: list[int]) -> list[int]:
-        accumulator.append(value[1])
-        return accumulator
-
-    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
-        return tuple(sorted(accumulator))
-
-    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
-        acc_a.extend(acc_b)
-        return acc_a
 
 
 class Shown(WindowFunction[Any, Any, Any, Any]):
@@ -69,7 +48,7 @@ def sessions(lateness: int = 0, *, declared: bool = True, trigger: Any = None, e
         windows = windows if trigger is None else windows.trigger(trigger)
         windows = windows if evictor is None else windows.evictor(evictor)
         kept = NUMBERS if declared else None
-        return windows.aggregate(Numbers(), Shown(), accumulator_type=kept).uid("windows")
+        return windows.aggregate(NumbersInPlace(), Shown(), accumulator_type=kept).uid("windows")
 
     return build
 
@@ -228,7 +207,10 @@ def test_another_gap_counts_for_rows_from_the_savepoint_on() -> None:
         def fragment(rows: DataStream) -> DataStream:
             assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(gap))
             return (
-                rows.key_by(lambda row: row[0]).window(assigner).aggregate(Numbers(), Shown()).uid("windows")
+                rows.key_by(lambda row: row[0])
+                .window(assigner)
+                .aggregate(NumbersInPlace(), Shown())
+                .uid("windows")
             )
 
         return fragment

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.test_tumbling_windows_restored import Numbers, OwnTrigger, Shown, ShownReduced
+from tests.harness.test_tumbling_windows_restored import Shown, ShownReduced
 from tests.harness.test_windows_restored import (
     ASSIGNERS,
     KEYS,
@@ -24,6 +24,7 @@ from tests.harness.test_windows_restored import (
 )
 from tests.support.kept_windows import keeps_nothing
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.window_functions import NumbersInPlace, OwnTrigger
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.sliced_window import windows_of_slices
@@ -37,14 +38,6 @@ from yarrow.testing.operator_harness import FragmentFailedError
 
 BACKENDS = ["hashmap", "rocksdb"]
 SLICED = ["sliding", "cumulative"]
-
-
-class NumbersInPlace(Numbers):
-    """Merges into the first accumulator, as Flink allows."""
-
-    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
-        acc_a.extend(acc_b)
-        return acc_a
 
 
 def sliced(assigner: WindowAssigner[Any, Any], *, general: bool, reduced: bool = False) -> Any:

@@ -26,35 +26,15 @@ from tests.harness.test_windows_restored import (
 )
 from tests.support.kept_windows import keeps_nothing
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.window_functions import Numbers, OwnTrigger
 from yarrow.container.operators.window.tumbling_windows import TumblingWindows
 from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.datastream import DataStream
-from yarrow.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
+from yarrow.datastream.functions import ProcessWindowFunction, WindowFunction
 from yarrow.datastream.state import ValueStateDescriptor
-from yarrow.datastream.window import CountTrigger, EventTimeTrigger, Trigger
+from yarrow.datastream.window import CountTrigger, Trigger
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.testing.operator_harness import FragmentFailedError
-
-
-class OwnTrigger(EventTimeTrigger):
-    """Means what the default trigger means, and takes the general way."""
-
-
-class Numbers(AggregateFunction[Any, Any, Any]):
-    """All numbers of a window; the accumulator is a list that changes in place."""
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add(self, value: Any, accumulator: list[int]) -> list[int]:
-        accumulator.append(value[1])
-        return accumulator
-
-    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
-        return tuple(sorted(accumulator))
-
-    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
-        return acc_a + acc_b
 
 
 class Shown(ProcessWindowFunction[Any, Any, Any, Any]):

@@ -15,6 +15,7 @@ from tests.unit.datastream.test_columnar_interval_join import (
     keyed,
     operator_in,
     push,
+    results_before_watermarks,
     rows,
     watermark,
 )
@@ -23,7 +24,6 @@ from yarrow.container.operators.columnar_join import columnar_as_of_join
 from yarrow.datastream import ColumnarAsOfJoin, ColumnarAsOfJoined, DataStream, StreamExecutionEnvironment
 from yarrow.datastream.data_stream import operator_of
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.data.elements import ArrowBatch, Watermark
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import AsOfDirection, ColumnarAsOfJoinOperator
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -145,15 +145,7 @@ def test_results_are_not_behind_the_watermark(run: Run) -> None:
         push(harness, 1, [(time % 7, str(time))], [time])
         watermark(harness, time)
     watermark(harness, MAX)
-    reached, number = -MAX, 0
-    for element in harness.elements():
-        if isinstance(element, Watermark):
-            reached = element.timestamp
-        elif isinstance(element, ArrowBatch):
-            assert element.timestamps is not None
-            number += len(element)
-            assert all(stamp > reached for stamp in element.timestamps.to_pylist())
-    assert (reached, number) == (MAX, 48)
+    assert results_before_watermarks(harness) == (MAX, 48)
     assert [side.rows.size for side in operator_in(harness).sides] == [0, 0]
 
 

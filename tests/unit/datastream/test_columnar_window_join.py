@@ -16,6 +16,7 @@ from tests.unit.datastream.test_columnar_interval_join import (
     keyed,
     operator_in,
     push,
+    results_before_watermarks,
     rows,
     watermark,
 )
@@ -31,7 +32,6 @@ from yarrow.datastream.window import (
     WindowAssigner,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.data.elements import ArrowBatch, Watermark
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import ColumnarWindowJoinOperator
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -140,14 +140,7 @@ def test_results_are_not_behind_the_watermark_and_leave_no_row(run: Run) -> None
         push(harness, 1, [(time % 7, str(time))], [time])
         watermark(harness, time)
     watermark(harness, MAX)
-    reached, number = -MAX, 0
-    for element in harness.elements():
-        if isinstance(element, Watermark):
-            reached = element.timestamp
-        elif isinstance(element, ArrowBatch):
-            assert element.timestamps is not None
-            number += len(element)
-            assert all(stamp > reached for stamp in element.timestamps.to_pylist())
+    reached, number = results_before_watermarks(harness)
     assert reached == MAX
     assert number > 48
     assert [side.rows.size for side in operator_in(harness).sides] == [0, 0]

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.common.typeinfo import Types
+from tests.support.window_functions import CountedCalls
 from yarrow.container.operators.window.count_windows import CountWindows
 from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.datastream import DataStream
-from yarrow.datastream.functions import AggregateFunction, ReduceFunction
-from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.datastream.functions import AggregateFunction
 from yarrow.datastream.window import CountTrigger, PurgingTrigger
 from yarrow.runtime.data.elements import MAX_TIMESTAMP
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -101,15 +100,7 @@ def test_equal_keys_of_other_types_are_one_key(run: Any, counted: Any) -> None:
 
 
 def test_functions_may_have_state_of_their_key(run: Any, counted: Any) -> None:
-    class Counted(ReduceFunction[Any]):
-        def open(self, runtime_context: Any) -> None:
-            self.calls = runtime_context.get_state(ValueStateDescriptor("calls", Types.LONG()))
-
-        def reduce(self, value1: Any, value2: Any) -> Any:
-            self.calls.update((self.calls.value() or 0) + 1)
-            return value1[0], self.calls.value()
-
-    harness = run(lambda s: counted(s, 2).reduce(Counted()))
+    harness = run(lambda s: counted(s, 2).reduce(CountedCalls()))
     harness.push(*[(key, 0) for key in "aabbaab"])
     assert harness.output == [("a", 1), ("b", 1), ("a", 2)]
 

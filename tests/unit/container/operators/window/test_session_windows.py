@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.kept_windows import keeps_nothing
+from tests.support.window_functions import CountedCalls, OwnTrigger
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.window.session_windows import SessionWindows
@@ -18,14 +19,12 @@ from yarrow.datastream import DataStream, OutputTag
 from yarrow.datastream.functions import (
     AggregateFunction,
     ProcessWindowFunction,
-    ReduceFunction,
     WindowFunction,
 )
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
-    EventTimeTrigger,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
@@ -34,10 +33,6 @@ from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 LATE = OutputTag("late", Types.PICKLED_BYTE_ARRAY())
 GAP = Time.milliseconds(10)
-
-
-class OwnTrigger(EventTimeTrigger):
-    """Means what the default trigger means, and takes the general way."""
 
 
 def add(first: Any, second: Any) -> Any:
@@ -246,15 +241,7 @@ def test_a_session_that_keeps_nothing_has_no_result(run: Any, sessions: Any) -> 
 
 
 def test_functions_may_have_state_of_their_key(run: Any, sessions: Any) -> None:
-    class Counted(ReduceFunction[Any]):
-        def open(self, runtime_context: Any) -> None:
-            self.calls = runtime_context.get_state(ValueStateDescriptor("calls", Types.LONG()))
-
-        def reduce(self, value1: Any, value2: Any) -> Any:
-            self.calls.update((self.calls.value() or 0) + 1)
-            return value1[0], self.calls.value()
-
-    harness = run(lambda s: sessions(s).reduce(Counted()))
+    harness = run(lambda s: sessions(s).reduce(CountedCalls()))
     harness.push(*[(key, 0) for key in "aababb"], timestamps=[1, 2, 3, 4, 5, 35])
     harness.watermark(60)
     assert sorted(harness.output) == [("a", 2), ("b", 0), ("b", 1)]

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from tests.support.kept_windows import keeps_nothing
+from tests.support.window_functions import CountedCalls, OwnTrigger
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.window.tumbling_windows import TumblingWindows
 from yarrow.datastream import DataStream, OutputTag
-from yarrow.datastream.functions import AggregateFunction, ReduceFunction, WindowFunction
-from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.datastream.functions import AggregateFunction, WindowFunction
 from yarrow.datastream.window import (
-    EventTimeTrigger,
     ProcessingTimeTrigger,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -24,10 +23,6 @@ from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 LATE = OutputTag("late", Types.PICKLED_BYTE_ARRAY())
 SIZE = Time.milliseconds(10)
-
-
-class OwnTrigger(EventTimeTrigger):
-    """Means what the default trigger means, and takes the general way."""
 
 
 class OwnClockTrigger(ProcessingTimeTrigger):
@@ -188,15 +183,7 @@ def test_errors_of_results_name_window_and_key(run: Any, windows: Any) -> None:
 
 
 def test_functions_may_have_state_of_their_key(run: Any, windows: Any) -> None:
-    class Counted(ReduceFunction[Any]):
-        def open(self, runtime_context: Any) -> None:
-            self.calls = runtime_context.get_state(ValueStateDescriptor("calls", Types.LONG()))
-
-        def reduce(self, value1: Any, value2: Any) -> Any:
-            self.calls.update((self.calls.value() or 0) + 1)
-            return value1[0], self.calls.value()
-
-    harness = run(lambda s: windows(s).reduce(Counted()))
+    harness = run(lambda s: windows(s).reduce(CountedCalls()))
     harness.push(*[(key, 0) for key in "aababb"], timestamps=[1, 2, 3, 4, 5, 15])
     harness.watermark(30)
     assert sorted(harness.output) == [("a", 2), ("b", 0), ("b", 1)]

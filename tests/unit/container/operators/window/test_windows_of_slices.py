@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.support.kept_windows import keeps_nothing
+from tests.support.window_functions import CountedCalls
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.sliced_window.windows_of_slices import WindowsOfSlices
 from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.datastream import DataStream, OutputTag
-from yarrow.datastream.functions import AggregateFunction, ReduceFunction, WindowFunction
-from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.datastream.functions import AggregateFunction, WindowFunction
 from yarrow.datastream.window import (
     CumulativeEventTimeWindows,
     CumulativeProcessingTimeWindows,
@@ -221,15 +221,7 @@ def test_a_row_without_a_timestamp_is_refused_with_its_key(run: Any) -> None:
 
 
 def test_functions_may_have_state_of_their_key(run: Any) -> None:
-    class Counted(ReduceFunction[Any]):
-        def open(self, runtime_context: Any) -> None:
-            self.calls = runtime_context.get_state(ValueStateDescriptor("calls", Types.LONG()))
-
-        def reduce(self, value1: Any, value2: Any) -> Any:
-            self.calls.update((self.calls.value() or 0) + 1)
-            return value1[0], self.calls.value()
-
-    harness = run(lambda s: cut(s).reduce(Counted()))
+    harness = run(lambda s: cut(s).reduce(CountedCalls()))
     harness.push(*[(key, 0) for key in "abaab"], timestamps=[1, 1, 2, 6, 6])
     harness.watermark(9)
     # The first window ends at 5: one call for "a". The second one merges two slices.
