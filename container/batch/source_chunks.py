@@ -89,14 +89,14 @@ class _Waiting:
         if not isinstance(values, (list, tuple, range)):
             # Only lists and the like can surely be sliced.
             values = list(values)
-        if stamps is not None and all(stamp is None for stamp in stamps):
-            # A reader may give such a list or none.
-            stamps = None
         start = 0
         while start < len(values):
             end, is_complete = self._end_of_chunk(values, start)
             part = values[start:end]
             times = None if stamps is None else stamps[start:end]
+            if times is not None and all(stamp is None for stamp in times):
+                # Another poll may give these rows without a list, or with rows that have a timestamp.
+                times = None
             start = end
             if is_complete and not self._values:
                 # Most polls give whole chunks.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.batch_runner import collecting_graph, run_batch
@@ -68,6 +68,8 @@ def cut(rows: list[Any], seed: int) -> tuple[list[Any], list[Any], int]:
 
 
 @given(ROWS, st.integers(0, 1000))
+# A whole chunk without a timestamp, before a row that has one.
+@example([*[("a", 0, None, False)] * 10, ("a", 0, 0, False)], 4)
 def test_chunks_depend_on_rows_alone(rows: list[Any], seed: int) -> None:
     main, side, errors = cut(rows, seed)
     assert (main, side, errors) == cut(rows, seed + 1)
