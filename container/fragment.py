@@ -362,11 +362,16 @@ class Fragment:
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(
-        self, checkpoint_id: int, output: SnapshotOutput, options: CheckpointOptions = _AS_SAVEPOINT
+        self,
+        checkpoint_id: int,
+        output: SnapshotOutput,
+        options: CheckpointOptions = _AS_SAVEPOINT,
+        meanwhile: Callable[[], None] | None = None,
     ) -> dict[FragmentSubtask, dict[OperatorID, OperatorSubtaskState]]:
         """Cuts all live tasks, and writes their state to `output`; a savepoint without `options`.
 
-        Ids must rise. Raises FragmentFailedError, or the reason why a task could not take part.
+        Ids must rise. `meanwhile` runs between the cut and the writing, when tasks go on and the snapshot holds state.
+        Raises FragmentFailedError, or the reason why a task could not take part.
         """
         barrier = CheckpointBarrier(checkpoint_id, self._clock.epoch_ms(), options=options)
         self._cuts.begin(checkpoint_id)
@@ -378,7 +383,10 @@ class Fragment:
         self.run_until_idle()
         by_attempt = {attempt: subtask for subtask, attempt in self._attempts.items()}
         states = {}
-        for snapshot in self._cuts.end():
+        cuts = self._cuts.end()
+        if meanwhile is not None:
+            meanwhile()
+        for snapshot in cuts:
             states[by_attempt[snapshot.task.attempt_id]] = dict(snapshot.write(output))
             snapshot.settled()
         # Mails of the backends return the content that was held for the snapshot.

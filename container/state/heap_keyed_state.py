@@ -136,7 +136,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
             if state.kind is StateKind.MAP:
                 for key, content in zip(run.keys, run.values, strict=True):
                     # What was kept by window comes as several maps of a key.
-                    key, shard, found = table.find(key)
+                    key, shard, found = table.peek(key)
                     entries = shard[key] = {} if found is MISSING else found
                     entries.update((map_key(key), value) for key, value in content.items())
             else:

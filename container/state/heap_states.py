@@ -60,7 +60,7 @@ class HeapState:
         except TypeError:
             known = False
         if not known:
-            key, shard, _ = table.find(self._backend.require_key(self._name))
+            key, shard, _ = table.peek(self._backend.require_key(self._name))
         shard[key] = content
 
     def _keep(self, folded: Any) -> None:
@@ -170,7 +170,7 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
         try:
             return table.shard_of(backend.current_key)[backend.current_key]
         except (KeyError, TypeError):
-            return table.find(backend.require_key(self._name))[2]
+            return table.peek(backend.require_key(self._name))[2]
 
     def add(self, value: T) -> None:
         if value is None:
@@ -181,7 +181,7 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
         try:
             table.shard_of(backend.current_key)[backend.current_key].append(value)
         except (KeyError, TypeError):
-            key, shard, found = table.find(backend.require_key(self._name))
+            key, shard, found = table.peek(backend.require_key(self._name))
             shard[key] = [value] if found is MISSING else [*found, value]
 
     def add_all(self, values: list[T]) -> None:
@@ -189,7 +189,7 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
         if not added:
             return
         backend, table = self._backend, self._table
-        key, shard, found = table.find(backend.require_key(self._name))
+        key, shard, found = table.peek(backend.require_key(self._name))
         if found is MISSING:
             shard[key] = added
         elif key in shard:
@@ -238,7 +238,7 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
         try:
             content: Any = table.shard_of(backend.current_key)[backend.current_key]
         except (KeyError, TypeError):
-            content = table.find(backend.require_key(self._name))[2]
+            content = table.peek(backend.require_key(self._name))[2]
         found: dict[K, V] | None = None if content is MISSING else content
         return found
 
@@ -250,7 +250,7 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
             return own
         except (KeyError, TypeError):
             pass
-        key, shard, found = table.find(backend.require_key(self._name))
+        key, shard, found = table.peek(backend.require_key(self._name))
         if found is MISSING and not make:
             return None
         own = shard[key] = {} if found is MISSING else found if key in shard else dict(found)

@@ -46,12 +46,12 @@ class HeapTable(ValueTable):
 
     A program may change a value that it gets and write it back. So `protect` copies a returned value that a
     snapshot still holds; it is None if the declared type proves that values cannot change. If a key's content
-    is a list or a map, `protect` copies one of its values, and `find` gives access to the content.
+    is a list or a map, `protect` copies one of its values, and `peek` gives access to the content.
 
     `is_immutable` says that content never changes in place: it is a value, no list or map, and `protect` is
     None.
 
-    While `dividing`, a key that no shard has may still be in the first dict: only `find` and `miss` know
+    While `dividing`, a key that no shard has may still be in the first dict: only `peek` and `miss` know
     where.
     """
 
@@ -114,7 +114,7 @@ class HeapTable(ValueTable):
             shard = self.live[0]
             return key, shard, shard.get(key, MISSING)
         if self._held and not self.dividing and (kind is int or kind is str):
-            # Canonical already. `find` is inlined, because each key comes here once between a cut and its
+            # Canonical already. `peek` is inlined, because each key comes here once between a cut and its
             # release.
             slot = 0 if self.flat else hash(key) % self._slots
             shard = self.live[slot]
@@ -131,12 +131,12 @@ class HeapTable(ValueTable):
                             return key, shard, self.protect(value)
                         break
             return key, shard, MISSING if value is REMOVED else value
-        key, shard, value = self.find(key)
+        key, shard, value = self.peek(key)
         if value is not MISSING and self.protect is not None and key not in shard:
             value = self.protect(value)
         return key, shard, value
 
-    def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
+    def peek(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """Like `miss` without the copy: content that is not in the returned dict must not be changed."""
         key = canonicalize(key)
         slot = 0 if self.flat else hash(key) % self._slots
@@ -148,7 +148,7 @@ class HeapTable(ValueTable):
                 if value is not MISSING:
                     break
         if value is MISSING and self.dividing:
-            return self._find_in_first(key, shard)
+            return self._peek_in_first(key, shard)
         return key, shard, MISSING if value is REMOVED else value
 
     @property
@@ -161,14 +161,14 @@ class HeapTable(ValueTable):
             self.live[0].update(zip(keys, values, strict=True))
         elif self.dividing:
             for key, value in zip(keys, values, strict=True):
-                self.find(key)[1][key] = value
+                self.peek(key)[1][key] = value
         else:
             live, slots = self.live, self._slots
             for key, value in zip(keys, values, strict=True):
                 live[hash(key) % slots][key] = value
 
-    def _find_in_first(self, key: Any, shard: dict[Any, Any]) -> tuple[Any, dict[Any, Any], Any]:
-        """Finds a key that its shard does not have: see `find`.
+    def _peek_in_first(self, key: Any, shard: dict[Any, Any]) -> tuple[Any, dict[Any, Any], Any]:
+        """Looks up a key that its shard does not have: see `peek`.
 
         Content that no snapshot holds moves to the shard.
         """
@@ -212,7 +212,7 @@ class HeapTable(ValueTable):
         slot = 0 if self.flat else hash(key) % self._slots
         shard, index = self.live[slot], self._shard_at[slot]
         if self.dividing:
-            _, shard, _ = self.find(key)
+            _, shard, _ = self.peek(key)
             if shard is self._first:
                 index = FIRST
         if not shard and index in self._frozen and self._take_back(index):

@@ -41,7 +41,7 @@ class TtlSweep:
             looked_at = self._keys[-budget:]
             del self._keys[-budget:]
             for key in looked_at:
-                key, shard, stored = table.find(key)
+                key, shard, stored = table.peek(key)
                 if stored is not MISSING:
                     left = TimeToLive.living(self._kind, stored, deadline)
                     if left is MISSING:

@@ -55,7 +55,10 @@ class ValueTable(ABC):
         """
 
     def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
-        """(canonical key, dict of `live` to write to, value or MISSING) for a canonical key, outside generated code."""
+        """(canonical key, dict of `live` to write to, value or MISSING) for a canonical key, outside generated code.
+
+        The value may be changed: no snapshot sees it.
+        """
         live = self.live
         entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
         value = entries.get(key, MISSING)

@@ -139,7 +139,7 @@ def test_a_cut_between_any_two_keys_of_a_window_loses_and_doubles_nothing(
                 fired += [row for row, _ in operator.fire_event_timers(0.0)]
         cuts += 1
         if cuts % 4 == 0:
-            job.stop(options)
+            job.stop(options, goes_on=False)
             job.start(cuts // 4 % 4 + 1, backend, general=general and cuts % 8 == 0)
     assert sorted(fired) == [(key, 0, 10, (key,)) for key in keys]
     job.watermark(9)
@@ -195,11 +195,11 @@ def test_no_window_fires_twice_when_subtasks_with_other_watermarks_become_one(ba
     job.watermark(9, subtask=0)
     first = [row for row, _ in job.take()]
     assert 0 < len(first) < len(KEYS)
-    job.stop(OWN)
+    job.stop(OWN, goes_on=False)
     job.start(1, backend, general=False)
     # The window is open for all keys, and has fired for some. A row takes its key's content along.
     job.push([(first[0][0], 2)], [6])
-    job.stop(OWN)
+    job.stop(OWN, goes_on=False)
     job.start(3, backend, general=False)
     job.watermark(9)
     second = [row for row, _ in job.take()]

@@ -74,10 +74,10 @@ class RestartedColumns(RestartedJob):
     def push_batch(self, batch: pa.RecordBatch, stamps: pa.Array | None = None, input: int = 0) -> None:
         """Sends the rows of a batch with their timestamps."""
         groups = self._key.hashes(batch) % np.uint64(MAX_PARALLELISM)
-        for fragment, operator in zip(self.fragments, self.operators, strict=True):
+        for number, operator in enumerate(self.operators):
             state: Any = operator.context.state
             held = state.context.key_groups
             own = pa.array((groups >= held.start) & (groups <= held.end))
             if own.true_count:
                 part = ArrowBatch(batch.filter(own), None if stamps is None else stamps.filter(own))
-                fragment.push(part, self._feeders_of[input][0])
+                self.send(number, part, self._feeders_of[input][0])

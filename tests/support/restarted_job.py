@@ -5,7 +5,9 @@ The operator runs in fragments, one a subtask, without an exchange: the job send
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -17,7 +19,7 @@ from yarrow.datastream.stream_execution_environment import StreamExecutionEnviro
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
-from yarrow.runtime.data.elements import RowBatch, Watermark
+from yarrow.runtime.data.elements import RowBatch, StreamElement, Watermark
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.transformations import SourceTransformation
@@ -27,6 +29,10 @@ from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, O
 MAX_PARALLELISM = 16
 CANONICAL = CheckpointOptions(kind=SnapshotKind.SAVEPOINT, location=CheckpointLocation(directory=""))
 OWN = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))
+#: Elements of a subtask that come once more behind its last cut.
+REPEATED = 8
+#: A watermark behind all that tests send, except the end of event time.
+FAR_AHEAD = 2**50
 
 
 class RestartedJob:
@@ -51,6 +57,8 @@ class RestartedJob:
         self._checkpoint_id = 0
         self._metadata: CheckpointMetadata | None = None
         self.fragments: list[Fragment] = []
+        #: The last elements of each subtask, with the one that sent them.
+        self._sent: dict[int, deque[tuple[StreamElement, FragmentSubtask]]] = {}
 
     def start(self, parallelism: int, backend: str) -> None:
         """Starts all subtasks, from the state of the last `stop`."""
@@ -84,6 +92,7 @@ class RestartedJob:
             )
             for subtask in subtasks
         ]  # fmt: skip
+        self._sent = {number: deque(maxlen=REPEATED) for number in range(parallelism)}
         for fragment in self.fragments:
             fragment.start()
 
@@ -97,7 +106,7 @@ class RestartedJob:
     ) -> None:
         """Sends each row to the subtask of its key."""
         stamps = [None] * len(rows) if timestamps is None else timestamps
-        for fragment, operator in zip(self.fragments, self.operators, strict=True):
+        for number, operator in enumerate(self.operators):
             state: Any = operator.context.state
             groups = state.context.key_groups
             of_rows = [key_group_of(self._key_of(row), MAX_PARALLELISM) for row in rows]
@@ -105,14 +114,26 @@ class RestartedJob:
             if own:
                 chosen = None if timestamps is None else [stamps[at] for at in own]
                 batch = RowBatch([rows[at] for at in own], chosen)
-                fragment.push(batch, self._feeders[input])
+                self.send(number, batch, self._feeders[input])
 
     def watermark(self, timestamp: int, subtask: int | None = None) -> None:
         """Sends a watermark of all inputs to all subtasks, or to one."""
-        for number, fragment in enumerate(self.fragments):
+        for number in range(len(self.fragments)):
             if subtask is None or subtask == number:
                 for feeder in self._feeders:
-                    fragment.push(Watermark(timestamp), feeder)
+                    self.send(number, Watermark(timestamp), feeder)
+
+    def send(self, subtask: int, element: StreamElement, feeder: FragmentSubtask) -> None:
+        """Sends an element to a subtask."""
+        self._sent[subtask].append((element, feeder))
+        self.fragments[subtask].push(element, feeder)
+
+    def _go_on(self, subtask: int) -> None:
+        """Repeats the last elements, and lets timers fire: what a subtask does behind a cut must not reach the cut."""
+        for element, feeder in tuple(self._sent[subtask]):
+            self.fragments[subtask].push(element, feeder)
+        for feeder in self._feeders:
+            self.fragments[subtask].push(Watermark(FAR_AHEAD), feeder)
 
     def take(self) -> list[tuple[Any, int | None]]:
         """Rows of the main output with their timestamps since the last call."""
@@ -126,14 +147,19 @@ class RestartedJob:
             elements.clear()
         return found
 
-    def stop(self, options: CheckpointOptions) -> OperatorState:
-        """Cuts all subtasks, ends them, and keeps what was cut for the next start."""
+    def stop(self, options: CheckpointOptions, *, goes_on: bool = True) -> OperatorState:
+        """Cuts all subtasks, lets them go on and crash, and keeps what was cut for the next start.
+
+        They must not go on if the test has called the operator itself, which then does not expect what comes.
+        """
         self._checkpoint_id += 1
         subtasks = {}
         operator = self._keyed.operators[0]
         for number, fragment in enumerate(self.fragments):
             with fragment:
-                states = fragment.snapshot(self._checkpoint_id, MemoryOutput(), options)
+                states = fragment.snapshot(
+                    self._checkpoint_id, MemoryOutput(), options, partial(self._go_on, number) if goes_on else None
+                )
                 of_subtask = states[FragmentSubtask(self._keyed.id, number)]
                 subtasks[number] = of_subtask.get(operator.id, OperatorSubtaskState())
         state = OperatorState(

@@ -80,9 +80,9 @@ def test_agrees_with_a_dict_whatever_cuts_hold(
             shard[key] = model[key] = number
         elif step == "remove":
             table.remove(argument)
-            model.pop(table.find(argument)[0], None)
+            model.pop(table.peek(argument)[0], None)
         elif step == "take":
-            assert table.take(argument) == model.pop(table.find(argument)[0], MISSING)
+            assert table.take(argument) == model.pop(table.peek(argument)[0], MISSING)
         elif step == "end chunk":
             table.end_of_chunk()
         elif step == "cut":
@@ -107,7 +107,7 @@ def test_agrees_with_a_dict_whatever_cuts_hold(
         keys = table.keys()
         assert len(keys) == len(set(keys))
         if number % 2:  # finding a key moves it
-            assert {key: table.find(key)[2] for key in keys} == model
+            assert {key: table.peek(key)[2] for key in keys} == model
     for cut, frozen, _ in held:
         for index, _ in frozen:
             table.release(cut, index)
@@ -191,7 +191,7 @@ def test_a_shard_of_values_that_cannot_change_is_copied_at_its_first_access_unle
     for index, _ in cut:
         table.release(1, index)
     assert not table.is_held
-    assert {table.find(key)[2] for key in range(40)} == {"new"}
+    assert {table.peek(key)[2] for key in range(40)} == {"new"}
 
 
 def test_values_that_can_change_stay_below_until_the_release() -> None:
@@ -218,21 +218,38 @@ def test_a_division_moves_a_few_entries_after_each_chunk_and_each_key_is_in_one_
     assert all(table.shard_of(key)[key] == str(key) for key in range(101))
 
 
+@pytest.mark.parametrize("look", [HeapTable.find, HeapTable.miss])
+@pytest.mark.parametrize("flat_limit", [100, 2])
+def test_operators_that_change_what_they_find_do_not_reach_the_cut(look: Any, flat_limit: int) -> None:
+    table = HeapTable(list, False, flat_limit=flat_limit, slots=5, weights=(1,))
+    for key in range(5):
+        table.miss(key)[1][key] = [key]
+    if flat_limit == 2:
+        divide(table)
+    cut = table.cut(1)
+    for key in range(5):
+        key, entries, value = look(table, key)
+        value.append("new")
+        entries[key] = value
+    assert content_of_cut(cut) == {key: [key] for key in range(5)}
+    assert {key: look(table, key)[2] for key in range(5)} == {key: [key, "new"] for key in range(5)}
+
+
 def test_a_key_that_is_found_in_the_first_dict_moves_unless_a_snapshot_holds_it() -> None:
     table = HeapTable(list, False, flat_limit=3, slots=5, weights=(1,))
     table._moved_at_once = 0
     table.live[0].update((key, [key]) for key in range(5))
     table.end_of_chunk()
-    key, shard, value = table.find(0)
+    key, shard, value = table.peek(0)
     assert shard is table.shard_of(0) and shard[key] is value and 0 not in table._first
     cut = table.cut(1)
     key, shard, value = table.miss(1)
     assert shard is table._first and key not in shard
     value.append("new")
     shard[key] = value
-    assert table.find(1)[1] is table.shard_of(1)
+    assert table.peek(1)[1] is table.shard_of(1)
     table.remove(2)
-    assert table.find(2)[2] is MISSING
+    assert table.peek(2)[2] is MISSING
     assert content_of_cut(cut) == {key: [key] for key in range(5)}
     second = table.cut(2)
     assert content_of_cut(second) == {0: [0], 1: [1, "new"], 3: [3], 4: [4]}
