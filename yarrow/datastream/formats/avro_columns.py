@@ -20,6 +20,8 @@ from yarrow.runtime.common.errors import InvalidProgramError
 
 #: The most digits of a decimal of 128 bits.
 _DIGITS_OF_DECIMAL128 = 38
+#: The most digits of a decimal of 256 bits, which is the widest of Arrow.
+_DIGITS_OF_DECIMAL256 = 76
 
 _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -70,7 +72,10 @@ class AvroColumns:
         return batch_of_rows(rows, self.schema)
 
     def records_of(self, path: str, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """Return the records of a batch. Raises FileFormatError for a column of another type, or a forbidden null."""
+        """Return the records of a batch.
+
+        Raises FileFormatError for a column of another type, a forbidden null, or a value that the type lacks.
+        """
         columns = []
         for column, field, (name, read) in zip(batch.columns, self.schema, self._readers, strict=True):
             try:
@@ -81,7 +86,12 @@ class AvroColumns:
                 ) from error
             if found.null_count and not field.nullable:
                 raise FileFormatError(f"{path}: column {name!r} has nulls; the type in the schema lacks null")
-            columns.append([read(value) for value in found.to_pylist()])
+            try:
+                columns.append([read(value) for value in found.to_pylist()])
+            except (ValueError, OverflowError) as error:
+                raise FileFormatError(
+                    f"{path}: column {name!r} has a value that its type in the schema lacks: {error}"
+                ) from error
         names = self.schema.names
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -96,6 +106,10 @@ class AvroColumns:
 def _fields(record: AvroType, outer: tuple[str, ...]) -> list[pa.Field]:
     if record.name in outer:
         raise InvalidProgramError(f"the record {record.name} contains itself: it has no columns")
+    if not record.fields:
+        raise InvalidProgramError(
+            f"the record {record.name} has no fields: it has no columns; give it a field"
+        )
     return [_field(name, part, (*outer, record.name)) for name, part in record.fields]
 
 
@@ -113,9 +127,18 @@ def _arrow(name: str, declared: AvroType, outer: tuple[str, ...]) -> pa.DataType
         case "map":
             return pa.map_(pa.string(), _field("value", declared.parts[0], outer))
         case "decimal":
+            if declared.precision > _DIGITS_OF_DECIMAL256:
+                raise InvalidProgramError(
+                    f"field {name!r}: a decimal of {declared.precision} digits has no columnar form; declare a"
+                    f" precision of at most {_DIGITS_OF_DECIMAL256}, or store a text"
+                )
             make = pa.decimal128 if declared.precision <= _DIGITS_OF_DECIMAL128 else pa.decimal256
             return make(declared.precision, declared.scale)
         case "fixed":
+            if not declared.size:
+                raise InvalidProgramError(
+                    f"field {name!r}: a fixed of 0 bytes has no columnar form; leave it out"
+                )
             return pa.binary(declared.size)
     if declared.kind not in _ARROW:
         raise InvalidProgramError(
@@ -125,10 +148,21 @@ def _arrow(name: str, declared: AvroType, outer: tuple[str, ...]) -> pa.DataType
 
 
 def _reader(declared: AvroType) -> Callable[[Any], Any]:
-    """Return a function from Arrow's Python value to that which an Avro file gives."""
+    """Return a function from Arrow's Python value to that which an Avro file gives.
+
+    The function raises ValueError or OverflowError for a value that the type lacks.
+    """
     present = declared.without_null or declared
     read = _present_reader(present)
-    return lambda value: None if value is None else read(value)
+    if present is not declared:
+        return lambda value: None if value is None else read(value)
+
+    def read_present(value: Any) -> Any:
+        if value is None:
+            raise ValueError(f"a null, and {present.name or present.kind} is without null")
+        return read(value)
+
+    return read_present
 
 
 def _present_reader(declared: AvroType) -> Callable[[Any], Any]:
@@ -147,4 +181,14 @@ def _present_reader(declared: AvroType) -> Callable[[Any], Any]:
             return lambda value: value.astimezone(UTC)
         case "uuid":
             return UUID
+        case "enum":
+            return lambda value: _symbol(declared, value)
     return lambda value: value
+
+
+def _symbol(declared: AvroType, value: str) -> str:
+    if value not in declared.symbols:
+        raise ValueError(
+            f"{value!r} is not among the symbols {sorted(declared.symbols)} of the enum {declared.name}"
+        )
+    return value

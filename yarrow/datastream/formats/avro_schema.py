@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from yarrow.common.typeinfo import PickledBytesTypeInfo
+from yarrow.datastream.formats.avro_rules import PRIMITIVES, require_rules
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.fs.registry import file_system_for
 
-_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 #: Logical type -> the types that it is stored as. Another logical type says nothing, as the specification has it.
 _LOGICAL = {
     "date": {"int"},
@@ -92,14 +92,22 @@ class AvroSchema:
     def parse_file(file_path: str) -> AvroSchema:
         """The schema in a file of any file system, read now. Raises as `parse_string`, and FileNotFoundError."""
         with file_system_for(file_path).open(file_path) as stream:
-            return AvroSchema.parse_string(stream.read().decode())
+            content = stream.read()
+        try:
+            return AvroSchema.parse_string(content.decode())
+        except UnicodeDecodeError as error:
+            raise InvalidProgramError(f"AvroSchema: {file_path} is no text in UTF-8: {error}") from error
 
     @cached_property
     def parsed(self) -> Any:
         """The schema in fastavro's form."""
         library = avro_library()
         try:
-            return library.parse_schema(json.loads(self.text))
+            schema = json.loads(self.text)
+            require_rules(schema)
+            return library.parse_schema(schema)
+        except InvalidProgramError:
+            raise
         except Exception as error:  # fastavro raises several classes, among them KeyError for a missing part
             raise InvalidProgramError(
                 f"AvroSchema: this is no schema of Avro: {type(error).__name__}: {error}: {self.text[:200]!r}"
@@ -152,7 +160,7 @@ def type_of(parsed: Any) -> AvroType:
 
 def _tree(schema: Any, named: dict[str, AvroType]) -> AvroType:
     if isinstance(schema, str):
-        return AvroType(schema) if schema in _PRIMITIVES else named[schema]
+        return AvroType(schema) if schema in PRIMITIVES else named[schema]
     if isinstance(schema, list):
         return AvroType("union", parts=[_tree(part, named) for part in schema])
     kind = schema["type"]

@@ -21,7 +21,20 @@ from yarrow.runtime.common.errors import InvalidProgramError
 Convert = Callable[[Any], Any]
 
 
-_RANGES = {"int": 31, "long": 63, "date": 31, "time-millis": 31}
+def _bounds() -> dict[str, tuple[int, int]]:
+    """Return for each kind of whole numbers the least and the greatest. Those of times are times of Python, too."""
+    found = {"int": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
+    epoch, day = datetime(1970, 1, 1), timedelta(days=1)
+    found["date"] = (datetime.min - epoch) // day, (datetime.max - epoch) // day
+    for unit, step in (("millis", timedelta(milliseconds=1)), ("micros", timedelta(microseconds=1))):
+        found[f"time-{unit}"] = 0, day // step - 1
+        instants = (datetime.min - epoch) // step, (datetime.max - epoch) // step
+        found[f"timestamp-{unit}"] = found[f"local-timestamp-{unit}"] = instants
+    return found
+
+
+#: Kind of whole numbers -> the least and the greatest of them.
+_BOUNDS = _bounds()
 
 
 class AvroValueError(ValueError):
@@ -52,7 +65,7 @@ def _writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Conve
     if kind == "map":
         item = _writer(declared.parts[0], f"{path}{{}}", records)
         return lambda value: {
-            _of(path, key, "a text as key", str): item(part)
+            _text(path, key, "a text as key"): item(part)
             for key, part in _of(path, value, "a dict", dict).items()
         }
     return lambda value: _plain(declared, path, value)
@@ -94,6 +107,10 @@ def default_of(name: str, declared: AvroType, raw: Any) -> Any:
     """
     try:
         return _default(declared, raw)
+    except RecursionError:
+        raise InvalidProgramError(
+            f"AvroSchema: field {name!r}: the default {raw!r} of the record {declared.name} contains itself without end"
+        ) from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InvalidProgramError(
             f"AvroSchema: field {name!r} of type {declared.kind} cannot have the default {raw!r}: {error}"
@@ -147,7 +164,7 @@ def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) ->
     real = [write for part, write in sorted(pairs, key=lambda pair: pair[0].kind != "double")]
 
     def convert(value: Any) -> Any:
-        if isinstance(value, tuple) and len(value) == 2 and value[0] in by_name:
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in by_name:
             # fastavro's way to name the branch.
             return value[0], by_name[value[0]](value[1])
         for write in whole if isinstance(value, int) else real if isinstance(value, float) else branches:
@@ -181,7 +198,7 @@ def _plain(declared: AvroType, path: str, value: Any) -> Any:
         case "float" | "double":
             return _real(path, value, kind)
         case "string":
-            return _of(path, value, "a text", str)
+            return _text(path, value, "a text")
         case "bytes":
             return bytes(_of(path, value, "bytes", bytes, bytearray))
         case "fixed":
@@ -190,7 +207,7 @@ def _plain(declared: AvroType, path: str, value: Any) -> Any:
                 raise AvroValueError(path, value, f"{declared.size} bytes")
             return found
         case "enum":
-            if value not in declared.symbols:
+            if not isinstance(value, str) or value not in declared.symbols:
                 raise AvroValueError(path, value, f"one of {sorted(declared.symbols)}")
             return value
         case "decimal":
@@ -206,10 +223,22 @@ def _of(path: str, value: Any, expected: str, *kinds: type) -> Any:
     return value
 
 
+def _text(path: str, value: Any, expected: str) -> str:
+    text: str = _of(path, value, expected, str)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise AvroValueError(
+                path, value, f"{expected} without a lone surrogate, for UTF-8 has none,"
+            ) from None
+    return text
+
+
 def _whole(path: str, value: Any, kind: str) -> int:
-    bound = 1 << _RANGES.get(kind, 63)
-    if isinstance(value, bool) or not isinstance(value, int) or not -bound <= value < bound:
-        raise AvroValueError(path, value, f"{kind} (from {-bound} to {bound - 1})")
+    least, greatest = _BOUNDS[kind]
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= greatest:
+        raise AvroValueError(path, value, f"{kind} (from {least} to {greatest})")
     return value
 
 
@@ -268,8 +297,14 @@ def _time(path: str, value: Any, kind: str) -> Any:
         raise AvroValueError(path, value, "a datetime without a zone" if is_local else "a datetime")
     if kind.endswith("millis") and value.microsecond % 1000:
         raise AvroValueError(path, value, f"whole milliseconds, for the type is {kind},")
-    if kind.startswith("timestamp-") and value.tzinfo is None:
+    if not kind.startswith("timestamp-"):
+        return value
+    if value.tzinfo is None:
         return value.replace(tzinfo=UTC)
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        raise AvroValueError(path, value, "a datetime from year 1 to 9999 in UTC") from None
     return value
 
 

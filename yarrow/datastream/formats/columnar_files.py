@@ -8,6 +8,7 @@ batch. Must not know either library of files.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, ClassVar
 
@@ -23,9 +24,9 @@ from yarrow.datastream.connectors.file_format import (
     FileReader,
     FileSourceSplit,
 )
-from yarrow.datastream.formats.columns import as_schema, batch_of_rows, rows_of_batch
+from yarrow.datastream.formats.columns import as_schema, batch_of_rows, require_no_null, rows_of_batch
 from yarrow.datastream.formats.data_types import type_information
-from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.table.types import RowType
 
@@ -155,13 +156,29 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
 
 
 def names_in(path: str, found: pa.Schema, wanted: Sequence[str], is_case_sensitive: bool) -> list[str]:
-    """Return the names that the wanted columns have in a file. Raises FileFormatError for columns that it lacks."""
+    """Return the names that the wanted columns have in a file.
+
+    Raises FileFormatError for columns that it lacks, or has twice.
+    """
     names = {name if is_case_sensitive else name.lower(): name for name in found.names}
     keys = [name if is_case_sensitive else name.lower() for name in wanted]
     missing = [name for name in keys if name not in names]
     if missing:
         raise FileFormatError(f"{path}: the columns {missing} are not among {found.names}")
+    given = Counter(name if is_case_sensitive else name.lower() for name in found.names)
+    twice = [name for name in keys if given[name] > 1]
+    if twice:
+        raise FileFormatError(f"{path}: the columns {twice} are in the file several times: {found.names}")
     return [names[name] for name in keys]
+
+
+def require_columns(writers: str, schema: pa.Schema) -> None:
+    """Raise InvalidProgramError for a schema without columns, or with two of one name."""
+    if not len(schema):
+        raise InvalidProgramError(f"{writers}: the row type has no columns; declare one at least")
+    twice = sorted(name for name, number in Counter(schema.names).items() if number > 1)
+    if twice:
+        raise InvalidProgramError(f"{writers}: the row type has several columns {twice}; rename them")
 
 
 def refuse_hadoop_config(hadoop_config: object) -> None:
@@ -272,6 +289,9 @@ class ColumnarBulkWriter(BulkWriter[Any]):
         """Writes a batch behind the rows before it; FileFormatError for other columns than declared."""
         if batch.schema.names != self._schema.names:
             raise FileFormatError(f"columns {batch.schema.names} where {self._schema.names} are declared")
+        for field, column in zip(self._schema, batch.columns, strict=True):
+            if not field.nullable:
+                require_no_null(column, field)
         self.flush()
         try:
             batch = batch.cast(self._schema)

@@ -6,7 +6,7 @@ column fails naming row and column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -45,23 +45,55 @@ def as_schema(row_type: RowTypeInfo | RowType | pa.Schema) -> pa.Schema:
 
 
 def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows, tuples or dicts as columns. Raises FileFormatError naming the first value that does not fit."""
-    if rows and isinstance(rows[0], dict):
-        columns: Iterable[Sequence[Any]] = [[row.get(name) for row in rows] for name in schema.names]
-    else:
-        columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    columns = list(columns)
-    if len(columns) != len(schema):
-        raise FileFormatError(
-            f"rows of {len(columns)} fields do not fit the {len(schema)} columns {schema.names}: {rows[0]!r}"
-        )
-    arrays = [_array(column, field) for column, field in zip(columns, schema, strict=True)]
+    """Rows, tuples, lists or dicts as columns. Raises FileFormatError naming the first that does not fit."""
+    arrays = [_array(column, field) for column, field in zip(_columns_of(rows, schema), schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _columns_of(rows: Sequence[Any], schema: pa.Schema) -> Sequence[Sequence[Any]]:
+    """The values of rows by column."""
+    kinds = set(map(type, rows))
+    if kinds == {dict}:
+        return [[row.get(name) for row in rows] for name in schema.names]
+    if not kinds <= {Row, tuple, list}:
+        rows = [_values_of(index, row, schema) for index, row in enumerate(rows)]
+    try:
+        columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    except ValueError:
+        columns = []
+    if len(columns) != len(schema):
+        index, row = next((index, row) for index, row in enumerate(rows) if len(row) != len(schema))
+        raise FileFormatError(
+            f"row {index} of the batch: rows of {len(row)} fields do not fit the {len(schema)} columns"
+            f" {schema.names}: {row!r}"
+        )
+    return columns
+
+
+def _values_of(index: int, row: Any, schema: pa.Schema) -> Any:
+    """The values of one row, in the order of the columns."""
+    if isinstance(row, dict):
+        return [row.get(name) for name in schema.names]
+    if not isinstance(row, Row | tuple | list):
+        raise FileFormatError(
+            f"row {index} of the batch: a Row, tuple, list or dict with the columns {schema.names} is expected, not"
+            f" {row!r}"
+        )
+    return row
+
+
+def require_no_null(column: pa.Array, field: pa.Field) -> None:
+    """Raise FileFormatError for the first null of a column that is declared without nulls."""
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        raise FileFormatError(
+            f"row {row} of the batch: column {field.name!r} is declared without nulls, and the row has one"
+        )
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     try:
-        return pa.array(_plain(values, field.type), field.type)
+        array = pa.array(_plain(values, field.type), field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as whole:
         for index, value in enumerate(values):
             try:
@@ -72,6 +104,9 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
                     f"{field.type}: {error}"
                 ) from error
         raise FileFormatError(f"column {field.name!r} of type {field.type}: {whole}") from whole
+    if not field.nullable:
+        require_no_null(array, field)
+    return array
 
 
 def _plain(values: Sequence[Any], target: pa.DataType) -> Sequence[Any]:

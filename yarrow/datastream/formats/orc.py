@@ -21,8 +21,10 @@ from yarrow.datastream.formats.columnar_files import (
     ColumnarRowInputFormat,
     SectionedFile,
     refuse_hadoop_config,
+    require_columns,
 )
 from yarrow.datastream.formats.columns import as_schema
+from yarrow.datastream.formats.orc_instants import require_instants
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table.types import RowType
 
@@ -61,6 +63,9 @@ class _OrcStripes(SectionedFile):
         return [self._bytes * stripe // stripes for stripe in range(stripes)]
 
     def batches(self, section: int, names: list[str] | None, batch_size: int) -> Iterator[pa.RecordBatch]:
+        if any("." in name for name in self.schema.names):
+            # Arrow takes a dot for the way into a struct: it is left to the caller to choose columns.
+            names = None
         try:
             stripe = self._file.read_stripe(section, columns=names)
         except (pa.ArrowException, OSError) as error:
@@ -90,13 +95,14 @@ class OrcBulkWriters:
 
 
 class OrcWriterFactory(BulkWriterFactory[Any]):
-    """Makes a ColumnarBulkWriter for each file."""
+    """Makes a ColumnarBulkWriter for each file, which refuses instants that Arrow cannot read."""
 
     #: A FileSink with this factory takes record batches.
     accepts_columns = True
     can_be_concatenated = False
 
     def __init__(self, schema: pa.Schema, options: dict[str, Any]) -> None:
+        require_columns("OrcBulkWriters", schema)
         self._schema = schema
         self._options = options
         for field in schema:
@@ -107,9 +113,12 @@ class OrcWriterFactory(BulkWriterFactory[Any]):
         file = orc.ORCWriter(stream, **self._options)
         # A file without rows has its columns as well.
         file.write(self._schema.empty_table())
-        return ColumnarBulkWriter(
-            self._schema, lambda batch: file.write(pa.Table.from_batches([batch])), file.close
-        )
+
+        def write(batch: pa.RecordBatch) -> None:
+            require_instants(batch)
+            file.write(pa.Table.from_batches([batch]))
+
+        return ColumnarBulkWriter(self._schema, write, file.close)
 
 
 def _require_column(field: pa.Field) -> None:

@@ -5,6 +5,7 @@ Owner: the task's thread. A split owns the row groups that begin in it.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -25,8 +26,10 @@ from yarrow.datastream.formats.columnar_files import (
     SectionReader,
     names_in,
     refuse_hadoop_config,
+    require_columns,
 )
 from yarrow.datastream.formats.columns import as_schema
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table.types import RowType
 
 __all__ = [
@@ -65,7 +68,7 @@ class _ParquetSections(SectionedFile):
     def __init__(self, path: str, stream: BinaryIO) -> None:
         try:
             self._file = pq.ParquetFile(stream)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise FileFormatError(f"{path} is no Parquet file: {error}") from error
 
     @property
@@ -121,11 +124,25 @@ class ParquetWriterFactory(BulkWriterFactory[Any]):
             for field in schema
         ]
         self._schema = pa.schema(fields)
+        require_columns("ParquetBulkWriters", self._schema)
+        for field in self._schema:
+            _require_column(field)
 
     def create(self, stream: BinaryIO) -> ColumnarBulkWriter:
         """A writer into an open stream."""
         file = pq.ParquetWriter(stream, self._schema)
         return ColumnarBulkWriter(self._schema, _writing(file), file.close)
+
+
+def _require_column(field: pa.Field) -> None:
+    """Raise InvalidProgramError for a column that cannot be written."""
+    try:
+        pq.write_table(pa.schema([field]).empty_table(), io.BytesIO())
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidProgramError(
+            f"ParquetBulkWriters: Parquet has no column for {field.name!r} of type {field.type}; declare another type"
+            f" ({error})"
+        ) from error
 
 
 class AvroParquetReaders:

@@ -516,6 +516,102 @@ def test_what_is_no_schema_is_refused(broken: str) -> None:
         AvroSchema.parse_string(broken)
 
 
+def of(kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, **more}
+
+
+I_RECORD = of("record", name="I", fields=[{"name": "b", "type": "int"}])
+RULES: list[tuple[Any, str]] = [
+    (logical("bytes", "decimal"), "field 'a': the precision of a decimal is a whole number of digits"),
+    (logical("bytes", "decimal", precision=0), "field 'a': the precision of a decimal .* not 0"),
+    (logical("bytes", "decimal", precision=4, scale=5), "field 'a': the scale of a decimal of 4 digits"),
+    (logical("fixed", "decimal", name="F", size=1, precision=3), "a fixed of 1 bytes holds 2 digits, not 3"),
+    (of("fixed", name="F", size="2"), "field 'a': the size of the fixed F is a whole number"),
+    (of("fixed", name="F"), "field 'a': .* lacks 'size'"),
+    (of("array"), "field 'a': .* lacks 'items'"),
+    (of("array", items="Nope"), r"field 'a\[\]': the type 'Nope' is not known; there are array, boolean"),
+    (of("map", values=5), r"field 'a\{\}': a type is a name, an object or a list of these, not 5"),
+    ("enum", "field 'a': a type enum is an object"),
+    (of("enum", name="E", symbols="AB"), "field 'a': the symbols of the enum E are a list of texts"),
+    (of("enum", name="E", symbols=["a-b"]), "field 'a': the enum E cannot have the symbol 'a-b'"),
+    (of("enum", name="E", symbols=["A", "A"]), "field 'a': the enum E has the symbol 'A' twice"),
+    (of("enum", name="E", symbols=["A"], default="B"), "field 'a': the default 'B' of the enum E"),
+    (
+        of("record", name="I", fields=[{"name": "b", "type": "int"}] * 2),
+        "field 'a': the record I has two fields 'b'",
+    ),
+    (
+        of("record", name="I", fields=[{"name": "b-c", "type": "int"}]),
+        "the record I cannot have the field 'b-c'",
+    ),
+    (of("record", name="I", fields=["b"]), "field 'a': the fields of the record I are a list of objects"),
+    (of("record", name="I", fields=[{"name": "b", "type": "Nope"}]), r"field 'a\.b': the type 'Nope'"),
+    (of("record", name="a b", fields=[]), "field 'a': the record cannot have the name 'a b'"),
+    (of("record", name="I", namespace="1.x", fields=[]), r"the record cannot have the name '1\.x\.I'"),
+    (of("record", name="R", fields=[]), "field 'a': the type R is defined a second time"),
+    ([], "field 'a': a union without types"),
+    (["null", ["int"]], "field 'a': a union cannot contain a union"),
+    (["int", logical("int", "date")], "field 'a': a union cannot have the type int twice"),
+    (["null", I_RECORD, "I"], "field 'a': a union cannot have the type I twice"),
+    ([of("array", items="int"), of("array", items="long")], "a union cannot have the type array twice"),
+]
+
+
+@pytest.mark.parametrize(("declared", "message"), RULES)
+def test_a_schema_that_breaks_a_rule_is_refused_with_its_field(declared: Any, message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        record(("a", declared))
+
+
+@pytest.mark.parametrize(
+    ("declared", "fits", "differs"),
+    [
+        ("int", [0, -(2**31)], ["x", 1.5, True, None, 2**31]),
+        ("double", [1, 0.5], [True, "1"]),
+        ("boolean", [False], [0, None]),
+        ("string", [""], [1, []]),
+        ("bytes", ["\u00ff"], ["\u0100", 1]),
+        (of("fixed", name="F", size=2), ["ab"], ["a", 1]),
+        (of("enum", name="E", symbols=["A"]), ["A"], ["B", 1, None]),
+        (of("array", items="int"), [[], [1]], [{}, ["x"]]),
+        (of("map", values="int"), [{}, {"k": 1}], [[], {"k": "x"}]),
+        (["null", "int"], [None, 5], ["x"]),
+        (I_RECORD, [{"b": 1}], [{}, {"b": "x"}, 5]),
+    ],
+)
+def test_a_default_is_a_value_of_its_type(declared: Any, fits: list[Any], differs: list[Any]) -> None:
+    for default in fits:
+        written(record(("a", declared, default)), [{}])
+    for default in differs:
+        with pytest.raises(InvalidProgramError, match=r"field 'a': the default .* is no value of the type"):
+            record(("a", declared, default))
+
+
+def test_names_are_found_in_the_namespace_of_their_record(tmp_path: Path) -> None:
+    inner = of("enum", name="E", symbols=["A"])
+    fields = [
+        {"name": "e", "type": inner},
+        {"name": "f", "type": ["null", "E"]},
+        {"name": "g", "type": "x.y.E"},
+    ]
+    schema = AvroSchema.parse_string(json.dumps(of("record", name="R", namespace="x.y", fields=fields)))
+    rows = [{"e": "A", "f": "A", "g": "A"}]
+    (tmp_path / "f").write_bytes(written(schema, rows))
+    assert run(source(tmp_path / "f", schema)) == rows
+
+
+def test_a_default_that_contains_itself_is_refused() -> None:
+    schema = record(("a", "R", {}))
+    with pytest.raises(InvalidProgramError, match=r"field 'a': the default .* contains itself without end"):
+        written(schema, [{}])
+
+
+def test_a_schema_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"\xff")
+    with pytest.raises(InvalidProgramError, match="f is no text in UTF-8"):
+        AvroSchema.parse_file(str(tmp_path / "f"))
+
+
 def test_a_schema_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "bought.avsc").write_text(BOUGHT.text)
     schema = AvroSchema.parse_file(str(tmp_path / "bought.avsc"))
@@ -541,6 +637,37 @@ def test_a_missing_library_is_told_with_the_command(monkeypatch: pytest.MonkeyPa
 def test_an_unknown_codec_is_refused() -> None:
     with pytest.raises(InvalidProgramError, match="'brotli' is not among null, deflate"):
         AvroBulkWriters.for_generic_record(BOUGHT, "brotli")
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "message"),
+    [
+        (of("enum", name="E", symbols=["A"]), ["A"], r"a: one of \['A'\] is expected"),
+        ("string", "\ud800", "a: a text without a lone surrogate"),
+        (of("map", values="int"), {"\ud800": 1}, "a: a text as key without a lone surrogate"),
+        ([I_RECORD, "string"], (["I"], {"b": 1}), "a: one of I, string is expected"),
+        (logical("int", "date"), -(2**31), "a: date .* is expected"),
+        (logical("long", "time-micros"), -1, "a: time-micros .from 0 to 86399999999. is expected"),
+        (logical("long", "timestamp-millis"), 2**62, "a: timestamp-millis .* is expected"),
+        (
+            logical("long", "timestamp-micros"),
+            datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+            "a: a datetime from year 1 to 9999 in UTC is expected",
+        ),
+    ],
+)
+def test_a_value_that_no_reader_could_take_is_refused(declared: Any, value: Any, message: str) -> None:
+    with pytest.raises(FileFormatError, match=message):
+        written(record(("a", declared)), [{"a": value}])
+
+
+def test_the_first_and_the_last_times_are_written(tmp_path: Path) -> None:
+    schema = record(("a", logical("long", "timestamp-micros")), ("b", logical("int", "date")))
+    ends = [{"a": end.replace(tzinfo=UTC), "b": end.date()} for end in (datetime.min, datetime.max)]
+    numbers = [{"a": -62135596800000000, "b": -719162}, {"a": 253402300799999999, "b": 2932896}]
+    for rows in (ends, numbers):
+        (tmp_path / "f").write_bytes(written(schema, rows))
+        assert run(source(tmp_path / "f", schema)) == ends
 
 
 def test_messages_are_rows() -> None:

@@ -134,6 +134,9 @@ def test_nulls_inside_of_values(tmp_path: Path) -> None:
         (("f", ["int", "string"]), "field 'f': the type union of Avro has no columnar form"),
         (("f", "null"), "field 'f': the type null"),
         (("f", ["null", "R"]), "the record R contains itself"),
+        (("f", {"type": "record", "name": "I", "fields": []}), "the record I has no fields"),
+        (("f", {"type": "fixed", "name": "F", "size": 0}), "field 'f': a fixed of 0 bytes"),
+        (("f", logical("bytes", "decimal", precision=80)), "field 'f': a decimal of 80 digits"),
     ],
 )
 def test_what_has_no_columns_is_refused_when_the_program_is_built(field: Any, message: str) -> None:
@@ -143,3 +146,25 @@ def test_what_has_no_columns_is_refused_when_the_program_is_built(field: Any, me
         AvroParquetReaders.for_generic_record(record(field))
     with pytest.raises(InvalidProgramError, match="a schema of a record is expected, not of int"):
         AvroParquetReaders.for_generic_record(AvroSchema.parse_string('"int"'))
+
+
+def test_values_that_the_schema_lacks_are_told_by_column(tmp_path: Path) -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["UP", "DOWN"]}
+    columns = {"e": ["UP", "LEFT"], "l": [["UP"], ["LEFT"]], "n": [["UP"], [None]], "id": ["x", "y"]}
+    pq.write_table(pa.table(columns), tmp_path / "f")
+    for field, message in [
+        (("e", enum), r"f: column 'e' .*'LEFT' is not among the symbols \['DOWN', 'UP'\] of the enum E"),
+        (("l", {"type": "array", "items": enum}), "f: column 'l' .*'LEFT' is not among"),
+        (("n", {"type": "array", "items": enum}), "f: column 'n' .*a null, and E is without null"),
+        (("id", logical("string", "uuid")), "f: column 'id' .*badly formed"),
+    ]:
+        with pytest.raises(FileFormatError, match=message):
+            run(source(tmp_path / "f", record(field)))
+    more = {**enum, "symbols": ["UP", "DOWN", "LEFT"]}
+    assert [row["e"] for row in run(source(tmp_path / "f", record(("e", more))))] == ["UP", "LEFT"]
+
+
+def test_a_time_beyond_those_of_python_is_told_by_column(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": pa.array([2**60], pa.timestamp("us", "UTC"))}), tmp_path / "f")
+    with pytest.raises(FileFormatError, match="f: column 'at' has a value that its type in the schema lacks"):
+        run(source(tmp_path / "f", record(("at", logical("long", "timestamp-micros")))))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.file_system import FileEnumeratorProvider
 from yarrow.datastream.formats.orc import OrcBulkWriters, OrcColumnarRowInputFormat
+from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.table.types import DataTypes
 
@@ -163,3 +165,116 @@ def test_what_orc_lacks_is_refused_when_the_program_is_built() -> None:
 def test_a_value_that_does_not_fit_is_told_by_row_and_column() -> None:
     with pytest.raises(FileFormatError, match="row 1 of the batch: 'x' does not fit column 'n'"):
         written(OrcBulkWriters.for_row_type(NUMBERS), ("a", 1), ("b", "x"))
+
+
+US = pa.timestamp("us")
+FIRST, LAST = datetime(1677, 9, 21, 0, 12, 43, 145225), datetime(2262, 4, 11, 23, 47, 16, 854775)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrap"),
+    [
+        (US, lambda at: at),
+        (pa.timestamp("us", "UTC"), lambda at: at.replace(tzinfo=UTC)),
+        (pa.list_(US), lambda at: [at]),
+        (pa.large_list(US), lambda at: [at]),
+        (pa.map_(pa.string(), US), lambda at: {"k": at}),
+        (pa.map_(US, pa.string()), lambda at: {at: "v"}),
+        (pa.struct([("x", pa.list_(US))]), lambda at: {"x": [at]}),
+    ],
+)
+def test_instants_that_readers_lack_are_refused_by_column_and_row(
+    tmp_path: Path, kind: pa.DataType, wrap: Any
+) -> None:
+    schema = pa.schema([("n", pa.int64()), ("at", kind)])
+    factory = OrcBulkWriters.for_row_type(schema)
+    rows = [(0, wrap(FIRST)), (1, wrap(LAST)), (2, None)]
+    (tmp_path / "f.orc").write_bytes(written(factory, *rows))
+    found = run(source(OrcColumnarRowInputFormat(schema, columnar=False), tmp_path / "f.orc"))
+    assert len(found) == 3
+    tick = timedelta(microseconds=1)
+    for wrong in (FIRST - tick, LAST + tick, datetime.min, datetime.max):
+        message = "row 3 of the batch: .* does not fit column 'at' .* from 1677-09-21 .* to 2262-04-11"
+        with pytest.raises(FileFormatError, match=message):
+            written(factory, *rows, (3, wrap(wrong)))
+
+
+def test_columns_with_instants_that_readers_lack_are_refused_in_a_slice() -> None:
+    schema = pa.schema([("at", pa.map_(pa.string(), US))])
+    batch = pa.RecordBatch.from_pylist([{"at": [("k", datetime.min)]}, {"at": [("k", FIRST)]}], schema=schema)
+    assert written(OrcBulkWriters.for_row_type(schema), batch.slice(1))
+    with pytest.raises(FileFormatError, match="row 0 of the batch"):
+        written(OrcBulkWriters.for_row_type(schema), batch)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "fits"),
+    [
+        (pa.timestamp("ns"), -(2**63) + 1, True),
+        (pa.timestamp("ns"), -(2**63), False),
+        (pa.timestamp("s"), 9223372036, True),
+        (pa.timestamp("s"), 9223372037, False),
+        (pa.date64(), -62135596800000, False),
+    ],
+)
+def test_the_range_of_instants_of_every_unit(kind: pa.DataType, number: int, fits: bool) -> None:
+    factory = OrcBulkWriters.for_row_type(pa.schema([("at", kind)]))
+    batch = pa.RecordBatch.from_arrays([pa.array([number], pa.int64()).cast(kind)], ["at"])
+    if fits:
+        assert written(factory, batch)
+    else:
+        with pytest.raises(FileFormatError, match=r"row 0 of the batch: .* does not fit column 'at'"):
+            written(factory, batch)
+
+
+def test_a_dot_in_a_name_is_no_way_into_a_struct(tmp_path: Path) -> None:
+    schema = pa.schema([("a.b", pa.int64()), ("a", pa.struct([("b", pa.int64())])), ("c.d", pa.int64())])
+    row = {"a.b": 1, "a": {"b": 2}, "c.d": 3}
+    (tmp_path / "f.orc").write_bytes(written(OrcBulkWriters.for_row_type(schema), row))
+    assert run(source(OrcColumnarRowInputFormat(schema), tmp_path / "f.orc")) == [row]
+    for name in schema.names:
+        chosen = pa.schema([schema.field(name)])
+        assert run(source(OrcColumnarRowInputFormat(chosen), tmp_path / "f.orc")) == [{name: row[name]}]
+
+
+@pytest.mark.parametrize("writers", [OrcBulkWriters, ParquetBulkWriters])
+def test_rows_that_do_not_fit_the_columns_are_told_by_row(writers: Any) -> None:
+    factory = writers.for_row_type(NUMBERS)
+    for wrong in (None, 5, "ab", {"m"}, object()):
+        with pytest.raises(FileFormatError, match="row 1 of the batch: a Row, tuple, list or dict"):
+            written(factory, ("a", 1), wrong)
+    with pytest.raises(
+        FileFormatError, match="row 1 of the batch: rows of 1 fields do not fit the 2 columns"
+    ):
+        written(factory, ("a", 1), ("b",))
+    without_null = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    for nulls in ({"n": None}, pa.RecordBatch.from_pydict({"n": pa.array([None], pa.int64())})):
+        with pytest.raises(FileFormatError, match="row 0 of the batch: column 'n' is declared without nulls"):
+            written(writers.for_row_type(without_null), nulls)
+
+
+@pytest.mark.parametrize("writers", [OrcBulkWriters, ParquetBulkWriters])
+def test_rows_of_several_kinds_are_one_batch(tmp_path: Path, writers: Any) -> None:
+    rows = [("a", 1), {"n": 2, "m": "b"}, ["c", 3], Row("d", 4), Row(m="e", n=5)]
+    (tmp_path / "f").write_bytes(written(writers.for_row_type(NUMBERS), *rows))
+    table = orc.read_table(tmp_path / "f") if writers is OrcBulkWriters else pq.read_table(tmp_path / "f")
+    assert table.to_pydict() == {"m": ["a", "b", "c", "d", "e"], "n": [1, 2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize("writers", [OrcBulkWriters, ParquetBulkWriters])
+def test_columns_that_no_file_has_are_refused_when_the_program_is_built(writers: Any) -> None:
+    with pytest.raises(InvalidProgramError, match="the row type has no columns"):
+        writers.for_row_type(pa.schema([]))
+    with pytest.raises(InvalidProgramError, match=r"several columns \['n'\]"):
+        writers.for_row_type(pa.schema([("n", pa.int64()), ("n", pa.string())]))
+    with pytest.raises(InvalidProgramError, match="no column for 'n' of type month_day_nano_interval"):
+        writers.for_row_type(pa.schema([("n", pa.month_day_nano_interval())]))
+
+
+def test_a_column_that_a_file_has_twice_is_told(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["n", "N"])
+    orc.write_table(table, tmp_path / "f.orc")
+    one = Types.ROW_NAMED(["n"], [Types.LONG()])
+    assert run(source(OrcColumnarRowInputFormat(one), tmp_path / "f.orc")) == [{"n": 1}]
+    with pytest.raises(FileFormatError, match=r"f\.orc: the columns \['n'\] are in the file several times"):
+        run(source(OrcColumnarRowInputFormat(one, is_case_sensitive=False), tmp_path / "f.orc"))

@@ -1,0 +1,64 @@
+"""Instants of ORC: refuses timestamps that an ORC file can hold, and that Arrow cannot read from it.
+
+Owner: the task's thread; no state. Arrow reads each timestamp of ORC as nanoseconds in 64 bits, which reach from 1677
+to 2262. Must not know files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yarrow.datastream.connectors.file_format import FileFormatError
+
+#: The greatest number of nanoseconds, in both directions: the least number of 64 bits stands for no time.
+_NANOSECONDS = (1 << 63) - 1
+#: Unit -> nanoseconds.
+_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def require_instants(batch: pa.RecordBatch) -> None:
+    """Raise FileFormatError for the first timestamp of a batch that is outside of the range, with column and row."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if _first_outside(column) is None:
+            continue
+        for row in range(len(column)):
+            outside = _first_outside(column.slice(row, 1))
+            if outside is not None:
+                raise FileFormatError(
+                    f"row {row} of the batch: {outside} does not fit column {field.name!r} of type {field.type}."
+                    " Readers of ORC have instants from 1677-09-21 00:12:43.145225 to 2262-04-11"
+                    " 23:47:16.854775 alone. Write an instant out of this range as a text or an integer"
+                )
+
+
+def _first_outside(column: pa.Array) -> str | None:
+    """Return the first instant outside of the range; None = there is none."""
+    for instants in _instants_in(column):
+        most = _NANOSECONDS // _UNITS[instants.type.unit]
+        numbers = instants.cast(pa.int64())
+        outside = pc.or_(pc.less(numbers, -most), pc.greater(numbers, most))
+        if pc.any(outside).as_py():
+            # The text needs no database of zones.
+            return str(instants.cast(pa.timestamp(instants.type.unit)).filter(outside)[0].cast(pa.string()))
+    return None
+
+
+def _instants_in(column: pa.Array) -> Iterator[pa.Array]:
+    """All timestamps of a column, also inside of other values."""
+    kind, types = column.type, pa.types
+    if types.is_timestamp(kind):
+        yield column
+    elif types.is_date64(kind):
+        yield column.cast(pa.timestamp("ms"))
+    elif types.is_struct(kind):
+        for part in column.flatten():
+            yield from _instants_in(part)
+    elif types.is_map(kind):
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        for part in (column.keys, column.items):
+            yield from _instants_in(part.slice(first, last - first))
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        yield from _instants_in(column.flatten())
