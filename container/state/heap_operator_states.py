@@ -2,7 +2,8 @@
 
 Owner: the task thread; the snapshot thread reads a FrozenOperatorState. Values are copied when they are
 added. Values that the program got are copied once more at a cut: it may change them and write them back
-during the snapshot. They must not know other states, snapshots or the receivers of elements.
+during the snapshot. Those that it gets first behind the cut are copied then. They must not know other states,
+snapshots or the receivers of elements.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class HeapOperatorListState(ListState[Any]):
         self._values = values
         #: The program may hold elements of it.
         self._handed_out = False
+        #: A snapshot may hold elements of it that could change.
+        self._is_held = False
 
     def check(self, operator: str, declared: TypeInformation | None) -> None:
         """Raises InvalidProgramError if the state was declared with another type before."""
@@ -56,6 +59,10 @@ class HeapOperatorListState(ListState[Any]):
             raise _declared_twice(operator, self._name, self._declared, declared)
 
     def get(self) -> Iterable[Any]:
+        if self._is_held and self._fix is not None:
+            # The program may change what it gets now: the snapshot keeps the elements of its cut.
+            self._values = list(map(self._fix, self._values))
+        self._is_held = False
         self._handed_out = True
         return list(self._values)
 
@@ -68,11 +75,11 @@ class HeapOperatorListState(ListState[Any]):
     def update(self, values: list[Any]) -> None:
         # A new list: a running snapshot keeps the old one.
         self._values = self._fixed(values)
-        self._handed_out = False
+        self._handed_out = self._is_held = False
 
     def clear(self) -> None:
         self._values = []
-        self._handed_out = False
+        self._handed_out = self._is_held = False
 
     def _fixed(self, values: Iterable[Any]) -> list[Any]:
         found = list(values)
@@ -83,7 +90,10 @@ class HeapOperatorListState(ListState[Any]):
     def freeze(self) -> FrozenOperatorState:
         """The present content, frozen."""
         fix, dump = self._fix, self._serializer.dump_value
-        values = self._values.copy() if fix is None or not self._handed_out else list(map(fix, self._values))
+        if fix is None or not self._handed_out:
+            values, self._is_held = self._values.copy(), True
+        else:
+            values = list(map(fix, self._values))
         return FrozenOperatorState(self._name, self.mode, self._serializer, None, lambda: map(dump, values))
 
 
