@@ -156,6 +156,8 @@ class Fragment:
         self.outputs: dict[FragmentSubtask, list[InputChannel]] = {subtask: [] for subtask in outside}
         #: All output elements so far, by receiving subtask.
         self.elements: dict[FragmentSubtask, list[StreamElement]] = {subtask: [] for subtask in outside}
+        #: Those of them that came behind the barrier of the last snapshot, until it was written.
+        self.behind_cut: dict[FragmentSubtask, list[StreamElement]] = {subtask: [] for subtask in outside}
         self._cuts = _Cuts()
         self._tasks: dict[FragmentSubtask, StreamTask] = {}
         self._closed = False
@@ -351,7 +353,10 @@ class Fragment:
         for consumer, channels in self.outputs.items():
             for channel in channels:
                 while channel.queued:
-                    self.elements[consumer].append(channel.take())
+                    element = channel.take()
+                    self.elements[consumer].append(element)
+                    if self._cuts.is_behind(channel, element):
+                        self.behind_cut[consumer].append(element)
                     moved = True
         return moved
 
@@ -375,6 +380,8 @@ class Fragment:
         """
         barrier = CheckpointBarrier(checkpoint_id, self._clock.epoch_ms(), options=options)
         self._cuts.begin(checkpoint_id)
+        for elements in self.behind_cut.values():
+            elements.clear()
         for producer in self.inputs:
             self._send(barrier, producer)
         for subtask, task in self._tasks.items():
@@ -391,6 +398,7 @@ class Fragment:
             snapshot.settled()
         # Mails of the backends return the content that was held for the snapshot.
         self.run_until_idle()
+        self._cuts.written()
         return states
 
     # ------------------------------------------------------------------ what the tasks call
@@ -435,9 +443,24 @@ class _Cuts(NoSnapshots):
         self._wanted: int | None = None
         self._taken: list[PendingSubtaskSnapshot] = []
         self._declined: list[BaseException] = []
+        #: The checkpoint whose snapshot is not written yet, and the outputs that have given its barrier.
+        self._unwritten: int | None = None
+        self._passed: set[InputChannel] = set()
 
     def begin(self, checkpoint_id: int) -> None:
-        self._wanted = checkpoint_id
+        self._wanted = self._unwritten = checkpoint_id
+        self._passed.clear()
+
+    def is_behind(self, channel: InputChannel, element: StreamElement) -> bool:
+        """Whether an element of an output came with the barrier of an unwritten snapshot, or behind it."""
+        if isinstance(element, CheckpointBarrier) and element.checkpoint_id == self._unwritten:
+            self._passed.add(channel)
+        return channel in self._passed
+
+    def written(self) -> None:
+        """The snapshot is written."""
+        self._unwritten = None
+        self._passed.clear()
 
     def end(self) -> list[PendingSubtaskSnapshot]:
         """The parts; raises the reason why a task could not take part."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.runtime.data.elements import ArrowBatch, RowBatch
+from yarrow.runtime.data.elements import ArrowBatch, RowBatch, StreamElement
 from yarrow.testing.operator_harness import Fragment, OperatorHarness
 
 #: A step of a test: it pushes rows, sends a watermark, or moves the clock.
@@ -39,7 +40,8 @@ def check_crashes(
 ) -> None:
     """Runs the steps once without a crash, and once with a crash at a barrier behind each step.
 
-    Each crashed run is restored at the next of the parallelisms, takes the other steps, and ends. All runs must emit
+    A crashed run takes one step more behind the barrier, before its state is written. Then it crashes, and that step is
+    lost. It is restored at the next of the parallelisms, takes the other steps, and ends. All runs must emit
     the same rows with the same timestamps, in any order. Raises CrashCheckError if one does not, and
     FragmentFailedError if the fragment fails.
     """
@@ -51,23 +53,32 @@ def check_crashes(
         for step in steps:
             step(harness)
         harness.finish()
-        expected = _emitted(harness)
+        expected = _emitted(harness, OperatorHarness.elements)
     for crash in range(len(steps) + 1):
         parallelism = parallelisms[crash % len(parallelisms)]
         with begun() as harness:
             for step in steps[:crash]:
                 step(harness)
-            snapshot = harness.snapshot()
-            before = _emitted(harness)
-            # What comes behind the barrier is lost with the crash.
-            for step in steps[crash : crash + 1]:
-                step(harness)
+            lost = [partial(_go_on, harness, step) for step in steps[crash : crash + 1]]
+            snapshot = harness.snapshot(*lost)
+            before = _emitted(harness, OperatorHarness.before_cut)
             with harness.restarted(snapshot, parallelism=parallelism) as again:
                 for step in steps[crash:]:
                     step(again)
                 again.finish()
-                found = [first + second for first, second in zip(before, _emitted(again), strict=True)]
+                behind_crash = _emitted(again, OperatorHarness.elements)
+                found = [first + second for first, second in zip(before, behind_crash, strict=True)]
         _compare(expected, found, f"a crash behind step {crash} of {len(steps)}, restored at {parallelism}")
+
+
+def _go_on(harness: OperatorHarness, step: Step) -> None:
+    """Takes a step that the crash loses; the clock is then set back.
+
+    The restored run begins at the clock of the cut, which has to say what of the written state has expired.
+    """
+    began = harness.clock.monotonic()
+    step(harness)
+    harness.clock.advance(began - harness.clock.monotonic())
 
 
 def _compare(expected: Emitted, found: Emitted, crash: str) -> None:
@@ -85,11 +96,14 @@ def _shown(rows: Counter[tuple[str, int | None]]) -> str:
     return f"{', '.join(first) or 'nothing'}{f' and {more} more' if more > 0 else ''}"
 
 
-def _emitted(harness: OperatorHarness) -> Emitted:
+def _emitted(
+    harness: OperatorHarness, elements: Callable[[OperatorHarness, int], list[StreamElement]]
+) -> Emitted:
+    """The rows among the elements of each output."""
     emitted: Emitted = []
     for index in range(harness.number_of_outputs):
         rows: Counter[tuple[str, int | None]] = Counter()
-        for element in harness.elements(index):
+        for element in elements(harness, index):
             if isinstance(element, RowBatch):
                 stamps = element.timestamps or [None] * len(element.rows)
                 rows.update((repr(row), stamp) for row, stamp in zip(element.rows, stamps, strict=True))

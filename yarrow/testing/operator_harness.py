@@ -307,14 +307,24 @@ class OperatorHarness:
 
     # ------------------------------------------------------------------ state
 
-    def snapshot(self) -> HarnessSnapshot:
+    def snapshot(self, meanwhile: Callable[[], object] | None = None) -> HarnessSnapshot:
         """The state of all operators now, as a savepoint has it.
 
+        A job goes on while a checkpoint is written. So `meanwhile` is called when all tasks are cut and nothing is
+        written yet. The snapshot must not have what it sends. Tasks end when it is written at the earliest.
         Raises RuntimeError if a task cannot be cut, because records wait before it that it has no room for.
         """
         self._checkpoint_id += 1
-        cut = self.fragment.snapshot(self._checkpoint_id, MemoryOutput())
-        missing = sum(task.life.is_live for task in self.tasks) - len(cut)
+        live: list[StreamTask] = []
+        epoch_ms = self.clock.epoch_ms()
+
+        def go_on() -> None:
+            live.extend(task for task in self.tasks if task.life.is_live)
+            if meanwhile is not None:
+                meanwhile()
+
+        cut = self.fragment.snapshot(self._checkpoint_id, MemoryOutput(), meanwhile=go_on)
+        missing = len(live) - len(cut)
         if missing > 0:
             raise RuntimeError(
                 f"{missing} tasks could not be cut, because records wait before them: let the tasks go on first"
@@ -322,7 +332,7 @@ class OperatorHarness:
         states: dict[Subtask, Mapping[OperatorID, OperatorSubtaskState]] = {
             (place.vertex_id, place.number): own for place, own in cut.items()
         }
-        return HarnessSnapshot.of(self.graph, self._checkpoint_id, self.clock.epoch_ms(), states)
+        return HarnessSnapshot.of(self.graph, self._checkpoint_id, epoch_ms, states)
 
     def restarted(
         self,
@@ -381,6 +391,14 @@ class OperatorHarness:
     def elements(self, index: int = 0) -> list[StreamElement]:
         """All elements of an output, control elements in their places."""
         return list(self._elements(index))
+
+    def before_cut(self, index: int = 0) -> list[StreamElement]:
+        """The elements of an output so far, without those that came behind the cut of the last snapshot.
+
+        It knows that until the next element is sent.
+        """
+        behind = set(map(id, self.fragment.behind_cut[self._outputs[index]]))
+        return [element for element in self._elements(index) if id(element) not in behind]
 
     def controls(self, index: int = 0) -> list[ControlElement]:
         """The control elements of an output."""

@@ -10,8 +10,14 @@ import pyarrow as pa
 import pytest
 
 from tests.support.gated_calls import Gated, loop_is_idle, new_gates
-from yarrow.common import Duration, Types
-from yarrow.datastream import AsyncDataStream, KeyedProcessFunction, MapFunction, ValueStateDescriptor
+from yarrow.common import Duration, Time, Types
+from yarrow.datastream import (
+    AsyncDataStream,
+    KeyedProcessFunction,
+    MapFunction,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
 from yarrow.datastream.functions import AsyncFunction
 from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.testing import CrashCheckError, OperatorHarness, check_crashes
@@ -85,6 +91,34 @@ def test_columns() -> None:
         lambda harness: harness.push_batch(batch(("a", 3))),
     ]
     check_crashes(lambda rows: rows.key_by("k").sum("v"), steps, types=[schema])
+
+
+class Living(KeyedProcessFunction[Any, Any, Any]):
+    """Counts the rows of a key; the count is forgotten a minute behind the last of them."""
+
+    def open(self, runtime_context: Any) -> None:
+        described: ValueStateDescriptor[int] = ValueStateDescriptor("count", Types.LONG())
+        described.enable_time_to_live(StateTtlConfig.new_builder(Time.minutes(1)).build())
+        self._count = runtime_context.get_state(described)
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield value, count
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_state_that_expires_by_a_step_is_there_when_that_is_taken_again(backend: str) -> None:
+    def expire(harness: OperatorHarness) -> None:
+        harness.push("a")
+        harness.advance(61)
+
+    steps = [lambda harness: harness.push("a"), expire, lambda harness: harness.push("a")]
+    check_crashes(
+        lambda rows: rows.key_by(lambda row: row, Types.STRING()).process(Living()),
+        steps,
+        configuration={"state.backend.type": backend},
+    )
 
 
 class Numbered(MapFunction[Any, Any]):

@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yarrow.common import Types
+from tests.support.gated_calls import Gated, new_gates
+from yarrow.common import Duration, Types
 from yarrow.datastream import (
+    AsyncDataStream,
     BroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from yarrow.runtime.data.elements import Watermark
+from yarrow.runtime.data.elements import RowBatch, Watermark
 from yarrow.testing import HarnessState, OperatorHarness
 
 
@@ -155,6 +157,56 @@ def test_the_clock_is_that_of_the_snapshot() -> None:
         harness.advance(5)
         with harness.restarted(snapshot) as again:
             assert again.clock.epoch_ms() == 5000
+
+
+class Collected(KeyedProcessFunction[Any, Any, Any]):
+    """Emits the rows of a key so far; the list changes in place."""
+
+    def open(self, runtime_context: Any) -> None:
+        self._rows = runtime_context.get_state(ValueStateDescriptor("rows"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        rows = self._rows.value() or []
+        rows.append(value)
+        self._rows.update(rows)
+        yield rows
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_what_comes_while_a_snapshot_is_written_is_not_in_it(backend: str) -> None:
+    def fragment(rows: Any) -> Any:
+        return rows.key_by(lambda row: row % 2).process(Collected())
+
+    with OperatorHarness(fragment, configuration={"state.backend.type": backend}) as harness:
+        harness.push(1, 2)
+        snapshot = harness.snapshot(lambda: harness.push(3, 4))
+        assert harness.output == [[1], [2], [1, 3], [2, 4]]
+        before = [element for element in harness.before_cut() if isinstance(element, RowBatch)]
+        assert [row for batch in before for row in batch.rows] == [[1], [2]]
+        with harness.restarted(snapshot) as again:
+            again.push(5, 6)
+            assert again.output == [[1, 5], [2, 6]]
+
+
+def test_a_result_that_comes_while_a_snapshot_is_written_is_behind_the_cut() -> None:
+    gates = new_gates()
+    with OperatorHarness(
+        lambda rows: AsyncDataStream.unordered_wait(rows, Gated(), Duration.of_minutes(1), 2)
+    ) as harness:
+        harness.push("a")
+        gates.until(lambda: gates.begun == ["a"])
+
+        def has_come() -> bool:
+            harness.run()
+            return bool(harness.output)
+
+        def answer() -> None:
+            gates.release("a", ["answer"])
+            gates.until(has_come)
+
+        harness.snapshot(answer)
+        assert harness.output == ["answer"]
+        assert not [element for element in harness.before_cut() if isinstance(element, RowBatch)]
 
 
 def test_finish_ends_inputs_at_the_maximum_of_event_time() -> None:
