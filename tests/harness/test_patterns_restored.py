@@ -23,6 +23,7 @@ from yarrow.container.operators.cep.pattern_operator import PatternMatchingOpera
 from yarrow.datastream import DataStream
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.testing import OperatorHarness, check_crashes
 
 KEYS = [1, 2, 3]
 WHOLES = [
@@ -165,6 +166,39 @@ def test_a_cut_among_keys_loses_and_doubles_none(backend: str) -> None:
     assert {row[0][1][0] for row in [*left, *again]} == set(keys)
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+def row_at(letter: str, time: int) -> Callable[[OperatorHarness], None]:
+    """A step that sends a row to each key: its number is its time."""
+    return lambda harness: harness.push(*((key, letter, time) for key in KEYS), timestamps=[time] * len(KEYS))
+
+
+def watermark(time: int) -> Callable[[OperatorHarness], None]:
+    """A step that sends a watermark."""
+    return lambda harness: harness.watermark(time)
+
+
+#: Rows that wait, begin a match, go on with it, run out of time, and come too late.
+STEPS = [
+    row_at("a", 5), row_at("b", 12), watermark(6), row_at("a", 9), watermark(12), row_at("b", 14), row_at("b", 11),
+    watermark(20), row_at("c", 30), row_at("a", 31), watermark(30), row_at("c", 90), watermark(89),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("whole", "backend"),
+    [(WHOLES[2], "hashmap"), (WHOLES[2], "rocksdb"), (WHOLES[3], "hashmap")],
+    ids=["loops on the heap", "loops in RocksDB", "absence on the heap"],
+)
+def test_a_crash_behind_the_barrier_of_each_step_loses_and_doubles_nothing(
+    whole: Whole, backend: str
+) -> None:
+    check_crashes(
+        matching(lambda: on_letters(whole), typed=False),
+        STEPS,
+        configuration={"state.backend.type": backend},
+        parallelisms=[1, 3],
+    )
 
 
 def test_a_late_row_is_as_late_after_a_restore_as_before() -> None:
