@@ -107,6 +107,18 @@ def test_a_barrier_passes_a_full_queue(gates: Gates) -> None:
         run_until(harness, lambda: harness.output == ["A"])
 
 
+def test_an_aligned_barrier_behind_records_waits_until_these_are_taken(gates: Gates) -> None:
+    with OperatorHarness(waiting(Gated(), capacity=1)) as harness:
+        harness.push("a", "b")
+        harness.barrier(1)
+        assert harness.controls() == []
+        gates.release("a", ["A"])
+        run_until(harness, lambda: len(harness.controls()) == 1)
+        assert harness.output == ["A"], "b is state of the checkpoint"
+        gates.release("b", ["B"])
+        run_until(harness, lambda: harness.output == ["A", "B"])
+
+
 def test_a_barrier_passes_while_the_last_results_are_awaited(gates: Gates) -> None:
     with OperatorHarness(waiting(Gated())) as harness:
         harness.push("a")

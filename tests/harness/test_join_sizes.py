@@ -6,12 +6,15 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.restarted_job import CANONICAL, RestartedJob
 from yarrow.common.time import Time
 from yarrow.container.operators.join.join_sizes import JoinSizes
 from yarrow.datastream import DataStream, KeyedStream, ProcessJoinFunction
+from yarrow.datastream.window import TumblingEventTimeWindows
+from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.testing.operator_harness import OperatorHarness
 
 END = (1 << 63) - 1
@@ -125,3 +128,57 @@ def test_no_warning_comes_while_event_time_moves(caplog: pytest.LogCaptureFixtur
             harness.push(*[(1, number) for number in range(500)], timestamps=[time + 1000] * 500)
             harness.advance(30)
         assert "holds it back" not in caplog.text
+
+
+COLUMNS = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+
+
+def windows(left: Any, right: Any) -> Any:
+    return left.window_join(right).window(TumblingEventTimeWindows.of(Time.milliseconds(5000)))
+
+
+def of_columns(join: Callable[..., Any]) -> OperatorHarness:
+    def build(first: DataStream, second: DataStream) -> DataStream:
+        left, right = (rows.key_by("k") for rows in (first, second))
+        made: DataStream = join(left, right).to_columns().uid("join")
+        return made
+
+    return OperatorHarness(build, inputs=2, types=[COLUMNS, COLUMNS])
+
+
+def columns(number: int, time: int) -> ArrowBatch:
+    rows = pa.RecordBatch.from_pydict({"k": [1] * number, "n": list(range(number))}, COLUMNS)
+    return ArrowBatch(rows, pa.array([time] * number, pa.int64()))
+
+
+@pytest.mark.parametrize("join", [interval, as_of, windows])
+def test_a_join_of_columns_warns_like_one_of_rows(join: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with of_columns(join) as harness, caplog.at_level(logging.WARNING):
+        harness.watermark(7000, 0)
+        harness.watermark(5000, 1)
+        harness.advance(10)
+        harness.send(columns(1500, 9000))
+        harness.send(columns(10, 9500), 1)
+        harness.advance(40)
+        assert "event time stands" not in caplog.text
+        harness.advance(30)
+        (told,) = [record.getMessage() for record in caplog.records if "event time stands" in record.message]
+        # Each doubling is told, and nothing once time has moved.
+        harness.send(columns(2000, 9000))
+        harness.advance(20)
+        assert caplog.text.count("event time stands") == 2
+        harness.watermark(6000, 1)
+        harness.advance(20)
+        assert caplog.text.count("event time stands") == 2
+    assert "event time stands at 5000" in told
+    assert "from 0 to 1510 rows (left 1500, right 10)" in told
+    assert "The second stream holds it back: the watermark 5000 has come from" in told
+    assert "(1/1)" in told
+
+
+def test_a_join_of_columns_does_not_look_when_its_input_has_ended() -> None:
+    with of_columns(interval) as harness:
+        head = harness.tasks[0].chain.head
+        assert head.seconds_until_upkeep() is not None
+        head.finish()
+        assert head.seconds_until_upkeep() is None

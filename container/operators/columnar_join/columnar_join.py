@@ -26,6 +26,7 @@ from yarrow.container.operators.columnar_join.row_words import MOST_SLOTS, Numbe
 from yarrow.container.operators.columnar_join.sorted_runs import MOST_PAIRS, SortedRun
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.held_back_time import HeldBackTimeOperator
+from yarrow.container.operators.join.growth_warning import GrowthWarning
 from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.container.protocol.errors import TimestampError
@@ -55,6 +56,7 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
     """Base of the joins of record batches."""
 
     emits_batches = True
+    has_upkeep = True
     mixes_keys = True
     #: What the join notes of each row of both sides, as it is stored.
     marks: ClassVar[tuple[pa.Field, pa.Field]]
@@ -90,6 +92,7 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         self._stored_watermark = StoredWatermark(context)
         self.watermark = self._stored_watermark.restored
         self._ledger.register(context.environment.metrics, context.metric_group)
+        self._growth = GrowthWarning(context)
         for name, side in zip(("left", "right"), self.sides, strict=True):
             rows = side.rows
             context.metric_group.register(f"{name}StateEntries", lambda r=rows: r.size)  # type: ignore[misc]
@@ -144,6 +147,17 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
                 " that is more than 139 years. Set the parallelism that the savepoint was taken with"
             )
         return ordering
+
+    def finish(self) -> None:
+        super().finish()
+        self._growth.end()
+
+    def seconds_until_upkeep(self) -> float | None:
+        return self._growth.seconds_until_look()
+
+    def upkeep(self) -> None:
+        left, right = (side.rows.size for side in self.sides)
+        self._growth.look(self.watermark, self.time_holder(), left, right)
 
     def snapshot_state(self, checkpoint_id: int) -> None:
         super().snapshot_state(checkpoint_id)

@@ -15,6 +15,7 @@ from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.event_time import refuse_missing
 from yarrow.container.operators.held_back_time import HeldBackTimeOperator
+from yarrow.container.operators.join.growth_warning import GrowthWarning
 from yarrow.container.operators.join.join_sizes import JoinSizes
 from yarrow.container.operators.join.pair_calls import PairCalls
 from yarrow.container.operators.join.side_size import SideSize
@@ -49,7 +50,8 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         super().__init__(name, spec.function, keyed=True)
         self._joined = spec
         self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
-        self._watches_growth = False
+        #: Warns when the kept rows grow; None = the join does not count its rows.
+        self._growth: GrowthWarning | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -75,12 +77,13 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
     def count_rows(self, context: OperatorContext, span: int) -> tuple[SideSize, SideSize]:
         """Begins to count the kept rows of both sides, by spans of so many milliseconds."""
         self.sizes = JoinSizes(context, span)
-        self._watches_growth = not context.environment.bounded
+        self._growth = GrowthWarning(context)
         return self.sizes.left, self.sizes.right
 
     def finish(self) -> None:
         super().finish()
-        self._watches_growth = False
+        if self._growth is not None:
+            self._growth.end()
 
     def snapshot_state(self, checkpoint_id: int) -> None:
         super().snapshot_state(checkpoint_id)
@@ -88,11 +91,12 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
             self.sizes.store()
 
     def seconds_until_upkeep(self) -> float | None:
-        return self.sizes.seconds_until_look() if self.sizes is not None and self._watches_growth else None
+        return None if self._growth is None else self._growth.seconds_until_look()
 
     def upkeep(self) -> None:
-        if self.sizes is not None:
-            self.sizes.look(self._timers.watermark, self.time_holder())
+        if self._growth is not None and self.sizes is not None:
+            left, right = self.sizes.left.entries, self.sizes.right.entries
+            self._growth.look(self._timers.watermark, self.time_holder(), left, right)
 
     # ------------------------------------------------------------------ rows
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.datastream.connectors.harness import run, run_with_restores
@@ -719,3 +719,24 @@ def test_an_input_format_reads_in_place_and_by_create_input(tmp_path: Path) -> N
     assert found == rows
     env = StreamExecutionEnvironment.get_execution_environment()
     assert env.create_input(given_format).get_type() == Types.PICKLED_BYTE_ARRAY()
+
+
+@one_file
+@example([10, 10, 10], 4)
+@example([19, 1], 3)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 60))
+def test_there_are_as_many_splits_as_asked_for_or_one_a_byte(
+    tmp_path_factory: Any, sizes: list[int], wanted: int
+) -> None:
+    folder = tmp_path_factory.mktemp("sizes")
+    for number, size in enumerate(sizes):
+        (folder / str(number)).write_bytes(bytes(size))
+    splits = AvroInputFormat(str(folder), NUMBERS).create_input_splits(wanted)
+    assert len(splits) >= min(wanted, sum(sizes))
+    covered = [(Path(split.path).name, split.offset + at) for split in splits for at in range(split.length)]
+    assert covered == [(str(number), at) for number, size in enumerate(sizes) for at in range(size)]
+
+
+def test_one_split_at_least_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="min_num_splits must be at least 1, not 0"):
+        AvroInputFormat(str(tmp_path), NUMBERS).create_input_splits(0)
