@@ -62,9 +62,14 @@ def keyed_reduce(rows: KeyedStream) -> DataStream:
     return rows.reduce(lambda a, b: (a[0], a[1] + b[1]))
 
 
-def tumbling_count(rows: KeyedStream) -> DataStream:
+def tumbling_count(rows: KeyedStream, *, pre_aggregate: bool = False) -> DataStream:
     windows = rows.window(TumblingEventTimeWindows.of(Time.seconds(10)))
-    return windows.aggregate(Count(), accumulator_type=Types.LONG(), output_type=Types.LONG())
+    return windows.aggregate(Count(), None, Types.LONG(), Types.LONG(), pre_aggregate=pre_aggregate)
+
+
+def count_of_all(rows: KeyedStream, *, pre_aggregate: bool = False) -> DataStream:
+    windows = rows.window_all(TumblingEventTimeWindows.of(Time.seconds(10)))
+    return windows.aggregate(Count(), None, Types.LONG(), Types.LONG(), pre_aggregate=pre_aggregate)
 
 
 def tumbling_reduce(rows: KeyedStream) -> DataStream:
@@ -89,6 +94,9 @@ def in_order(rows: KeyedStream) -> DataStream:
 JOBS: dict[str, Callable[[KeyedStream], DataStream]] = {
     "keyed-reduce": keyed_reduce,
     "tumbling-count": tumbling_count,
+    "tumbling-count-pre-aggregated": partial(tumbling_count, pre_aggregate=True),
+    "count-of-all": count_of_all,
+    "count-of-all-pre-aggregated": partial(count_of_all, pre_aggregate=True),
     "tumbling-reduce": tumbling_reduce,
     "sliding-minute": partial(sliding_count, seconds=60),
     "sliding-10-minutes": partial(sliding_count, seconds=600),

@@ -71,7 +71,9 @@ class OperatorChain:
             vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse
         )
         self._bulk = [
-            (index, operator) for index, operator in enumerate(self.operators) if operator.takes_chunks
+            (index, operator)
+            for index, operator in enumerate(self.operators)
+            if operator.takes_chunks or operator.holds_rows
         ]
         #: The operators in use: all, unless the task had ended before the restored checkpoint.
         self._open = self.operators
@@ -116,6 +118,8 @@ class OperatorChain:
                 operator.deliver = self._deliverer(index)
             if operator.emits_again:
                 operator.emit_again = partial(self._emit_again, index)
+            if operator.holds_rows:
+                operator.emit_held = partial(self._emit_held, index)
         self.loops.open()
         self.counts.register(self._environment.metrics, self.time)
         for index, operator in enumerate(self.operators):
@@ -151,6 +155,12 @@ class OperatorChain:
         if side_output is None or side_output in self._compiler.side_outputs(index):
             self.loops.run(("behind", index, side_output), rows, timestamps)
             self.end_of_chunk()
+
+    def _emit_held(self, index: int, rows: list[Any], timestamps: list[int]) -> None:
+        # The loops of operators before this one may run: their states must not hear of an end of the chunk.
+        self.loops.run(("behind", index, None), rows, timestamps)
+        for partition in self._partitions:
+            partition.flush_full()
 
     def finish(self) -> None:
         """Finishes the operators in order after the end of input; their last rows flow on."""

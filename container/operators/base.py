@@ -309,6 +309,11 @@ class Operator(ABC):
     keeps_state_behind_end = False
     #: Lists of operator state that the engine keeps for the user's source or sink, by name.
     engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {}
+    #: True if the operator emits rows that it has held back, by `emit_held`, when it wants. It hears of the end of each
+    #: chunk.
+    holds_rows = False
+    #: Emits such rows with their timestamps on the main output, also within a chunk; the chain sets it.
+    emit_held: Callable[[list[Any], list[int]], None]
     #: True for the head of a loop: it emits rows that have left it before.
     emits_again = False
     #: Emits rows, perhaps with timestamps, on a side output or, for None, on the main output; the chain sets it.

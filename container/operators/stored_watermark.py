@@ -6,7 +6,7 @@ watermark of the ranges that its own key groups come from. Must not know windows
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from yarrow.common.typeinfo import Types
@@ -21,6 +21,16 @@ from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 WATERMARKS = "_window_watermarks"
 
 
+def _descriptor() -> ListStateDescriptor[Any]:
+    number = Types.LONG()
+    return ListStateDescriptor(WATERMARKS, Types.TUPLE([number, number, number]))
+
+
+def restored_watermarks(context: OperatorContext) -> Iterator[int]:
+    """The restored watermarks of all subtasks, for an operator that stores none itself."""
+    return (watermark for _, _, watermark in context.operator_state.take_union_list(_descriptor()))
+
+
 class StoredWatermark:
     """The watermark of one subtask in operator state."""
 
@@ -30,10 +40,7 @@ class StoredWatermark:
             environment.max_parallelism, environment.parallelism, environment.subtask
         )
         self._first, self._last = groups.start, groups.end
-        number = Types.LONG()
-        self._state = context.operator_state.union_list_state(
-            ListStateDescriptor(WATERMARKS, Types.TUPLE([number, number, number]))
-        )
+        self._state = context.operator_state.union_list_state(_descriptor())
         #: Where event time begins: MIN_TIMESTAMP if nothing was restored.
         self.restored = min(
             (

@@ -179,6 +179,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     #: Opening the user function connects to another system: a check of a savepoint only lets it register its
     #: states.
     opens_outside: ClassVar[bool] = False
+    #: The union list of the operators behind that the operator reads at a restore; empty = none.
+    reads_list_behind: ClassVar[str] = ""
     #: The package of operators that runs the spec and is imported for it alone; empty = the registry looks.
     operator_package: ClassVar[str] = ""
 

@@ -145,7 +145,7 @@ def _node(
         slot_sharing_group=transformation.slot_sharing_group or inherited_group(groups),
         buffer_timeout_ms=settings.buffer_timeout_ms if timeout is None else timeout,
         chaining=transformation.chaining,
-        uid=transformation.uid,
+        uid=transformation.effective_uid,
         uid_hash=transformation.uid_hash,
         description=transformation.description,
         blocking=transformation.blocking,

@@ -76,6 +76,8 @@ class SpecTransformation(Transformation):
     state_key_columns: tuple[str, ...] = ()
     #: If set, this operator has the parallelism of that one when the graph is made.
     parallelism_like: SpecTransformation | None = None
+    #: If set, this operator is the program's part of that one, and its uid follows from that one's.
+    prepares: SpecTransformation | None = None
     #: If set, this operator runs in the slots of that one, whatever its inputs' group.
     slots_like: SpecTransformation | None = None
     #: The tail of the loop that this operator begins; None = it begins none, or the loop is open.
@@ -84,6 +86,12 @@ class SpecTransformation(Transformation):
     @property
     def inputs(self) -> Sequence[Transformation]:
         return self.reads
+
+    @property
+    def effective_uid(self) -> str | None:
+        """Its own uid, or one made of that of the operator that it prepares."""
+        prepared = None if self.prepares is None else self.prepares.uid
+        return self.uid if prepared is None else f"{prepared}: {self.name}"
 
     @property
     def effective_parallelism(self) -> int:

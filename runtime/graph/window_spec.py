@@ -1,7 +1,7 @@
 """The specs of windows, of streams of rows and of columns, of rows in order of time, and of patterns.
 
-Owner: none; immutable. An operator of `yarrow.container.operators.window`, `sliced_window`, `columnar_window`,
-`event_time_order` or `cep` runs each.
+Owner: none; immutable. An operator of `yarrow.container.operators.window`, `sliced_window`, `pre_aggregation`,
+`columnar_window`, `event_time_order` or `cep` runs each.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     allowed_lateness_ms: int = 0
     #: Side output of late rows; None = they are dropped and counted.
     late_tag: str | None = None
+    #: The input is that of a PreAggregationOperator: triples of partial values and of single rows.
+    pre_aggregated: bool = False
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
@@ -118,6 +120,39 @@ class AllSlicedWindowOperator(SlicedWindowOperator, frozen=True, kw_only=True, t
     """The same of a whole stream, in one subtask."""
 
     rescalable = False
+
+
+class PreAggregationOperator(OperatorSpec, frozen=True, kw_only=True, tag="pre_aggregation"):
+    """Folds the rows of a subtask by slice of windows and by key, in front of the exchange to the windows.
+
+    It emits triples (key, partial value or None, row or None): a partial value bears the time of its slice's start,
+    and a row that passes by itself its own time. The windows are those of `TimeSlices`.
+    """
+
+    # The watermarks of the windows, where the operator begins.
+    reads_list_behind = "_window_watermarks"
+    operator_package = "pre_aggregation"
+
+    key_selector: bytes
+    #: REDUCED or AGGREGATED, and the pickled function.
+    kind: WindowKind
+    combining: bytes
+    #: Type of a partial value; None = not declared.
+    kept_type: TypeSpec = None
+    #: As of SlicedWindowOperator; tumbling windows slide by their size.
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    cumulative: bool
+    #: All partial values leave at the end of a chunk that has reached this number of them.
+    max_entries: int = 65_536
+    #: All rows pass by themselves.
+    is_transparent: bool = False
+
+    @property
+    def for_bounded_input(self) -> OperatorSpec:
+        """Rows pass by themselves: the windows take all rows of a key one after the other."""
+        return msgspec.structs.replace(self, is_transparent=True)
 
 
 def _in_general(spec: WindowOperator) -> WindowOperator:

@@ -13,7 +13,7 @@ import msgspec
 
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
-from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.snapshot.channel_edges import edges_by_name
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
@@ -22,6 +22,7 @@ from yarrow.runtime.snapshot.handles import (
     ChannelStateHandle,
     CheckpointMetadata,
     OperatorState,
+    OperatorStateHandle,
     OperatorSubtaskState,
     StateHandle,
 )
@@ -59,6 +60,13 @@ def assign(
             for subtask, own in enumerate(_subtask_states(state, vertex.parallelism)):
                 if not own.is_empty:
                     tasks.setdefault((vertex.id, subtask), {})[state.operator_id] = own
+    for vertex in job_graph.vertices:
+        for operator in vertex.operators:
+            for handle in _lists_behind(job_graph, vertex, operator, states):
+                for subtask in range(vertex.parallelism):
+                    of_task = tasks.setdefault((vertex.id, subtask), {})
+                    own = of_task.get(operator.id, OperatorSubtaskState())
+                    of_task[operator.id] = msgspec.structs.replace(own, operator=(*own.operator, handle))
     for (vertex_id, subtask), handles in channels.items():
         of_task = tasks.setdefault((vertex_id, subtask), {})
         head = job_graph.vertex(vertex_id).operators[0].id
@@ -79,6 +87,21 @@ def _subtask_states(state: OperatorState, parallelism: int) -> Iterator[Operator
     parts = zip(keyed_handles(state, parallelism), operator_handles(state, parallelism), strict=True)
     for keyed, operator in parts:
         yield OperatorSubtaskState(keyed=keyed, operator=operator)
+
+
+def _lists_behind(
+    job: JobGraph, vertex: JobVertex, operator: OperatorDescriptor, states: Mapping[OperatorID, OperatorState]
+) -> Iterator[OperatorStateHandle]:
+    """The pieces of the list of operators behind an operator that it reads as well."""
+    name = operator.spec.reads_list_behind
+    for edge in job.outputs_of(vertex.id) if name else ():
+        behind = states.get(job.vertex(edge.target).operators[0].id)
+        if behind is None or vertex.operators[edge.source_operator] != operator:
+            continue
+        for _, subtask in sorted(behind.subtasks.items()):
+            for handle in subtask.operator:
+                if named := tuple(state for state in handle.states if state.name == name):
+                    yield msgspec.structs.replace(handle, states=named)
 
 
 # ---------------------------------------------------------------------- records in flight

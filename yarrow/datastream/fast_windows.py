@@ -30,6 +30,7 @@ from yarrow.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.window_spec import (
     AllCountWindowOperator,
     AllSessionWindowOperator,
@@ -183,6 +184,28 @@ class SlicedWindows(TypedDict):
     slide_ms: int
     offset_ms: int
     cumulative: bool
+
+
+def slices_to_pre_aggregate(windows: Windows, method: str) -> SlicedWindows:
+    """The slices by which subtasks may fold the rows of windows before one operator merges what they have folded.
+
+    Raises InvalidProgramError with the reason, for windows whose rows have to come singly.
+    """
+    assigner, way = type(windows.assigner), way_of(windows)
+    if windows.evictor is not None:
+        reason = f"its evictor {type(windows.evictor).__name__} needs all records"
+    elif assigner not in SLICED:
+        kinds = ", ".join(kind.__name__ for kind in SLICED)
+        reason = f"the windows of {assigner.__name__} cannot be made of slices of event time, as those of {kinds} can"
+    elif way.reason:
+        reason = f"the windows run {way.reason}"
+    elif windows.kind is WindowKind.AGGREGATED and not _returns_a_value(windows.combining.merge):
+        reason = f"merge of {type(windows.combining).__name__} returns nothing"
+    else:
+        return SLICED[assigner](windows.assigner)
+    raise InvalidProgramError(
+        f"{method}(pre_aggregate=True): {reason}. Change that, or leave pre_aggregate out"
+    )
 
 
 def _slices_of_tumbling(assigner: Any) -> SlicedWindows:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.data_stream import DataStream
-from yarrow.datastream.fast_windows import Way, Windows, way_of
+from yarrow.datastream.fast_windows import Way, Windows, slices_to_pre_aggregate, way_of
 from yarrow.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -27,6 +27,7 @@ from yarrow.datastream.functions.key_functions import NullByteKeySelector
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.program.graph_builder import declared
+from yarrow.datastream.program.pre_aggregation import KEY_OF_TRIPLE, pre_aggregation
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.window import (
     CountSlidingWindowAssigner,
@@ -38,8 +39,9 @@ from yarrow.datastream.window import (
 )
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import OperatorSpec
-from yarrow.runtime.graph.transformations import Transformation, has_no_time
+from yarrow.runtime.graph.transformations import SpecTransformation, Transformation, has_no_time
 from yarrow.runtime.graph.window_spec import (
+    PreAggregationOperator,
     WindowCallKind,
     WindowKind,
 )
@@ -62,6 +64,8 @@ class _Firing(NamedTuple):
     window_function: Any
     #: Declared type of what a window keeps, or of its rows.
     kept_type: TypeInformation | None
+    #: Rows are folded in front of the exchange to the windows.
+    pre_aggregate: bool = False
 
 
 class WindowsWithLateness:
@@ -169,16 +173,25 @@ class _StreamOfWindows(WindowsWithLateness):
         reduce_function: Callable[[Any, Any], Any] | ReduceFunction[Any],
         window_function: Any = None,
         output_type: TypeInformation | None = None,
+        *,
+        pre_aggregate: bool = False,
     ) -> DataStream:
         """Return the stream of one record out of the records of each window.
 
         A window keeps only the reduced record. With a window function that record is its only element.
+
+        With `pre_aggregate` each subtask of the stream before the windows reduces its own records first. The function
+        must then be associative and take its arguments in any order. Not in Flink's DataStream API. Raises
+        InvalidProgramError for windows other than tumbling, sliding and cumulative ones of event time with their
+        default trigger, and for an evictor. Sliding and cumulative windows with an allowed lateness are refused too.
         """
         require_function(reduce_function, ReduceFunction, "reduce")
         record_type = self.get_input_type()
         if window_function is None and output_type is None:
             output_type = record_type
-        firing = _Firing("reduce", WindowKind.REDUCED, reduce_function, window_function, record_type)
+        firing = _Firing(
+            "reduce", WindowKind.REDUCED, reduce_function, window_function, record_type, pre_aggregate
+        )
         return self._fire(firing, tuple(self._calls), output_type)
 
     def aggregate(
@@ -187,14 +200,22 @@ class _StreamOfWindows(WindowsWithLateness):
         window_function: Any = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
+        *,
+        pre_aggregate: bool = False,
     ) -> DataStream:
         """Return the stream of the aggregate of the records of each window.
 
         A window keeps only the accumulator. With a window function the result is its only element.
+
+        With `pre_aggregate` each subtask of the stream before the windows makes an accumulator of its own records, and
+        the windows `merge` these, in any order. It raises InvalidProgramError as `reduce` does, and for a function
+        whose `merge` returns nothing.
         """
         require_function(aggregate_function, AggregateFunction, "aggregate", callables=False)
         kept = declared(accumulator_type)
-        firing = _Firing("aggregate", WindowKind.AGGREGATED, aggregate_function, window_function, kept)
+        firing = _Firing(
+            "aggregate", WindowKind.AGGREGATED, aggregate_function, window_function, kept, pre_aggregate
+        )
         return self._fire(firing, tuple(self._calls), output_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
@@ -221,8 +242,11 @@ class _StreamOfWindows(WindowsWithLateness):
         if function is not None or firing.kind is WindowKind.ROWS:
             call = self._call_of(firing.method, function, expected)
         functions = [each for each in (firing.combining, function) if each is not None]
+        prepared, read = None, self._keyed_stream.transformation
+        if firing.pre_aggregate:
+            prepared, read = self._pre_aggregated(firing)
         made = builder.one_input(
-            self._keyed_stream.transformation,
+            read,
             name,
             self._operator_spec(firing, call),
             output_type=declared(output_type),
@@ -230,7 +254,25 @@ class _StreamOfWindows(WindowsWithLateness):
             state_key_type=self._keyed_stream.key_type,
             description=self._description(firing),
         )
+        if prepared is not None:
+            prepared.prepares = made
         return DataStream(self.get_execution_environment(), made)
+
+    def _pre_aggregated(self, firing: _Firing) -> tuple[SpecTransformation, Transformation]:
+        """The operator that makes partial values of the windows, and these distributed by key."""
+        slices = slices_to_pre_aggregate(self._windows(firing), firing.method)
+        builder, keyed = self.get_execution_environment().graph_builder, self._keyed_stream
+        spec = PreAggregationOperator(
+            key_selector=keyed.key_selector,
+            kind=firing.kind,
+            combining=builder.pickle(firing.combining, type(self._assigner).__name__),
+            kept_type=None if firing.kept_type is None else firing.kept_type.to_spec(),
+            **slices,
+        )
+        types = keyed.key_type, firing.kept_type, self.get_input_type()
+        description = f"PreAggregation({type(self._assigner).__name__}, {firing.method})"
+        blocking = declares_blocking(firing.combining)
+        return pre_aggregation(builder, keyed.transformation, spec, types, description, blocking=blocking)
 
     def _operator_spec(self, firing: _Firing, call: WindowCallKind) -> OperatorSpec:
         """The spec of the way that these windows take."""
@@ -239,7 +281,9 @@ class _StreamOfWindows(WindowsWithLateness):
         kept_type = firing.kept_type if evictor is None else self.get_input_type()
         way = self._way(firing)
         fields: dict[str, Any] = {
-            "key_selector": self._keyed_stream.key_selector,
+            "key_selector": builder.pickle(KEY_OF_TRIPLE, name, "key selector")
+            if firing.pre_aggregate
+            else self._keyed_stream.key_selector,
             "assigner": builder.pickle(self._assigner, name, "window assigner"),
             "trigger": builder.pickle(self._trigger, name, "trigger"),
             "kind": firing.kind,
@@ -250,22 +294,23 @@ class _StreamOfWindows(WindowsWithLateness):
             "allowed_lateness_ms": self._lateness_ms,
             "late_tag": None if self._late_tag is None else self._late_tag.tag_id,
             "evictor": None if evictor is None else builder.pickle(evictor, name, "evictor"),
+            "pre_aggregated": firing.pre_aggregate,
             **way.numbers,
         }
         return (way.whole if self._whole else way.keyed)(**fields)
 
     def _way(self, firing: _Firing) -> Way:
-        has_function = firing.window_function is not None
-        return way_of(
-            Windows(
-                self._assigner,
-                self._trigger,
-                self._evictor,
-                firing.kind,
-                has_function,
-                firing.combining,
-                self._lateness_ms,
-            )
+        return way_of(self._windows(firing))
+
+    def _windows(self, firing: _Firing) -> Windows:
+        return Windows(
+            self._assigner,
+            self._trigger,
+            self._evictor,
+            firing.kind,
+            firing.window_function is not None,
+            firing.combining,
+            self._lateness_ms,
         )
 
     def _description(self, firing: _Firing) -> str:
@@ -275,7 +320,8 @@ class _StreamOfWindows(WindowsWithLateness):
             parts.append(type(self._evictor).__name__)
         reason = self._way(firing).reason
         slow = f", {reason}" if reason else ""
-        return f"Window({', '.join([*parts, firing.method])}){slow}"
+        merged = ", of partial values" if firing.pre_aggregate else ""
+        return f"Window({', '.join([*parts, firing.method])}){slow}{merged}"
 
     def _call_of(self, method: str, function: Any, expected: tuple[type[Function], ...]) -> WindowCallKind:
         for kind in expected:

@@ -155,7 +155,7 @@ class WindowsOfSlices(FoldingWindows):
             except OperatorFailure:
                 raise
             except Exception as error:
-                raise self._failure_in(short_record(row), window, error) from error
+                raise self._failure_in(short_record(self._row_of(row)), window, error) from error
         late = bool(ends) or is_row_late(stamp, 0, self._timers.watermark, event_time=self._event_time)
         windows = [self._window_of(ends[-1] - 1)] if ends else ()
         yield from self._late_row(row, timestamp, late=late, windows=windows)

@@ -99,11 +99,16 @@ class FoldingWindows(WindowingBase):
             code,
             self,
             (self._length, self._offset),
-            Combination.of(self._spec, self._combining, self.context),
+            self._combination(),
             (key, value, time, timestamp),
             emit,
             is_head=is_head,
         )
+
+    def _combination(self) -> Combination:
+        if self._spec.pre_aggregated:
+            return Combination.of_partial_values(self._contents)
+        return Combination.of(self._spec, self._combining, self.context)
 
     def _now(self) -> int:
         """The time of a row by the machine's clock."""
@@ -147,7 +152,7 @@ class FoldingWindows(WindowingBase):
     def explain(self, row: Any, key: Any, start: int, error: Exception) -> Exception:
         """See WindowEntries."""
         self.context.state.current_key = key
-        return self._failure_in(short_record(row), self._shown_window(start), error)
+        return self._failure_in(short_record(self._row_of(row)), self._shown_window(start), error)
 
     def _shown_window(self, start: int) -> TimeWindow:
         """The window that messages name for a row of this stretch."""

@@ -122,7 +122,7 @@ class TumblingWindows(FoldingWindows):
         except OperatorFailure:
             raise
         except Exception as error:
-            raise self._failure_in(short_record(row), window, error) from error
+            raise self._failure_in(short_record(self._row_of(row)), window, error) from error
 
     def _note_fired(self, window: TimeWindow) -> None:
         """The window stays until the end of its lateness."""

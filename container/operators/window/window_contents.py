@@ -44,6 +44,17 @@ def contents_of(
     spec: WindowOperator, context: OperatorContext, tables: WindowTables[Any], combining: Any
 ) -> WindowContents[Any]:
     """Contents of windows that lie in these tables."""
+    contents = _contents_of_rows(spec, context, tables, combining)
+    return (
+        PartialContents(contents, copier_for(declared_type(spec.kept_type)))
+        if spec.pre_aggregated
+        else contents
+    )
+
+
+def _contents_of_rows(
+    spec: WindowOperator, context: OperatorContext, tables: WindowTables[Any], combining: Any
+) -> WindowContents[Any]:
     name, values = context.descriptor.name, WindowValues[Any](tables)
     # The type of an accumulator says nothing about the rows.
     fix = copier_of(context, None if spec.kind is WindowKind.AGGREGATED else declared_type(spec.kept_type))
@@ -197,3 +208,34 @@ class AggregatedWindows(WindowContents[W], Generic[W]):
 
     def shown(self, content: Any) -> list[Any]:
         return [self._function.get_result(content)]
+
+
+class PartialContents(WindowContents[W], Generic[W]):
+    """Contents whose input is pre-aggregated: triples (key, partial value or None, row or None)."""
+
+    def __init__(self, whole: WindowContents[W], own: Copier | None) -> None:
+        """`whole` takes rows. `own` copies a partial value that a merge could change; None = no value can change."""
+        super().__init__(whole.values, None, whole._operator)
+        self._whole, self._own = whole, own
+
+    def fixed(self, row: Any) -> Any:
+        """The triple itself: the exchange has made it, and nobody else has it."""
+        return row
+
+    def added(self, content: Any, row: Any, stamp: int) -> Any:
+        _, partial, single = row
+        if partial is None:
+            return self._whole.added(content, single, stamp)
+        # Several contents may begin with one partial value.
+        partial = partial if self._own is None else self._own(partial)
+        return partial if content is MISSING else self._whole.merged(content, partial)
+
+    @property
+    def merge_function(self) -> Callable[[Any, Any], Any]:
+        return self._whole.merge_function
+
+    def merged(self, content: Any, other: Any) -> Any:
+        return self._whole.merged(content, other)
+
+    def shown(self, content: Any) -> list[Any]:
+        return self._whole.shown(content)

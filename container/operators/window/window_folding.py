@@ -16,10 +16,14 @@ from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type, input_type_of
 from yarrow.container.operators.rows.keyed_aggregation import TableVariables, generate_new_value
-from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
+from yarrow.container.state.value_table import MISSING
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.graph.window_spec import PreAggregationOperator, WindowKind, WindowOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from yarrow.container.operators.window.window_contents import WindowContents
 
 #: The window of a row in generated code: live, first dict, number of dicts, several, miss, its end. A window that is
 #: closed for the code ends at its start.
@@ -38,7 +42,9 @@ class Combination(NamedTuple):
     object_reuse: bool
 
     @classmethod
-    def of(cls, spec: WindowOperator, function: Any, context: OperatorContext) -> Combination:
+    def of(
+        cls, spec: WindowOperator | PreAggregationOperator, function: Any, context: OperatorContext
+    ) -> Combination:
         """The combination of an operator; `function` is that of reduce or aggregate."""
         descriptor, reduced = context.descriptor, spec.kind is WindowKind.REDUCED
         return cls(
@@ -48,6 +54,15 @@ class Combination(NamedTuple):
             declared_type(spec.kept_type),
             context.environment.object_reuse,
         )
+
+    @classmethod
+    def of_partial_values(cls, contents: WindowContents[Any]) -> Combination:
+        """The combination of an operator whose input is pre-aggregated, and which keeps it in `contents`."""
+
+        def add(triple: Any, content: Any) -> Any:
+            return contents.added(content, triple, MIN_TIMESTAMP)
+
+        return cls(add, lambda: MISSING, None, None, object_reuse=True)
 
     def generate_row(self, code: CodeWriter, value: str) -> str:
         """A row that is added to an accumulator, which may keep it."""
@@ -80,7 +95,19 @@ class Combination(NamedTuple):
         )
 
 
-class WindowEntries(Protocol):
+class FoldsRows(Protocol):
+    """What code that folds rows asks its operator."""
+
+    def explain(self, row: Any, key: Any, start: int, error: Exception) -> Exception:
+        """The error of the user's function, with record, window and key."""
+        ...
+
+    def forget(self, key: Any, start: int) -> None:
+        """Removes what a window keeps, because the function gave None."""
+        ...
+
+
+class WindowEntries(FoldsRows, Protocol):
     """What generated code asks an operator of windows."""
 
     def enter(self, start: int, known: dict[int, Entry]) -> Entry:
@@ -97,14 +124,6 @@ class WindowEntries(Protocol):
 
     def refuse_time(self, row: Any, key: Any, timestamp: Any, error: Exception) -> Exception:
         """The error for a row whose time is no number."""
-        ...
-
-    def explain(self, row: Any, key: Any, start: int, error: Exception) -> Exception:
-        """The error of the user's function, with record, window and key."""
-        ...
-
-    def forget(self, key: Any, start: int) -> None:
-        """Removes what a window keeps, because the function gave None."""
         ...
 
 
@@ -142,7 +161,7 @@ def generate_window_fold(
         refuse = code.bind("refuse_time", windows.refuse_time)
         code.line(f"raise {refuse}({value}, {key}, {time}, {error}) from {error}")
     with code.block(f"if {low} < {high}:"):
-        _generate_update(code, windows, combination, table, (key, value, low))
+        generate_update(code, windows, combination, table, (key, value, low))
     with code.block("else:"):
         closed = code.bind("take_closed", windows.take_closed)
         result, stamp = code.fresh("v"), code.fresh("t")
@@ -150,13 +169,14 @@ def generate_window_fold(
             emit(result, stamp)
 
 
-def _generate_update(
+def generate_update(
     code: CodeWriter,
-    windows: WindowEntries,
+    windows: FoldsRows,
     combination: Combination,
     table: TableVariables,
     row: tuple[str, str, str],
 ) -> None:
+    """Generates the code that folds a row into the dict at hand; `row`: variables of key, row, and window's start."""
     key, value, low = row
     added = combination.generate_row(code, value)
     explain = code.bind("explain", windows.explain)

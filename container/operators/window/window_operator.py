@@ -126,7 +126,7 @@ class WindowingOperator(WindowingBase):
         except OperatorFailure:
             raise
         except Exception as error:
-            raise self._failure(short_record(row), error) from error
+            raise self._failure(short_record(self._row_of(row)), error) from error
         if not taken:
             late = bool(windows) or is_row_late(
                 stamp, self._lateness, self._timers.watermark, event_time=self._event_time

@@ -120,11 +120,19 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
         time = LateTime(stamp, watermark, watermark - end + 1)
         self._ledger.late(place, self.context.state.current_key, time, last)
         if self._late_tag is not None:
-            yield (self._late_tag, row), timestamp
+            yield (self._late_tag, self._row_of(row)), timestamp
+
+    def _row_of(self, row: Any) -> Any:
+        """The user's row, or the partial value, where the input is pre-aggregated."""
+        if not self._spec.pre_aggregated:
+            return row
+        _, partial, single = row
+        return single if partial is None else partial
 
     def refuse_time(self, row: Any, key: Any, timestamp: Any, error: Exception) -> Exception:
         """The error for a row whose time is no number; the assigner says what is missing."""
         self.context.state.current_key = key
+        row = self._row_of(row)
         if timestamp is None:
             try:
                 self._assigner.assign_windows(row, MIN_TIMESTAMP, self._assigner_context)

@@ -200,7 +200,8 @@ class Itself(TimestampAssigner):
         return value
 
 
-def test_a_killed_worker_loses_and_doubles_no_window(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pre_aggregate", [False, True], ids=["rows", "pre-aggregated"])
+def test_a_killed_worker_loses_and_doubles_no_window(tmp_path: Path, pre_aggregate: bool) -> None:
     killer = KillWhenSeen(tmp_path)
     with mini_cluster(task_executors=2, slots=1) as cluster:
         env = environment(cluster, parallelism=2)
@@ -212,7 +213,12 @@ def test_a_killed_worker_loses_and_doubles_no_window(tmp_path: Path) -> None:
         keyed = timed.key_by(lambda number: number % KEYS)
         windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(SIZE)))
         found: Counter[Any] = Counter()
-        with windows.apply(Numbers()).execute_and_collect() as results:
+        fired = (
+            windows.reduce(lambda a, b: a + b, Numbers(), pre_aggregate=True)
+            if pre_aggregate
+            else windows.apply(Numbers())
+        )
+        with fired.execute_and_collect() as results:
             killer.start()
             for number, result in enumerate(results):
                 found[result] += 1

@@ -80,9 +80,13 @@ class ShownNumbers(WindowFunction[Any, Any, Any, Any]):
         return [(key, window.start, window.end, *inputs)]
 
 
-def incremental(assigner: WindowAssigner[Any, Any]) -> Callable[[KeyedStream], DataStream]:
+def incremental(
+    assigner: WindowAssigner[Any, Any], *, pre_aggregate: bool = False
+) -> Callable[[KeyedStream], DataStream]:
     def build(rows: KeyedStream) -> DataStream:
-        return rows.window(assigner).aggregate(Numbers(), ShownNumbers(), accumulator_type=NUMBERS)
+        return rows.window(assigner).aggregate(
+            Numbers(), ShownNumbers(), accumulator_type=NUMBERS, pre_aggregate=pre_aggregate
+        )
 
     return build
 
@@ -92,6 +96,8 @@ FAST = [
     incremental(TumblingEventTimeWindows(10, 0)),
     incremental(SlidingEventTimeWindows(9, 4, 0)),
     incremental(CumulativeEventTimeWindows(12, 4, 0)),
+    incremental(TumblingEventTimeWindows(10, 0), pre_aggregate=True),
+    incremental(SlidingEventTimeWindows(9, 4, 0), pre_aggregate=True),
 ]
 
 
