@@ -125,8 +125,8 @@ class AllSlicedWindowOperator(SlicedWindowOperator, frozen=True, kw_only=True, t
 class PreAggregationOperator(OperatorSpec, frozen=True, kw_only=True, tag="pre_aggregation"):
     """Folds the rows of a subtask by slice of windows and by key, in front of the exchange to the windows.
 
-    It emits triples (key, partial value or None, row or None): a partial value bears the time of its slice's start,
-    and a row that passes by itself its own time. The windows are those of `TimeSlices`.
+    It emits triples (key, partial value or None, row or None). A partial value bears the time of its slice's start. A
+    row that passes by itself bears its own time. The windows are those of `TimeSlices`.
     """
 
     # The watermarks of the windows, where the operator begins.

@@ -147,7 +147,10 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("which", REFUSED)
 def test_windows_whose_rows_must_come_singly_are_refused_by_name(which: str) -> None:
     assigner, change, named = REFUSED[which]
-    for cut, call in ((windowed(assigner), "reduce"), (rows().window_all(assigner), "aggregate")):
+    for cut, call in (
+        (windowed(assigner), "reduce"),
+        (rows().window_all(assigner), "aggregate"),
+    ):
         cut = cut if change is None else change(cut)
         with pytest.raises(InvalidProgramError, match=rf"{call}\(pre_aggregate=True\): .*{named}"):
             cut.reduce(add, pre_aggregate=True) if call == "reduce" else cut.aggregate(

@@ -216,10 +216,10 @@ def test_no_record_may_be_none(opened: Any) -> None:
     def fragment(rows: DataStream) -> DataStream:
         return rows.window_all(TUMBLING).reduce(add, pre_aggregate=True)
 
-    with pytest.raises(FragmentFailedError, match="(?s)PreAggregation.*None"):
+    with pytest.raises(FragmentFailedError, match=r"(?s)None.*PreAggregation"):
         opened(fragment).push(None, timestamps=[1])
 
 
 def test_a_function_with_keyed_state_is_refused(opened: Any) -> None:
-    with pytest.raises(FragmentFailedError, match="(?s)PreAggregation.*state"):
+    with pytest.raises(FragmentFailedError, match=r"(?s)state.*PreAggregation"):
         opened(triples(function=CountedCalls()))
