@@ -134,8 +134,13 @@ class _StreamOfWindows(WindowsWithLateness):
         """Return the environment of the program."""
         return self._keyed_stream.get_execution_environment()
 
-    def get_input_type(self) -> TypeInformation | None:
-        """Return the declared type of the records; None = not declared."""
+    def get_input_type(self) -> TypeInformation:
+        """Return the declared type of the records; PICKLED_BYTE_ARRAY when none was declared."""
+        return self._keyed_stream.get_type()
+
+    @property
+    def _record_type(self) -> TypeInformation | None:
+        """The declared type of the records; None = not declared."""
         return self._keyed_stream.transformation.output_type
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
@@ -186,7 +191,7 @@ class _StreamOfWindows(WindowsWithLateness):
         default trigger, and for an evictor. Sliding and cumulative windows with an allowed lateness are refused too.
         """
         require_function(reduce_function, ReduceFunction, "reduce")
-        record_type = self.get_input_type()
+        record_type = self._record_type
         if window_function is None and output_type is None:
             output_type = record_type
         firing = _Firing(
@@ -229,7 +234,7 @@ class _StreamOfWindows(WindowsWithLateness):
     def _of_rows(
         self, method: str, function: Any, place: int, output_type: TypeInformation | None
     ) -> DataStream:
-        firing = _Firing(method, WindowKind.ROWS, None, function, self.get_input_type())
+        firing = _Firing(method, WindowKind.ROWS, None, function, self._record_type)
         return self._fire(firing, (tuple(self._calls)[place],), output_type)
 
     def _fire(
@@ -278,7 +283,7 @@ class _StreamOfWindows(WindowsWithLateness):
         """The spec of the way that these windows take."""
         builder = self.get_execution_environment().graph_builder
         name, function, evictor = type(self._assigner).__name__, firing.window_function, self._evictor
-        kept_type = firing.kept_type if evictor is None else self.get_input_type()
+        kept_type = firing.kept_type if evictor is None else self._record_type
         way = self._way(firing)
         fields: dict[str, Any] = {
             "key_selector": builder.pickle(KEY_OF_TRIPLE, name, "key selector")

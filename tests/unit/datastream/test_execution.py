@@ -138,6 +138,33 @@ def test_execute_hands_over_graph_configuration_and_files(tmp_path: Path) -> Non
     assert result.get_net_runtime() == 5
 
 
+def test_calls_ship_archives_and_requirements_and_choose_the_interpreter(tmp_path: Path) -> None:
+    for name in ("env.zip", "models.tar.gz", "old.txt", "new.txt"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "wheels").mkdir()
+    env = environment()
+    env.add_python_archive(str(tmp_path / "env.zip"))
+    env.add_python_archive(str(tmp_path / "models.tar.gz"), "models")
+    env.set_python_requirements(str(tmp_path / "old.txt"))
+    env.set_python_requirements(str(tmp_path / "new.txt"), str(tmp_path / "wheels"))
+    env.set_python_executable("env.zip/bin/python")
+    env.from_sequence(1, 9).print()
+    client = FakeClient()
+    client.finish()
+    with executing(client) as executor:
+        env.execute()
+    ((_, configuration, files),) = executor.taken
+    assert [(file.kind, file.name, file.target) for file in files] == [
+        ("archive", "env.zip", None),
+        ("archive", "models.tar.gz", "models"),
+        ("requirements", "new.txt", None),
+        ("requirements_cache", "wheels", None),
+    ]
+    assert configuration["python.executable"] == "env.zip/bin/python"
+    with pytest.raises(InvalidProgramError, match=r"gone\.zip.*there is no such file"):
+        env.add_python_archive(str(tmp_path / "gone.zip"))
+
+
 def test_files_of_the_configuration_are_shipped_too(tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
     (tmp_path / "env.zip").touch()

@@ -211,6 +211,11 @@ def test_a_stream_of_windows_knows_its_program_and_its_records() -> None:
     windows = stream.key_by(lambda row: row[0]).window(EventTimeSessionWindows.with_gap(SECOND))
     assert windows.get_execution_environment() is stream.get_execution_environment()
     assert windows.get_input_type() == ROW
+    all_windows = stream.window_all(EventTimeSessionWindows.with_gap(SECOND))
+    assert all_windows.get_execution_environment() is stream.get_execution_environment()
+    assert all_windows.get_input_type() == ROW
+    undeclared = stream.map(str).window_all(EventTimeSessionWindows.with_gap(SECOND))
+    assert undeclared.get_input_type() == Types.PICKLED_BYTE_ARRAY()
 
 
 def test_results_have_the_declared_type_alone() -> None:

@@ -686,3 +686,50 @@ def test_a_trigger_that_cannot_merge_is_refused_when_the_program_is_built() -> N
     windows = keyed(stream).window(EventTimeSessionWindows.with_gap(millis(5)))
     with pytest.raises(InvalidProgramError, match=r"trigger\(PurgesSecond\).*merge, and this trigger cannot"):
         windows.trigger(PurgesSecond())
+
+
+class Pages(ProcessAllWindowFunction[Any, Any, Any]):
+    """Numbers the firings of a window, and says what `clear` finds at its end."""
+
+    FIRED: ValueStateDescriptor[int] = ValueStateDescriptor("fired", Types.LONG())
+    cleared: list[tuple[int, int | None]] = []  # noqa: RUF012
+
+    def process(self, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        fired = context.window_state().get_state(self.FIRED)
+        fired.update((fired.value() or 0) + 1)
+        yield context.window().start, fired.value(), [number for _, number in elements]
+
+    def clear(self, context: Any) -> None:
+        fired = context.window_state().get_state(self.FIRED)
+        self.cleared.append((context.window().start, fired.value()))
+        fired.clear()
+
+
+def test_a_function_of_all_rows_clears_its_state_once_its_window_has_ended(run: Any) -> None:
+    Pages.cleared.clear()
+    harness = run(
+        lambda s: s.window_all(TumblingEventTimeWindows.of(millis(10))).allowed_lateness(5).process(Pages())
+    )
+    harness.push(("a", 1), ("b", 2), timestamps=[3, 4])
+    harness.watermark(9)
+    harness.push(("a", 3), timestamps=[5])
+    assert harness.output == [(0, 1, [1, 2]), (0, 2, [1, 2, 3])]
+    assert Pages.cleared == []
+    harness.watermark(14)
+    assert Pages.cleared == [(0, 2)]
+    assert is_empty(harness)
+
+
+def test_late_rows_of_windows_of_all_rows_go_to_a_side_output(run: Any) -> None:
+    def windows(stream: DataStream) -> Any:
+        cut = stream.window_all(TumblingEventTimeWindows.of(millis(10))).side_output_late_data(LATE)
+        made = cut.reduce(add)
+        return made, made.get_side_output(LATE)
+
+    harness = run(windows)
+    harness.push(("a", 1), timestamps=[3])
+    harness.watermark(9)
+    harness.push(("b", 2), ("c", 3), timestamps=[5, 12])
+    harness.watermark(19)
+    assert harness.output == [("a", 1), ("c", 3)]
+    assert harness.outputs(1) == [("b", 2)] and harness.timestamps(1) == [5]
