@@ -12,8 +12,16 @@ from yarrow.common import Duration, JobID, JobStatus, MemorySize, RestartStrateg
 from yarrow.common.accumulators import AverageAccumulator, Histogram, IntCounter, ListAccumulator
 from yarrow.common.serialization import Encoder, RowFieldExtractorSchema, SimpleStringSchema
 from yarrow.common.types import Row
+from yarrow.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
+from yarrow.datastream.async_retry_strategies import (
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+    NoRetryStrategy,
+    RetryPredicate,
+)
 from yarrow.datastream.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
 from yarrow.datastream.functions import (
+    AggregateFunction,
     AsyncRetryStrategy,
     KeyedProcessFunction,
     MapFunction,
@@ -24,6 +32,7 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.program.user_functions import is_rich
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.state import (
+    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -50,6 +59,39 @@ def test_delays_grow_up_to_the_limit() -> None:
     assert not AsyncRetryStrategy.no_restart().can_retry(1)
 
 
+def test_strategies_say_how_often_after_which_wait_and_for_which_outcomes() -> None:
+    exponential = ExponentialBackoffDelayRetryStrategy(2, 100, 1_000, 2.0, None, None)
+    assert [exponential.can_retry(attempts) for attempts in (1, 2, 3)] == [True, True, False]
+    fixed = FixedDelayRetryStrategy(3, 50, empty_result_predicate, has_exception_predicate)
+    assert [fixed.get_backoff_time_millis(attempts) for attempts in (1, 2, 3)] == [50, 50, 50]
+    assert [fixed.can_retry(attempts) for attempts in (1, 3, 4)] == [True, True, False]
+    predicate = fixed.get_retry_predicate()
+    assert isinstance(predicate, RetryPredicate)
+    is_again, is_failed = predicate.result_predicate(), predicate.exception_predicate()
+    assert is_again is not None and is_again([]) and not is_again([1])
+    assert is_failed is not None and is_failed(KeyError("gone"))
+    never = NoRetryStrategy()
+    assert not never.can_retry(1) and never.get_backoff_time_millis(1) == -1
+    assert RetryPredicate(None, None).result_predicate() is None
+    assert RetryPredicate(None, None).exception_predicate() is None
+
+
+class Sums(AggregateFunction[int, int, str]):
+    """Sums as texts."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:
+        return accumulator + value
+
+    def get_result(self, accumulator: int) -> str:
+        return str(accumulator)
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
 def test_descriptors_declare_types() -> None:
     assert ValueStateDescriptor[int]("v", Types.LONG()).type_info == Types.LONG()
     assert ListStateDescriptor[int]("l", Types.LONG()).type_info == Types.LIST(Types.LONG())
@@ -60,6 +102,11 @@ def test_descriptors_declare_types() -> None:
     added = ReducingStateDescriptor("r", operator.add, Types.LONG()).get_reduce_function()
     assert isinstance(added, ReduceFunction) and added.reduce(2, 3) == 5
     assert not is_rich(added)
+    sums = Sums()
+    kept = AggregatingStateDescriptor[int, int, str]("a", sums, Types.LONG())
+    assert kept.get_agg_function() is sums and kept.type_info == Types.LONG()
+    with pytest.raises(TypeError, match="'a': expected an AggregateFunction"):
+        AggregatingStateDescriptor[int, int, int]("a", operator.add, Types.LONG())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"'v'.*TypeInformation"):
         ValueStateDescriptor[int]("v", int)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="non-empty"):
@@ -80,6 +127,14 @@ def test_time_to_live() -> None:
     descriptor = ValueStateDescriptor[int]("v", Types.LONG())
     descriptor.enable_time_to_live(config)
     assert descriptor.ttl_config is config
+    assert config.is_enabled() and config.get_ttl() == Time.seconds(1)
+    assert config.get_ttl_time_characteristic() is StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
+    off = (
+        StateTtlConfig.new_builder(Time.seconds(1))
+        .set_update_type(StateTtlConfig.UpdateType.Disabled)
+        .build()
+    )
+    assert not off.is_enabled()
     with pytest.raises(ValueError, match="at least 1 ms"):
         StateTtlConfig.new_builder(Duration.of_nanos(1)).build()
 
@@ -101,11 +156,30 @@ def test_a_slot_sharing_group_has_all_needs_or_none() -> None:
         SlotSharingGroup.builder("half").set_managed_memory_mb(1).build()
 
 
+def test_a_slot_sharing_group_says_what_its_slots_need() -> None:
+    builder = SlotSharingGroup.builder("gpu").set_cpu_cores(1.5).set_task_heap_memory_mb(100)
+    builder.set_task_off_heap_memory_mb(20).set_managed_memory(MemorySize.parse("1 gb"))
+    group = builder.set_external_resource("gpu", 2).build()
+    assert group.get_name() == "gpu"
+    assert group.get_task_off_heap_memory() == MemorySize.of_mebi_bytes(20)
+    assert group.get_managed_memory() == MemorySize.of_mebi_bytes(1024)
+    assert group.get_external_resources() == {"gpu": 2}
+    group.get_external_resources().clear()
+    assert group.get_external_resources() == {"gpu": 2}, "a group is a value"
+    plain = SlotSharingGroup.builder("plain").build()
+    assert (plain.get_task_off_heap_memory(), plain.get_managed_memory()) == (None, None)
+    assert plain.get_external_resources() == {}
+    with pytest.raises(ValueError, match="external resource 'gpu' must be positive, not 0"):
+        SlotSharingGroup.builder("none").set_external_resource("gpu", 0)
+
+
 def test_storages_and_backends_are_values() -> None:
     storage = FileSystemCheckpointStorage("hdfs:///c")
     assert storage == FileSystemCheckpointStorage("hdfs:///c") != FileSystemCheckpointStorage("hdfs:///d")
     assert (storage.get_min_file_size_threshold(), storage.get_write_buffer_size()) == (20_480, 20_480)
     assert JobManagerCheckpointStorage().get_max_state_size() == 5 * 1024 * 1024
+    # As in PyFlink: where savepoints go is a setting of the job.
+    assert storage.get_savepoint_path() is JobManagerCheckpointStorage("/c").get_savepoint_path() is None
     with pytest.raises(ValueError, match="checkpoint_path"):
         FileSystemCheckpointStorage()
     assert HashMapStateBackend() == HashMapStateBackend() != EmbeddedRocksDBStateBackend()

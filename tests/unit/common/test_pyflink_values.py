@@ -18,6 +18,16 @@ def test_amounts_of_memory_compare_fully() -> None:
         small < 5  # type: ignore[operator]  # noqa: B015
 
 
+def test_amounts_of_memory_are_read_in_whole_units() -> None:
+    size = MemorySize.parse("3 tb")
+    assert size.get_tebi_bytes() == 3 and size.get_gibi_bytes() == 3 * 1024
+    assert size.get_mebi_bytes() == 3 << 20 and size.get_kibi_bytes() == 3 << 30
+    assert size.get_bytes() == 3 << 40
+    less = MemorySize(size.get_bytes() - 1)
+    assert (less.get_tebi_bytes(), less.get_gibi_bytes()) == (2, 3 * 1024 - 1)
+    assert (less.get_mebi_bytes(), less.get_kibi_bytes()) == ((3 << 20) - 1, (3 << 30) - 1)
+
+
 def test_configurations_are_equal_hash_alike_and_print_as_flink_does() -> None:
     one = Configuration().set_string("k1", "v1").set_integer("k2", 1)
     other = Configuration().set_integer("k2", 1).set_string("k1", "v1")

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.common import Instant, Row, TypeInformation, Types
+from yarrow.common import Instant, Row, RowKind, TypeInformation, Types
+from yarrow.common.typeinfo import RowTypeInfo
 
 BASIC = [
     Types.STRING(),
@@ -179,3 +180,18 @@ def test_names_of_a_row_type() -> None:
     named = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.STRING()])
     assert (named.get_field_index("y"), named.get_field_index("z")) == (1, -1)
     assert repr(named) == "RowTypeInfo(x: Integer, y: String)"
+
+
+def test_rows_keep_their_kind_and_convert_their_fields() -> None:
+    declared = RowTypeInfo([Types.SQL_DATE(), Types.ROW([Types.SQL_TIME()])], ["day", "inner"])
+    assert declared.need_conversion()
+    row = Row(day=date(1970, 1, 3), inner=Row(time(0, 0, 1)))
+    row.set_row_kind(RowKind.DELETE)
+    internal = declared.to_internal_type(row)
+    kind, (day, _) = internal
+    assert (kind, day) == (RowKind.DELETE.value, 2), "dates count days"
+    read = declared.from_internal_type(internal)
+    assert read == row and read.get_row_kind() is RowKind.DELETE and read["day"] == date(1970, 1, 3)
+    assert declared.to_internal_type(None) is declared.from_internal_type(None) is None
+    with pytest.raises(TypeError, match="takes a Row, not tuple"):
+        declared.to_internal_type((date(1970, 1, 3), None))

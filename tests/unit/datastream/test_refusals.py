@@ -91,6 +91,10 @@ def columns(env: StreamExecutionEnvironment) -> Any:
 
 UNSUPPORTED: dict[str, tuple[Build, str]] = {
     "cached stream": (lambda env: CachedDataStream(), "no cached intermediate results"),
+    "invalidated stream": (
+        lambda env: CachedDataStream.__new__(CachedDataStream).invalidate(),
+        "CachedDataStream.invalidate is refused: this version has no cached intermediate results",
+    ),
     "pickles of Java": (
         lambda env: pickled_bytes_to_python_converter(b"", Types.STRING()),
         "this version has no Java objects",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from yarrow.common import Duration, Time
 from yarrow.common.metrics import MetricGroup
-from yarrow.common.watermark_strategy import MIN_TIMESTAMP
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.state import (
     ReducingState,
@@ -375,3 +375,24 @@ def test_global_windows_never_fire_by_themselves() -> None:
 def test_trigger_results(result: str, fires: bool, purges: bool) -> None:
     assert TriggerResult[result].is_fire() is fires
     assert TriggerResult[result].is_purge() is purges
+
+
+def test_windows_that_are_no_time_end_with_all_time() -> None:
+    assert TimeWindow(10, 20).max_timestamp() == 19
+    assert CountWindow(3).max_timestamp() == GlobalWindow.get().max_timestamp() == MAX_TIMESTAMP
+    assert MAX_TIMESTAMP == (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "covering"),
+    [
+        ((0, 10), (5, 20), (0, 20)),
+        ((5, 20), (0, 10), (0, 20)),
+        ((0, 3), (7, 9), (0, 9)),
+        ((0, 9), (2, 4), (0, 9)),
+    ],
+)
+def test_the_covering_window_is_the_smallest_that_holds_both(
+    first: tuple[int, int], second: tuple[int, int], covering: tuple[int, int]
+) -> None:
+    assert TimeWindow(*first).cover(TimeWindow(*second)) == TimeWindow(*covering)

@@ -13,6 +13,7 @@ from yarrow.datastream import (
     BroadcastConnectedStream,
     BroadcastProcessFunction,
     BroadcastStream,
+    DataStream,
     KeyedBroadcastProcessFunction,
     MapStateDescriptor,
     OutputTag,
@@ -194,3 +195,43 @@ def test_the_function_must_fit_the_stream() -> None:
         numbers.broadcast(RULES, RULES)
     with pytest.raises(InvalidProgramError, match="two execution environments"):
         environment().from_sequence(1, 3).connect(broadcast)
+
+
+class Book(BroadcastProcessFunction[Any, Any, Any]):
+    """Keeps rules as they are told: all of a dict, one less, or none; a value asks what is known of its name."""
+
+    def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
+        rules = ctx.get_broadcast_state(RULES)
+        yield value, rules.contains(value), rules.get(value), rules.is_empty(), sorted(rules.values())
+
+    def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> None:
+        rules = ctx.get_broadcast_state(RULES)
+        if isinstance(value, dict):
+            rules.put_all(value)
+        else:
+            rules.remove(value)
+
+
+def booked(data: DataStream, rules: DataStream) -> DataStream:
+    connected = data.connect(rules.broadcast(RULES))
+    assert isinstance(connected, BroadcastConnectedStream)
+    return connected.process(Book())
+
+
+def test_rules_are_put_together_and_removed_one_by_one() -> None:
+    with OperatorHarness(booked, inputs=2) as harness:
+        harness.push("a")
+        harness.push({"a": 1, "b": 2}, {"b": 3}, input=1)
+        harness.push("a", "c")
+        harness.push("a", "never put", input=1)
+        harness.push("a", "b")
+        harness.push("b", input=1)
+        harness.push("b")
+        assert harness.output == [
+            ("a", False, None, True, []),
+            ("a", True, 1, False, [1, 3]),
+            ("c", False, None, False, [1, 3]),
+            ("a", False, None, False, [3]),
+            ("b", True, 3, False, [3]),
+            ("b", False, None, True, []),
+        ]

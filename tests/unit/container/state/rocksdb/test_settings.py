@@ -25,11 +25,16 @@ MIB = 1024 * 1024
 
 def test_what_a_backend_leaves_open_is_left_to_the_configuration() -> None:
     assert backend_settings(HashMapStateBackend()) == {"state.backend.type": "hashmap"}
-    assert backend_settings(EmbeddedRocksDBStateBackend()) == {"state.backend.type": "rocksdb"}
+    plain = EmbeddedRocksDBStateBackend()
+    assert backend_settings(plain) == {"state.backend.type": "rocksdb"}
+    assert plain.get_predefined_options() is PredefinedOptions.DEFAULT
+    assert plain.get_number_of_transfer_threads() == 4
     backend = EmbeddedRocksDBStateBackend(True)
     backend.set_db_storage_paths("/fast disk/a", "/b:c")
     backend.set_predefined_options(PredefinedOptions.SPINNING_DISK_OPTIMIZED_HIGH_MEM)
+    assert backend.get_predefined_options() is PredefinedOptions.SPINNING_DISK_OPTIMIZED_HIGH_MEM
     backend.set_number_of_transfer_threads(7)
+    assert backend.get_number_of_transfer_threads() == 7
     settings = Settings(backend_settings(backend))
     assert settings.get(checkpointing.INCREMENTAL)
     assert settings.get(rocksdb.LOCAL_DIR) == ("/fast disk/a", "/b:c")
