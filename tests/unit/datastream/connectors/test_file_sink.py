@@ -26,7 +26,12 @@ from yarrow.datastream.connectors.file_sink_policies import (
 )
 from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkWriter
 from yarrow.datastream.connectors.file_source import FileSource
-from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, StreamFormat
+from yarrow.datastream.connectors.file_system import (
+    FileCompactor,
+    FileCompactStrategy,
+    StreamFormat,
+    StreamingFileSink,
+)
 from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import RandomIdFactory
@@ -405,3 +410,28 @@ def test_what_was_finished_since_the_checkpoint_is_not_written_again(tmp_path: P
     next(path for path in again.all_files()).unlink()
     with pytest.raises(FileSinkError, match="does not exist any more, though a checkpoint"):
         Sinking(tmp_path, restored=state)
+
+
+def test_part_files_are_named_by_their_configuration() -> None:
+    default = OutputFileConfig.builder().build()
+    assert (default.get_part_prefix(), default.get_part_suffix()) == ("part", "")
+    named = OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".csv").build()
+    assert (named.get_part_prefix(), named.get_part_suffix()) == ("orders", ".csv")
+    with pytest.raises(ValueError, match="must not begin with"):
+        OutputFileConfig.builder().with_part_prefix(".hidden")
+
+
+def test_the_older_sink_of_bulk_formats_writes_as_the_file_sink_it_stands_for(tmp_path: Path) -> None:
+    factory = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["n"], [Types.LONG()]))
+    builder = StreamingFileSink.for_bulk_format(str(tmp_path), factory)
+    with pytest.raises(ValueError, match="roll at checkpoints"):
+        builder.with_rolling_policy(RollingPolicy.default_rolling_policy())
+    older = builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+    writer = older.file_sink.create_writer(SinkContext())
+    assert isinstance(writer, FileSinkWriter)
+    writer.write([(1,), (2,)], None)
+    writer.flush(end_of_input=True)
+    FileCommitter().commit(writer.prepare_commit())
+    writer.close()
+    (part,) = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+    assert pq.read_table(part).to_pydict() == {"n": [1, 2]}

@@ -20,6 +20,8 @@ from yarrow.datastream.connectors.file_source import FileSourceError
 from yarrow.datastream.connectors.file_system import (
     FileEnumeratorProvider,
     FileSource,
+    FileSourceBuilder,
+    FileSplitAssignerProvider,
     MalformedPolicy,
     MalformedRecord,
     MalformedRecordError,
@@ -237,3 +239,25 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     file.write_bytes(b"x" * 600_000 + b"\n")
     with pytest.raises(FileFormatError, match=r"endless\.txt.*1000 bytes"):
         run(text_source(file))
+
+
+def test_the_reader_that_asks_gets_the_next_split_by_path_and_offset(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("b\n")
+    (tmp_path / "a").write_text("a\n" * 20)
+    builder: FileSourceBuilder[str] = FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), str(tmp_path)
+    )
+    builder.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator(16))
+    source = builder.set_split_assigner(FileSplitAssignerProvider.locality_aware_split_assigner()).build()
+    harness = SourceHarness(source, parallelism=2)
+    rows = harness.run()
+    harness.close()
+    assert sorted(rows) == ["a"] * 20 + ["b"]
+    given = [
+        (Path(split.path).name, split.offset)
+        for split in harness.assigned
+        if isinstance(split, FileSourceSplit)
+    ]
+    assert given == [("a", 0), ("a", 20), ("b", 0)], "a file is cut evenly"
+    with pytest.raises(TypeError, match="set_split_assigner takes a FileSplitAssignerProvider, not 'local'"):
+        builder.set_split_assigner("local")  # type: ignore[arg-type]
