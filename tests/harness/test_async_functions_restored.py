@@ -22,7 +22,12 @@ from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.base import RestoredState
 from yarrow.datastream import AsyncDataStream, StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
-from yarrow.datastream.functions import AsyncFunction, KeyedProcessFunction, RuntimeContext
+from yarrow.datastream.functions import (
+    AsyncFunction,
+    AsyncRetryStrategy,
+    KeyedProcessFunction,
+    RuntimeContext,
+)
 from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier, RowBatch, Watermark
@@ -50,6 +55,50 @@ def before_barrier(harness: OperatorHarness) -> list[Any]:
 def leaves_at_once(done: tuple[str, ...], *, ordered: bool) -> int:
     """How many of the results may leave."""
     return len(list(itertools.takewhile(done.__contains__, ROWS))) if ordered else len(done)
+
+
+class Changing(Gated):
+    """Changes the row that it gets, fails once where it is told to, and gives the row when the test releases it."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self._failures = failures
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        value.append("changed")
+        if self._failures:
+            self._failures -= 1
+            raise ConnectionError("once more")
+        await super().async_invoke(value[0])
+        return [value]
+
+
+def test_a_call_that_begins_anew_gets_its_row_as_it_came() -> None:
+    gates = new_gates()
+    with OperatorHarness(waiting(Changing(), ordered=True)) as harness:
+        harness.push(["a"])
+        gates.until(lambda: gates.begun == ["a"])
+        snapshot = harness.snapshot()
+        gates = new_gates()
+        with harness.restarted(snapshot) as again:
+            gates.release("a", None)
+            run_until(again, lambda: len(again.output) == 1)
+            assert again.output == [["a", "changed"]]
+
+
+def test_each_attempt_gets_its_row_as_it_came() -> None:
+    gates = new_gates()
+    once_more = AsyncRetryStrategy.fixed_delay(2, 1, None, lambda error: isinstance(error, ConnectionError))
+
+    def fragment(rows: Any) -> Any:
+        return AsyncDataStream.unordered_wait_with_retry(
+            rows, Changing(1), Duration.of_minutes(1), once_more, 2
+        )
+
+    with OperatorHarness(fragment) as harness:
+        harness.push(["a"])
+        gates.release("a", None)
+        run_until(harness, lambda: len(harness.output) == 1)
+        assert harness.output == [["a", "changed"]]
 
 
 @pytest.mark.parametrize("declared", [Types.STRING(), None], ids=["declared", "undeclared"])

@@ -23,6 +23,7 @@ from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.state import ListState, ListStateDescriptor
+from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.key_groups import key_group_of, key_group_range_for_operator_index
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
@@ -38,6 +39,7 @@ class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
         super().__init__(name, spec, descriptor)
         declared = declared_type(input_type_of(descriptor))
         row_type = Types.PICKLED_BYTE_ARRAY() if declared is None else declared
+        self._row_type = row_type
         #: True if the record has a timestamp, the timestamp or 0, the record.
         self.stored_type = Types.TUPLE([Types.BOOLEAN(), Types.LONG(), row_type])
         #: The key of a row; None = the stream is not keyed.
@@ -58,6 +60,10 @@ class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
         return PendingResult
 
     # ------------------------------------------------------------------ calls and results
+
+    @property
+    def argument_copier(self) -> Callable[[Any], Any] | None:
+        return None if self.context.environment.object_reuse else copier_for(self._row_type)
 
     def argument_of(self, records: Sequence[PendingResult]) -> list[Any]:
         return [record.row for record in records]

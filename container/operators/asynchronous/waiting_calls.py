@@ -11,7 +11,8 @@ import logging
 import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any, ClassVar, Self, cast
 
@@ -141,13 +142,24 @@ class WaitingCallsOperator(Operator):
         self._in_flight.clear()
         self.begin(self.restored(restored))
 
+    @property
+    def argument_copier(self) -> Callable[[Any], Any] | None:
+        """Copies what the function gets, where it could change that: state has the record as it came.
+
+        None = nothing can change.
+        """
+        return None
+
     def _new_runner(self, retrying: Retrying) -> CallRunner:
-        function, spec = self._function, self._spec
-        invoke = function.async_invoke
+        function, spec, copier = self._function, self._spec, self.argument_copier
+        invoke, timeout = function.async_invoke, function.timeout
         if spec.threads:
             self._threads = CallingThreads(self._thread, invoke, spec.threads, self.name)
             invoke = self._threads.call
-        called = CalledFunction(invoke, function.timeout, self.results_of)
+        if copier is not None:
+            # A call begins anew behind a crash, and with each attempt.
+            invoke, timeout = partial(_with_copy, copier, invoke), partial(_with_copy, copier, timeout)
+        called = CalledFunction(invoke, timeout, self.results_of)
         limits = CallLimits(spec.timeout_ms / 1000, spec.capacity)
         return CallRunner(
             self._thread, called, retrying, limits, self.context.environment.clock, self._deliver
@@ -330,3 +342,8 @@ class WaitingCallsOperator(Operator):
                 blocked,
                 line,
             )
+
+
+def _with_copy(copier: Callable[[Any], Any], method: Callable[[Any], Any], argument: Any) -> Any:
+    """Calls a method of the function with a copy of its argument."""
+    return method(copier(argument))
