@@ -18,7 +18,7 @@ MUTANTS = (
         killer="test_heap_table.py::test_a_shard_of_values_that_cannot_change_is_copied_at_its_first_access_unless_it_is_read_already",
     ),
     Mutant(
-        "HeapTable._find_in_first",
+        "HeapTable._peek_in_first",
         "        self._mark_gone(FIRST, key)\n",
         "",
         killer="test_heap_table.py::test_a_key_that_is_found_in_the_first_dict_moves_unless_a_snapshot_holds_it",
