@@ -1,7 +1,7 @@
 """The specs of windows, of streams of rows and of columns, of rows in order of time, and of patterns.
 
 Owner: none; immutable. An operator of `yarrow.container.operators.window`, `sliced_window`, `pre_aggregation`,
-`columnar_window`, `event_time_order` or `cep` runs each.
+`columnar_window`, `event_time_order`, `cep` or `columnar_pattern` runs each.
 """
 
 from __future__ import annotations
@@ -260,28 +260,34 @@ class KeyedEventTimeOrderOperator(
         return (self.key_selector,)
 
 
-class PatternOperator(OperatorSpec, frozen=True, kw_only=True, tag="pattern"):
-    """Looks for a pattern among the rows of each key, in order of time."""
+class PatternSpec(OperatorSpec, frozen=True, kw_only=True):
+    """The fields of all specs of operators that look for a pattern."""
 
     # The list has watermarks. That of an ended subtask is the greatest, which holds nothing back.
     ended_subtasks_leave_no_unions = True
-    operator_package = "cep"
 
-    key_selector: bytes
     #: The pickled Pattern.
     pattern: bytes
     #: The pickled PatternProcessFunction.
     function: bytes
+    #: Side output of late rows; None = they are dropped and counted.
+    late_tag: str | None = None
+    #: Most partial matches of a key; None = any number.
+    max_partial_matches: int | None = None
+
+
+class PatternOperator(PatternSpec, frozen=True, kw_only=True, tag="pattern"):
+    """Looks for a pattern among the rows of each key, in order of time."""
+
+    operator_package = "cep"
+
+    key_selector: bytes
     #: Type of rows; None = not declared.
     row_type: TypeSpec = None
     #: The pickled comparator of rows with one time; None = they come as they came.
     comparator: bytes | None = None
     #: False = rows come by the machine's clock.
     event_time: bool = True
-    #: Side output of late rows; None = they are dropped and counted.
-    late_tag: str | None = None
-    #: Most partial matches of a key; None = any number.
-    max_partial_matches: int | None = None
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
@@ -293,3 +299,18 @@ class AllPatternOperator(PatternOperator, frozen=True, kw_only=True, tag="patter
     """Looks for a pattern in a whole stream, in one subtask: all rows have the same key."""
 
     rescalable = False
+
+
+class ColumnarPatternOperator(PatternSpec, frozen=True, kw_only=True, tag="columnar_pattern"):
+    """Looks for a pattern among the rows of record batches, key by key and in order of event time; results are rows."""
+
+    operator_package = "columnar_pattern"
+
+    key_column: KeyColumns
+    #: IPC bytes of the schema of the batches.
+    schema: bytes
+
+    @property
+    def columnar_side_outputs(self) -> tuple[str, ...]:
+        """The tag of late rows."""
+        return () if self.late_tag is None else (self.late_tag,)

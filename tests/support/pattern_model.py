@@ -48,19 +48,23 @@ class Whole:
 
     def pattern(self, letter: Callable[[Any], str] = itemgetter(0)) -> Pattern:
         """The pattern itself; `letter` gives that of a record."""
-        pattern = _pattern(self.kinds, self.skip, letter)
+        return self.pattern_of(lambda letters: _in(letters, letter))
+
+    def pattern_of(self, condition: Callable[[str], Any]) -> Pattern:
+        """The pattern itself; `condition` makes the condition of records that have one of some letters."""
+        pattern = _pattern(self.kinds, self.skip, condition)
         return pattern if self.within is None else pattern.within(Time.milliseconds(self.within))
 
 
-def _pattern(kinds: Sequence[Kind], skip: AfterMatchSkipStrategy, letter: Callable[[Any], str]) -> Pattern:
+def _pattern(kinds: Sequence[Kind], skip: AfterMatchSkipStrategy, condition: Callable[[str], Any]) -> Pattern:
     pattern: Pattern | None = None
     for kind in kinds:
         step: Any = (
-            _pattern(kind.group, AfterMatchSkipStrategy.no_skip(), letter) if kind.group else kind.name
+            _pattern(kind.group, AfterMatchSkipStrategy.no_skip(), condition) if kind.group else kind.name
         )
         pattern = Pattern.begin(step, skip) if pattern is None else getattr(pattern, kind.contiguity)(step)
         if not kind.group:
-            pattern = pattern.where(_in(kind.letters, letter))
+            pattern = pattern.where(condition(kind.letters))
         if kind.most is None or kind.most > 1:
             window = None if kind.inner_gap is None else Time.milliseconds(kind.inner_gap)
             pattern = (
@@ -75,7 +79,7 @@ def _pattern(kinds: Sequence[Kind], skip: AfterMatchSkipStrategy, letter: Callab
         if kind.greedy:
             pattern = pattern.greedy()
         if kind.until:
-            pattern = pattern.until(_in(kind.until, letter))
+            pattern = pattern.until(condition(kind.until))
         if kind.optional:
             pattern = pattern.optional()
         if kind.gap is not None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+from yarrow.common.values.conditions import AnyCondition
+from yarrow.common.values.conditions import Condition as ColumnExpression
 from yarrow.datastream.functions import Function
 
 __all__ = ["Condition", "IterativeCondition", "RichIterativeCondition", "SimpleCondition", "as_condition"]
@@ -58,7 +60,8 @@ class SimpleCondition(Function, ABC):
 
 
 #: What `where`, `or_where` and `until` take: a callable of a record, or of a record and a context, may stand for both.
-Condition = SimpleCondition | IterativeCondition | Callable[..., bool]
+#: A condition over columns is for streams of record batches.
+Condition = SimpleCondition | IterativeCondition | Callable[..., bool] | AnyCondition
 
 
 class CallableCondition(SimpleCondition):
@@ -91,6 +94,18 @@ class SubtypeCondition(SimpleCondition):
         return isinstance(value, self.subtype)
 
 
+class ColumnCondition(SimpleCondition):
+    """A condition over columns, whose results are computed a record batch at a time, before a record is looked at."""
+
+    def __init__(self, expression: AnyCondition) -> None:
+        self.expression = expression
+        #: The result for the record at hand; whoever runs the pattern sets it before each record.
+        self.holds = False
+
+    def filter(self, value: Any) -> bool:
+        return self.holds
+
+
 def call_of(condition: SimpleCondition) -> Callable[[Any], bool]:
     """What decides on a record: the program's own callable, if it gave one."""
     return condition.call if isinstance(condition, CallableCondition) else condition.filter
@@ -100,10 +115,12 @@ def as_condition(call: str, condition: object) -> SimpleCondition | IterativeCon
     """The condition that was given to `call`, a method of Pattern. Raises TypeError for what is none."""
     if isinstance(condition, SimpleCondition | IterativeCondition):
         return condition
+    if isinstance(condition, ColumnExpression):
+        return ColumnCondition(cast(AnyCondition, condition))
     if not callable(condition):
         raise TypeError(
             f"{call} takes a SimpleCondition, an IterativeCondition, or a callable of a record (and a context), not"
-            f" {condition!r}"
+            f" {condition!r}. On streams of columns it also takes a condition over columns, such as col('amount') > 5"
         )
     return (
         _CallableIterativeCondition(condition) if _takes_context(condition) else CallableCondition(condition)

@@ -57,6 +57,12 @@ def match(
         raise MalformedPatternError(
             "match: the pattern has a time limit. Say what the time of a row is: match(..., timestamp=lambda row: ...)"
         )
+    for step in pattern.all_steps():
+        if any(step.column_conditions()):
+            raise TypeError(
+                f"match: the step {step} has a condition over columns, and match takes rows. Give it a function of the"
+                " row"
+            )
     for condition in pattern.conditions():
         if isinstance(condition, RichIterativeCondition):
             raise TypeError(

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 from yarrow.cep.after_match_skip_strategy import AfterMatchSkipStrategy
 from yarrow.cep.conditions import (
+    ColumnCondition,
     Condition,
     IterativeCondition,
     SimpleCondition,
@@ -101,6 +103,16 @@ class Step:
     def is_greedy(self) -> bool:
         """True if the step takes as many records as it can."""
         return self.repetition is not None and self.repetition.is_greedy
+
+    def all_conditions(self) -> Iterator[SimpleCondition | IterativeCondition]:
+        """Its own conditions and the end of its loop."""
+        yield from (part.condition for part in self.conditions)
+        if self.repetition is not None and self.repetition.until is not None:
+            yield self.repetition.until
+
+    def column_conditions(self) -> Iterator[ColumnCondition]:
+        """Those of them that are over columns."""
+        return (each for each in self.all_conditions() if isinstance(each, ColumnCondition))
 
     @property
     def ends_with_an_option(self) -> bool:
@@ -363,10 +375,7 @@ class Pattern:
 
     def conditions(self) -> Iterator[SimpleCondition | IterativeCondition]:
         """All conditions, also the ends of loops."""
-        for step in self.all_steps():
-            yield from (part.condition for part in step.conditions)
-            if step.repetition is not None and step.repetition.until is not None:
-                yield step.repetition.until
+        return chain.from_iterable(step.all_conditions() for step in self.all_steps())
 
     @property
     def within_ms(self) -> int | None:

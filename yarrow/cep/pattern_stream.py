@@ -7,8 +7,9 @@ operator is in `yarrow.container.operators.cep`; see docs/cep.md.
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, TypedDict
 
 from yarrow.cep.pattern import MalformedPatternError, Pattern
 from yarrow.cep.pattern_functions import (
@@ -30,16 +31,29 @@ from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions.key_functions import NullByteKeySelector
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.program.arrow_schemas import plain_schema
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
+from yarrow.runtime.columns.condition_checks import why_not_compared
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.transformations import has_no_time
-from yarrow.runtime.graph.window_spec import AllPatternOperator, PatternOperator
+from yarrow.runtime.graph.transformations import ChainingStrategy, has_no_time
+from yarrow.runtime.graph.window_spec import AllPatternOperator, ColumnarPatternOperator, PatternOperator
 
 __all__ = ["CEP", "EventComparator", "PatternStream"]
 
+#: Name of the operator.
+_NAME: Final = "CEP"
 #: Compares two records of one time: below 0 if the first one comes first, 0 if either may.
 EventComparator = Callable[[Any, Any], int]
+
+
+class _SharedSettings(TypedDict):
+    """The fields that the specs of all patterns have."""
+
+    pattern: bytes
+    function: bytes
+    late_tag: str | None
+    max_partial_matches: int | None
 
 
 class CEP:
@@ -53,37 +67,38 @@ class CEP:
 
         `comparator`: the order of records with one time, a callable of two records or an object with `compare`.
         Otherwise they come as they came. A stream without keys is looked through by one subtask.
-        Raises MalformedPatternError for a pattern that cannot match, and InvalidProgramError for a stream that is keyed
-        by columns.
+
+        A stream that is keyed by names of columns is looked through in record batches. Its pattern may have conditions
+        over columns, and other conditions and functions get Rows. It has no comparator.
+        Raises MalformedPatternError for a pattern that cannot match, and InvalidProgramError for conditions over
+        columns that the stream does not have.
         """
         if not isinstance(stream, DataStream):
             raise TypeError(f"CEP.pattern takes a DataStream or KeyedStream, not {stream!r}")
-        if isinstance(stream, ColumnarKeyedStream):
-            raise InvalidProgramError(
-                "CEP.pattern takes rows, and this stream is keyed by columns: its keys would be lost. Call to_rows()"
-                " before key_by, and key by a function of the row"
-            )
         if not isinstance(pattern, Pattern):
             raise TypeError(f"CEP.pattern takes a Pattern, such as Pattern.begin('start'), not {pattern!r}")
         if comparator is not None and not callable(getattr(comparator, "compare", comparator)):
             raise TypeError(f"CEP.pattern takes a comparator of two records, not {comparator!r}")
         compile_pattern(pattern)
-        return PatternStream(stream, pattern, comparator)
+        if isinstance(stream, ColumnarKeyedStream):
+            return _ColumnarPatternStream.of(stream, pattern, comparator)
+        _refuse_column_conditions(pattern)
+        keyed = (
+            stream if isinstance(stream, KeyedStream) else KeyedStream.of(stream, NullByteKeySelector(), None)
+        )
+        return _RowPatternStream(stream, keyed, pattern, comparator)
 
 
-class PatternStream:
+class PatternStream(ABC):
     """A stream in which a pattern is looked for. Made by `CEP.pattern`.
 
     Each method that sets something returns a new PatternStream.
     """
 
-    def __init__(self, stream: DataStream, pattern: Pattern, comparator: EventComparator | None) -> None:
-        self._is_keyed = isinstance(stream, KeyedStream)
-        self._stream = (
-            stream if isinstance(stream, KeyedStream) else KeyedStream.of(stream, NullByteKeySelector(), None)
-        )
+    def __init__(self, stream: DataStream, pattern: Pattern) -> None:
+        """`stream`: the keyed one."""
+        self._stream = stream
         self._pattern = pattern
-        self._comparator = comparator
         self._late_tag: OutputTag | None = None
         self._event_time = True
         self._most: int | None = None
@@ -178,8 +193,10 @@ class PatternStream:
         made: PatternProcessFunction = (
             SelectingMatches(function, method, is_flat=is_flat)
             if tag is None
-            else SelectingTimeouts(function, method, timeout, _tag(method, tag), is_flat=is_flat)
+            else SelectingTimeouts(function, method, timeout, tag, is_flat=is_flat)
         )
+        if tag is not None:
+            self._check_timed_out_tag(method, tag)
         blocking = declares_blocking(function) or declares_blocking(timeout)
         return self._matched(made, output_type, blocking=blocking)
 
@@ -200,30 +217,34 @@ class PatternStream:
         self._require_bounds()
         self._require_time(function)
         environment = self._stream.get_execution_environment()
-        builder, name = environment.graph_builder, "CEP"
-        row_type = self._stream.transformation.output_type
-        comparator = self._comparator
-        spec = (PatternOperator if self._is_keyed else AllPatternOperator)(
-            key_selector=self._stream.key_selector,
-            pattern=builder.pickle(self._pattern, name, "pattern"),
-            function=builder.pickle(function, name),
-            row_type=None if row_type is None else row_type.to_spec(),
-            comparator=None if comparator is None else builder.pickle(comparator, name, "comparator"),
-            event_time=self._event_time,
-            late_tag=None if self._late_tag is None else self._late_tag.tag_id,
-            max_partial_matches=self._most,
-        )
+        builder = environment.graph_builder
+        shared: _SharedSettings = {
+            "pattern": builder.pickle(self._pattern, _NAME, "pattern"),
+            "function": builder.pickle(function, _NAME),
+            "late_tag": None if self._late_tag is None else self._late_tag.tag_id,
+            "max_partial_matches": self._most,
+        }
         made = builder.one_input(
             self._stream.transformation,
-            name,
-            spec,
+            _NAME,
             output_type=declared(output_type),
             blocking=blocking,
-            state_key_type=self._stream.key_type,
             description=f"CEP({', '.join(self._pattern.names())})",
+            **self._operator(shared),
         )
-        stream = DataStream(environment, made)
-        return stream if self._is_keyed else stream.force_non_parallel()
+        return self._result(DataStream(environment, made))
+
+    @abstractmethod
+    def _operator(self, shared: _SharedSettings) -> dict[str, Any]:
+        """The spec of the operator, and what else it needs of `GraphBuilder.one_input`."""
+
+    def _result(self, stream: DataStream) -> DataStream:
+        """The stream of matches as the program gets it."""
+        return stream
+
+    def _check_timed_out_tag(self, method: str, tag: OutputTag) -> None:
+        """Raises TypeError or InvalidProgramError if partial matches cannot go to that side output."""
+        _tag(method, tag)
 
     def _require_bounds(self) -> None:
         """Raises MalformedPatternError for partial matches that may grow without end."""
@@ -247,6 +268,100 @@ class PatternStream:
             raise InvalidProgramError(
                 "CEP.pattern: the function wants partial matches that time out, but the pattern has no time limit. Call"
                 " within"
+            )
+
+
+class _RowPatternStream(PatternStream):
+    """A stream of rows in which a pattern is looked for."""
+
+    def __init__(
+        self, stream: DataStream, keyed: KeyedStream, pattern: Pattern, comparator: EventComparator | None
+    ) -> None:
+        """`keyed`: the stream itself, or all of its rows under one key."""
+        super().__init__(keyed, pattern)
+        self._keyed = keyed
+        self._is_keyed = stream is keyed
+        self._comparator = comparator
+
+    def _operator(self, shared: _SharedSettings) -> dict[str, Any]:
+        keyed, comparator = self._keyed, self._comparator
+        builder, row_type = keyed.get_execution_environment().graph_builder, keyed.transformation.output_type
+        spec = (PatternOperator if self._is_keyed else AllPatternOperator)(
+            key_selector=keyed.key_selector,
+            row_type=None if row_type is None else row_type.to_spec(),
+            comparator=None if comparator is None else builder.pickle(comparator, _NAME, "comparator"),
+            event_time=self._event_time,
+            **shared,
+        )
+        return {"spec": spec, "state_key_type": keyed.key_type}
+
+    def _result(self, stream: DataStream) -> DataStream:
+        return stream if self._is_keyed else stream.force_non_parallel()
+
+
+class _ColumnarPatternStream(PatternStream):
+    """A stream of record batches in which a pattern is looked for."""
+
+    def __init__(self, stream: ColumnarKeyedStream, pattern: Pattern) -> None:
+        super().__init__(stream, pattern)
+        self._columnar = stream
+
+    @staticmethod
+    def of(
+        stream: ColumnarKeyedStream, pattern: Pattern, comparator: EventComparator | None
+    ) -> _ColumnarPatternStream:
+        """The stream with a pattern. Raises InvalidProgramError for what record batches do not have."""
+        if comparator is not None:
+            raise InvalidProgramError(
+                "CEP.pattern: rows of columns with one time come as they came, and no comparator orders them. Call"
+                " to_rows() before key_by, and key by a function of the row"
+            )
+        schema = plain_schema(stream.transformation.output_schema, "CEP.pattern", "the stream", "it")
+        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        if twice:
+            raise InvalidProgramError(
+                f"CEP.pattern: two columns of the stream are named {twice}. Name them apart: records of matches are"
+                " Rows with the names of columns"
+            )
+        for step in pattern.all_steps():
+            for condition in step.column_conditions():
+                if why := why_not_compared(condition.expression, schema):
+                    raise InvalidProgramError(f"CEP.pattern: a condition of the step {step}: {why}")
+        return _ColumnarPatternStream(stream, pattern)
+
+    def in_processing_time(self) -> PatternStream:
+        raise InvalidProgramError(
+            "in_processing_time: a stream of columns is looked through in event time. Call to_rows() before key_by, and"
+            " key by a function of the row"
+        )
+
+    def _operator(self, shared: _SharedSettings) -> dict[str, Any]:
+        stream = self._columnar
+        schema = stream.transformation.output_schema
+        assert schema is not None, "it was checked"
+        return {
+            "spec": ColumnarPatternOperator(key_column=stream.key_column, schema=schema, **shared),
+            "state_key_type": stream.key_type,
+            "state_key_columns": () if isinstance(stream.key_column, str) else stream.key_column,
+            "chaining": ChainingStrategy.HEAD,
+        }
+
+    def _check_timed_out_tag(self, method: str, tag: OutputTag) -> None:
+        super()._check_timed_out_tag(method, tag)
+        if self._late_tag is not None and tag.tag_id == self._late_tag.tag_id:
+            raise InvalidProgramError(
+                f"{method}: the side output {tag.tag_id!r} takes batches of late rows. Give partial matches that time"
+                " out another OutputTag"
+            )
+
+
+def _refuse_column_conditions(pattern: Pattern) -> None:
+    """Raises InvalidProgramError for a pattern over rows with conditions over columns."""
+    for step in pattern.all_steps():
+        if any(step.column_conditions()):
+            raise InvalidProgramError(
+                f"CEP.pattern: the step {step} has a condition over columns, and the stream has rows. Call key_by with"
+                " names of columns on a stream of columns, or give a function of the row"
             )
 
 

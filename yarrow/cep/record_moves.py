@@ -62,8 +62,8 @@ class RecordMoves:
                 if edge.action is EdgeAction.STOP:
                     return Decision(state, results, DECIDED, ())
                 passed.append(edge)
-        stays = bool(passed) and all(_stays(edge, state) for edge in passed)
-        return Decision(state, results, DECIDED, None if stays else tuple(passed))
+        is_idle = bool(passed) and all(stays(edge, state) for edge in passed)
+        return Decision(state, results, DECIDED, None if is_idle else tuple(passed))
 
     def _needed(self, tests: Tests, results: dict[int, bool]) -> int:
         """The first test that decides whether a record passes all of `tests`; DECIDED if the results do."""
@@ -93,7 +93,7 @@ class RecordMoves:
         return first if unless is None else (*first, (unless, False))
 
 
-def _stays(edge: Edge, number: int) -> bool:
+def stays(edge: Edge, number: int) -> bool:
     """True if a partial match in state `number` is the same behind the edge."""
     return (
         edge.action is EdgeAction.IGNORE

@@ -17,7 +17,7 @@ from yarrow.datastream.fast_windows import SLICED, SlicedWindows
 from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
 from yarrow.datastream.joined_streams import require_keys_that_meet, require_times
 from yarrow.datastream.output_tag import OutputTag
-from yarrow.datastream.program.arrow_schemas import read_schema, schema_bytes
+from yarrow.datastream.program.arrow_schemas import plain_schema, schema_bytes
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.state import StateTtlConfig
@@ -498,22 +498,9 @@ class _ColumnarStreams(Generic[S]):
 
     def _known_schema(self, number: str, stream: Any) -> Any:
         """The Arrow schema of a stream. Raises InvalidProgramError if it is unknown, or has columns of a dictionary."""
-        known = stream.transformation.output_schema
-        if known is None:
-            raise InvalidProgramError(
-                f"{self.call}: the columns of the {number} stream are not known. Declare the schema of map_batches, or"
-                " the type of the rows before to_arrow"
-            )
-        import pyarrow as pa
-
-        schema = read_schema(known)
-        for field in schema:
-            if pa.types.is_dictionary(field.type):
-                raise InvalidProgramError(
-                    f"{self.call}: column {field.name!r} of the {number} stream is a {field.type}. Cast it to"
-                    f" {field.type.value_type} before the join"
-                )
-        return schema
+        return plain_schema(
+            stream.transformation.output_schema, self.call, f"the {number} stream", "the join"
+        )
 
     def schema_of_results(self, suffix: str) -> bytes:
         """The columns of both streams; those of the second one whose names the first one has get the suffix.

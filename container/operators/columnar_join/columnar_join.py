@@ -32,6 +32,7 @@ from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.columns.schema_text import shown_columns
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.data.batch_key import BatchKey
@@ -117,7 +118,7 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
                 if not former.equals(now):
                     raise InvalidProgramError(
                         f"operator '{self.name}': the restored rows of the {('first', 'second')[number]} stream have"
-                        f" the columns {_shown(former)}, and the program has {_shown(now)}. Keep the schema, or give"
+                        f" the columns {shown_columns(former)}, and the program has {shown_columns(now)}. Keep the schema, or give"
                         " the operator another uid to start with empty state"
                     )
         state.update([tuple(self._joined.schemas)])
@@ -215,7 +216,7 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         if not records.schema.equals(schema):
             raise ColumnarJoinError(
                 f"operator '{self.name}': a batch of the {('first', 'second')[index]} stream has the columns"
-                f" {_shown(records.schema)}, and its schema says {_shown(schema)}"
+                f" {shown_columns(records.schema)}, and its schema says {shown_columns(schema)}"
             )
         if not records.num_rows:
             return np.zeros(0, np.int64)
@@ -309,7 +310,3 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         yield from self.fire_event_timers(inf)
         self.watermark = MIN_TIMESTAMP
         self._index = self._new_index()
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)

@@ -533,5 +533,3 @@ def test_what_cannot_work_is_refused_by_name() -> None:
         CEP.pattern("a", a_then_b())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a comparator"):
         CEP.pattern(rows(), a_then_b(), "name")  # type: ignore[arg-type]
-    with pytest.raises(InvalidProgramError, match="this stream is keyed by columns: its keys would be lost"):
-        CEP.pattern(rows().to_arrow().key_by("f0"), a_then_b())

@@ -57,6 +57,28 @@ def read_schema(data: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(data))
 
 
+def plain_schema(data: bytes | None, call: str, stream: str, before: str) -> pa.Schema:
+    """The schema of a stream that `call` reads. `stream` and `before` name the stream and its reader in messages.
+
+    Raises InvalidProgramError if it is unknown, or has columns of a dictionary.
+    """
+    if data is None:
+        raise InvalidProgramError(
+            f"{call}: the columns of {stream} are not known. Declare the schema of map_batches, or the type of the rows"
+            " before to_arrow"
+        )
+    import pyarrow.types as arrow
+
+    schema = read_schema(data)
+    for field in schema:
+        if arrow.is_dictionary(field.type):
+            raise InvalidProgramError(
+                f"{call}: column {field.name!r} of {stream} is a {field.type}. Cast it to {field.type.value_type}"
+                f" before {before}"
+            )
+    return schema
+
+
 def selected_schema(data: bytes, columns: Sequence[str]) -> bytes:
     """The schema of these columns of a schema."""
     import pyarrow as pa

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.batch_runner import collect, shuffled
@@ -15,7 +16,9 @@ from tests.unit.runtime.graph.programs import environment
 from yarrow.cep import CEP, PatternProcessFunction, TimedOutPartialMatchHandler
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
+from yarrow.table.expressions import col
 
+SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.int64()), ("letter", pa.string())])
 #: Few rows in memory, so that some are sorted on disk.
 SMALL = {"execution.batch.max-rows": "20"}
 WHOLES = [
@@ -33,7 +36,7 @@ class Second(TimestampAssigner):
 
 class Shown(PatternProcessFunction, TimedOutPartialMatchHandler):
     def process_match(self, match: Any, ctx: Any) -> Iterable[Any]:
-        yield tuple((name, row) for name, rows in match.items() for row in rows), ctx.timestamp()
+        yield tuple((name, tuple(row)) for name, rows in match.items() for row in rows), ctx.timestamp()
 
     def process_timed_out_match(self, match: Any, ctx: Any) -> Iterable[Any]:
         return []
@@ -41,8 +44,9 @@ class Shown(PatternProcessFunction, TimedOutPartialMatchHandler):
 
 @pytest.mark.parametrize("whole", WHOLES, ids=["by records", "by time"])
 @pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("keyed", [True, False])
-def test_matches_of_bounded_streams(whole: Whole, parallelism: int, keyed: bool) -> None:
+@pytest.mark.parametrize("form", ["keyed", "columns", "whole"])
+def test_matches_of_bounded_streams(whole: Whole, parallelism: int, form: str) -> None:
+    keyed = form != "whole"
     for seed in range(3):
         chosen = random.Random(seed)
         keys = range(12) if keyed else [0]
@@ -52,10 +56,15 @@ def test_matches_of_bounded_streams(whole: Whole, parallelism: int, keyed: bool)
         stream: Any = env.from_collection(rows, Types.TUPLE([Types.LONG(), Types.LONG(), Types.STRING()]))
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
         stream = stream.assign_timestamps_and_watermarks(strategy)
-        stream = stream.key_by(lambda row: row[0]) if keyed else stream
+        pattern = whole.pattern(lambda row: row[2])
+        if form == "columns":
+            stream = stream.to_arrow(SCHEMA).key_by("key")
+            pattern = whole.pattern_of(lambda letters: col("letter").in_(*letters))
+        elif keyed:
+            stream = stream.key_by(lambda row: row[0])
         found = collect(
             env,
-            CEP.pattern(stream, whole.pattern(lambda row: row[2])).process(Shown()),
+            CEP.pattern(stream, pattern).process(Shown()),
             settings=SMALL,
             deal=shuffled(seed),
         )

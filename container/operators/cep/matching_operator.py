@@ -1,0 +1,233 @@
+"""MatchingOperator: what all operators that look for a pattern share: matcher, partial matches, timers and results.
+
+Owner: the task thread. It runs the matcher over the rows of one key, and keeps what that leaves. A timer a key ends
+partial matches whose time has passed. Must not know where rows wait. See docs/design/0039-patterns.md.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from yarrow.cep.partial_matches import PartialMatches
+from yarrow.cep.pattern import Pattern
+from yarrow.cep.pattern_functions import PatternProcessFunction, TimedOutPartialMatchHandler
+from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
+from yarrow.cep.pattern_table import compile_pattern
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.codegen.user_functions import close_function, load_function, open_function
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.cep.cep_runtime_context import CepRuntimeContext
+from yarrow.container.operators.cep.matching_state import KeptMatches, MatchingState
+from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator
+from yarrow.container.operators.late_ledger import LateLedger
+from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
+from yarrow.container.operators.stored_watermark import StoredTimeOperator
+from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.state.timers import OperatorTimerService, TimerQueue
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.common.clock import Clock, perf_counter
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.late_records import LateRemedy
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.keys import user_key
+from yarrow.runtime.graph.window_spec import PatternSpec
+
+#: The metric of partial matches that ended because their key had too many.
+PARTIAL_MATCHES_DROPPED = "numPartialMatchesDropped"
+
+#: Results and their timestamps.
+Results = Iterable[tuple[Any, int | None]]
+#: The rows of a key, each with its time, as far as its partial matches need them. These change between two rows.
+RowsFor = Callable[[PartialMatches], Iterable[tuple[int, Any]]]
+
+
+class MatchContext(PatternProcessFunction.Context):
+    """The times of the match at hand."""
+
+    time: int = MIN_TIMESTAMP
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def timestamp(self) -> int:
+        return self.time
+
+    def current_processing_time(self) -> int:
+        return self._clock.epoch_ms()
+
+
+class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
+    """Base of operators that look for a pattern."""
+
+    emits_tagged = True
+    emits_state = True
+
+    def __init__(self, name: str, spec: PatternSpec) -> None:
+        super().__init__(name)
+        self._matching = spec
+        self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
+        self._opened = False
+        self.function = None
+        self._pattern: Pattern
+        self._queue: TimerQueue
+
+    # ------------------------------------------------------------------ life
+
+    def _set_up_matching(self, context: OperatorContext, row_type: TypeInformation | None) -> None:
+        """Makes matcher, state and timers; called by `setup`. `row_type` None = not declared."""
+        spec, state, environment = self._matching, context.state, context.environment
+        self.function = load_function(spec.function, self.name)
+        self._pattern = load_function(spec.pattern, self.name)
+        table = compile_pattern(self._pattern)
+        handles = isinstance(self.function, TimedOutPartialMatchHandler)
+        self._matcher = PatternMatcher(
+            table, environment.clock.epoch_ms, spec.max_partial_matches, gives_timed_out=handles
+        )
+        self._fix = None if environment.object_reuse else copier_for(row_type)
+        self._matches = MatchingState(context, row_type, table)
+        timers = OperatorTimerService(environment.clock, self.name, lambda: state.current_key)
+        self.keep_time(context, timers)
+        self._queue = timers.event_timers
+        state.register_timers(EVENT_TIMERS, timers.event_timers)
+        state.register_timers(PROCESSING_TIMERS, timers.processing_timers)
+        self._nothing = PartialMatches.none()
+        self._match_context = MatchContext(environment.clock)
+        self._on_timeout: Any = self.function.process_timed_out_match if handles else None
+        self._ledger.register(environment.metrics, context.metric_group)
+        context.metric_group.gauge(PARTIAL_MATCHES_DROPPED, lambda: self._matcher.dropped)
+
+    def open(self) -> None:
+        self._opened = True
+        self._runtime_context = CepRuntimeContext(self.context, keyed=False)
+        open_function(self.function, self._runtime_context)
+        for condition in self._pattern.conditions():
+            open_function(condition, self._runtime_context)
+
+    def close(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        try:
+            close_function(self.function)
+        finally:
+            for condition in self._pattern.conditions():
+                close_function(condition)
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        super().snapshot_state(checkpoint_id)
+        self._matches.store()
+
+    @property
+    def late_dropped(self) -> int:
+        """Late rows that went nowhere."""
+        return self._ledger.dropped
+
+    # ------------------------------------------------------------------ matching
+
+    def _run(self, key: Any, rows_for: RowsFor, until: int, following: int | None) -> list[PatternResult]:
+        """Runs the pattern over rows of a raw key in their order, then lets time pass until `until`.
+
+        `following`: when a timer of the key is there anyway, for the next row that waits.
+        """
+        matcher = self._matcher
+        place, matches = self._matches.find(key)
+        before = None if matches is None else matcher.deadline(matches)
+        results: list[PatternResult] = []
+        row: Any = None
+        try:
+            if matches is None:
+                matches = self._nothing
+            for time, row in rows_for(matches):
+                if matches.runs:
+                    results += matcher.advance(matches, time)
+                results += matcher.take(matches, row, time)
+            row = None
+            results += matcher.advance(matches, until)
+        except Exception as error:
+            raise self._failure(short_record(row), key, error) from error
+        if matches is self._nothing:
+            if matches.is_empty:
+                return results
+            # Most keys have no partial match: one empty object serves them all until one begins.
+            self._nothing = PartialMatches.none()
+        self._keep_matches(place, matches)
+        self._set_timer(place.key, before, matcher.deadline(matches), following)
+        return results
+
+    def _keep_matches(self, place: KeptMatches, matches: PartialMatches) -> None:
+        """Keeps the partial matches of a key."""
+        self._matches.keep(place, matches)
+
+    def _set_timer(
+        self, canonical: Any, before: int | None, after: int | None, following: int | None
+    ) -> None:
+        """Moves the timer that ends partial matches of a canonical key."""
+        if before == after:
+            return
+        queue = self._queue
+        if before is not None and before != following:
+            queue.delete(min(before, MAX_TIMESTAMP), canonical)
+        if after is not None:
+            queue.register(min(after, MAX_TIMESTAMP), canonical)
+
+    def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
+        """What the user's function makes of matches and partial matches."""
+        context, stamps, fix = self._match_context, self.stamps_rows, self._fix
+        for match, time, timed_out in found:
+            call = self._on_timeout if timed_out else self.function.process_match
+            if call is None:
+                continue
+            if fix is not None:
+                # The records of a match may belong to others that are still to come.
+                match = {name: [fix(record) for record in records] for name, records in match.items()}
+            context.time = time
+            try:
+                results = call(match, context)
+                if results is not None:
+                    for result in results:
+                        if timed_out and not is_tagged(result):
+                            raise InvalidProgramError(
+                                f"process_timed_out_match gave {short_record(result)}: it has no main output. Yield"
+                                " (OutputTag, value)"
+                            )
+                        yield result, time if stamps else None
+            except OperatorFailure:
+                raise
+            except Exception as error:
+                raise self._failure(f"match {short_record(match)}", key, error) from error
+
+    def _failure(self, what: str, key: Any, error: Exception) -> OperatorFailure:
+        return OperatorFailure(self.name, f"{what} (key {short_record(key)})", error)
+
+    # ------------------------------------------------------------------ time
+
+    @abstractmethod
+    def _run_due(self, key: Any, time: int) -> list[PatternResult]:
+        """Runs the pattern for a raw key whose timer is due; its time is `time` afterwards."""
+
+    def _fire(
+        self, timers: TimerQueue, limit: int, time: int, deadline: float
+    ) -> Iterator[tuple[Any, int | None]]:
+        """Runs keys whose timers are due up to `limit`; their time is `time` afterwards."""
+        state = self.context.state
+        fired = 0
+        while (timer := timers.pop_any(limit)) is not None:
+            fired += 1
+            state.current_key = key = user_key(timer[0])
+            found = self._run_due(key, time)
+            if found:
+                yield from self._emit(found, key)
+            if perf_counter() >= deadline:
+                break
+        self.fired_timers += fired
+        if fired:
+            state.current_key = NO_KEY
+
+
+def is_tagged(result: Any) -> bool:
+    """True for a result for a side output."""
+    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], OutputTag)

@@ -1,0 +1,228 @@
+"""ColumnarPatternMatchingOperator: looks for a pattern in record batches; only rows that may matter become objects.
+
+Owner: the task thread. Conditions over columns are computed once a batch, when it comes. Batches wait until the
+watermark has passed their rows. Then the rows that may matter go through the matcher of patterns, key by key. See
+docs/design/0044-patterns-of-columns.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from yarrow.cep.partial_matches import PartialMatches
+from yarrow.cep.pattern_matcher import PatternResult
+from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.cep.matching_operator import MatchingOperator, is_tagged
+from yarrow.container.operators.cep.matching_state import PARTIAL_MATCHES, KeptMatches
+from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter
+from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
+from yarrow.container.operators.columnar.row_times import RowTimes, TimeUse
+from yarrow.container.operators.columnar_operator import ColumnarOperator
+from yarrow.container.operators.columnar_pattern.column_conditions import ColumnConditions
+from yarrow.container.operators.columnar_pattern.leaving_rows import KeyedRows, LeavingRows, Span
+from yarrow.container.operators.columnar_pattern.pending_batches import (
+    PENDING_BATCHES,
+    PendingBatches,
+    WaitingRows,
+    codes_of,
+)
+from yarrow.container.operators.columnar_pattern.relevant_rows import RelevantRows
+from yarrow.container.operators.registry import runs
+from yarrow.container.protocol.failure import short_record
+from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.columns.schema_text import shown_columns
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+from yarrow.runtime.data.batch_key import BatchKey
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
+from yarrow.runtime.data.keys import user_key
+from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator
+from yarrow.runtime.graph.window_spec import ColumnarPatternOperator
+
+#: Name of the operator state with the schema of the rows.
+COLUMNS: Final = "_pattern_columns"
+_PATTERNS: Final = TimeUse(
+    what="rows",
+    needed="a pattern takes rows in order of time",
+    too_far="which is no event time",
+    before="CEP.pattern",
+    remedy="Call assign_timestamps_and_watermarks before key_by",
+)
+
+
+class ColumnarPatternError(YarrowError):
+    """A pattern cannot take a record batch. The message names the operator, and what it expected."""
+
+
+@runs(ColumnarPatternOperator)
+class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
+    """Runs a pattern over record batches by key columns."""
+
+    stamps_rows = True
+    mixes_keys = True
+    #: Timers are those of partial matches alone, and rows wait without one: nothing may fire them key by key.
+    timer_service = None
+
+    def __init__(self, name: str, spec: ColumnarPatternOperator) -> None:
+        super().__init__(name, spec)
+        self._schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(spec.schema))
+        self._stored_schema = spec.schema
+        self._key = BatchKey(spec.key_column)
+        self._late_tag = spec.late_tag
+        self._times = RowTimes(name, None, 0, _PATTERNS)
+        self._converter = ArrowToRowsConverter(name, ArrowToRowsOperator(as_tuple=False))
+        #: Canonical keys with partial matches.
+        self._live: set[Any] = set()
+
+    # ------------------------------------------------------------------ life
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._require_same_columns(context)
+        self._set_up_matching(context, None)
+        self._conditions = ColumnConditions(self._pattern)
+        self._relevant = RelevantRows(self._matcher.table, self._conditions.conditions)
+        self._pending = PendingBatches(self._schema, self._key, self._conditions.truths)
+        context.state.register_section(PENDING_BATCHES, self._pending)
+        self._live.update(context.state.state_keys(PARTIAL_MATCHES))
+
+    def _require_same_columns(self, context: OperatorContext) -> None:
+        """Raises InvalidProgramError if restored rows have other columns."""
+        descriptor: ListStateDescriptor[Any] = ListStateDescriptor(COLUMNS, Types.PICKLED_BYTE_ARRAY())
+        state = context.operator_state.union_list_state(descriptor)
+        for stored in state.get():
+            former = pa.ipc.read_schema(pa.py_buffer(stored))
+            if not former.equals(self._schema):
+                raise InvalidProgramError(
+                    f"operator '{self.name}': the restored rows have the columns {shown_columns(former)}, and the program has"
+                    f" {shown_columns(self._schema)}. Keep the schema, or give the operator another uid to begin anew"
+                )
+        state.update([self._stored_schema])
+
+    # ------------------------------------------------------------------ rows
+
+    def process_batch(self, batch: ArrowBatch) -> Iterator[ArrowBatch]:
+        """Keeps the rows that may matter until the watermark has passed them; gives late rows back."""
+        if not len(batch):
+            return
+        self._require_columns(batch)
+        times, watermark = self._times.of(batch), self._timers.watermark
+        late = times <= watermark
+        records = batch.batch
+        if late.any():
+            yield from lose_rows(
+                self._ledger, self._late_tag, self._key, batch, LateRows(times, times, late, watermark)
+            )
+            records, times = records.filter(pa.array(~late)), times[~late]
+        if not records.num_rows:
+            return
+        rows = WaitingRows.of(times, records, self._conditions.truths(records))
+        begins, goes_on = self._relevant.of(rows.truths)
+        matters = begins | goes_on
+        kept = rows if matters.all() else rows.chosen(matters)
+        if kept is not None:
+            self._pending.add(kept)
+
+    def _require_columns(self, batch: ArrowBatch) -> None:
+        if batch.kinds is not None and any(batch.kinds):
+            raise ColumnarPatternError(
+                f"operator '{self.name}': a pattern of columns takes new rows only, and this batch holds updates or"
+                " deletions. Look for the pattern before the operator that emits them"
+            )
+        if not batch.batch.schema.equals(self._schema):
+            raise ColumnarPatternError(
+                f"operator '{self.name}': a batch has the columns {shown_columns(batch.batch.schema)}, and the schema of its"
+                f" stream says {shown_columns(self._schema)}"
+            )
+
+    # ------------------------------------------------------------------ matching
+
+    def _wanted(self, leaving: LeavingRows, span: Span, matches: PartialMatches) -> Iterator[tuple[int, Row]]:
+        """The rows of a span which may begin a match, or come while there is a partial one."""
+        look_at = self._conditions.look_at
+        for place in range(span.start, span.end):
+            if matches.runs or leaving.begins[place]:
+                row = leaving.object_at(place, span.end)
+                look_at(leaving.truths[place])
+                yield leaving.times[place], row
+
+    def _keep_matches(self, place: KeptMatches, matches: PartialMatches) -> None:
+        super()._keep_matches(place, matches)
+        if matches.is_empty:
+            self._live.discard(place.key)
+        else:
+            self._live.add(place.key)
+
+    def _run_due(self, key: Any, time: int) -> list[PatternResult]:
+        return self._run(key, lambda _: (), time, None)
+
+    def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
+        for result, time in super()._emit(found, key):
+            if self._late_tag is not None and is_tagged(result) and result[0].tag_id == self._late_tag:
+                raise InvalidProgramError(
+                    f"operator '{self.name}': {short_record(result[1])} goes to the side output '{self._late_tag}',"
+                    " which takes batches of late rows. Give the results of the function another OutputTag"
+                )
+            yield result, time
+
+    # ------------------------------------------------------------------ time
+
+    @property
+    def event_timers_due(self) -> bool:
+        """True while rows wait that the watermark has passed, or partial matches whose time has passed."""
+        watermark = self._timers.watermark
+        times = (self._pending.first_time, self._timers.event_timers.next_timestamp)
+        return any(time is not None and time <= watermark for time in times)
+
+    def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        """Runs the pattern over the rows that the watermark has passed, then ends partial matches in time."""
+        watermark = self._timers.watermark
+        rows = self._pending.take_until(watermark)
+        if rows is not None:
+            yield from self._run_leaving(rows, watermark, deadline)
+            first = self._pending.first_time
+            if first is not None and first <= watermark:
+                return
+        yield from self._fire(self._timers.event_timers, watermark, watermark, deadline)
+
+    def _run_leaving(
+        self, rows: WaitingRows, watermark: int, deadline: float
+    ) -> Iterator[tuple[Any, int | None]]:
+        """Runs rows key by key; behind the deadline those that are left wait again."""
+        codes, keys = codes_of(self._key, rows.records)
+        live = np.fromiter((key in self._live for key in keys), np.bool_, len(keys))
+        begins, goes_on = self._relevant.of(rows.truths)
+        keyed = KeyedRows(rows, codes, begins, goes_on, live)
+        leaving = LeavingRows(keyed, self._rows_of, eager=not self._relevant.all_go_on)
+        state = self.context.state
+        for span in leaving.spans():
+            state.current_key = key = user_key(keys[span.code])
+            until = watermark if span.until is None else span.until
+            found = self._run(key, partial(self._wanted, leaving, span), until, None)
+            if found:
+                yield from self._emit(found, key)
+            if perf_counter() >= deadline:
+                left = leaving.behind(span.end)
+                if left is not None:
+                    self._pending.put_back(left)
+                break
+        state.current_key = NO_KEY
+
+    def _rows_of(self, records: pa.RecordBatch) -> list[Row]:
+        return self._converter.to_rows(ArrowBatch(records))[0]
+
+    def end_keys(self) -> Iterator[tuple[Any, int | None]]:
+        self._timers.watermark = MAX_TIMESTAMP
+        yield from self.fire_event_timers(inf)
+        self._timers.watermark = MIN_TIMESTAMP
+        # The caller empties the state.
+        self._live.clear()

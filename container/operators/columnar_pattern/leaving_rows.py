@@ -1,0 +1,121 @@
+"""LeavingRows: the rows that the watermark has passed, key by key in order of time, as far as they may matter.
+
+Owner: the task thread. A row matters if a match may begin with it, or if it may change a partial match that its key has
+or that an earlier one of the rows may begin. Of the others no object is made. Must not know state or the matcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from yarrow.common.types import Row
+from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingRows, groups_of
+from yarrow.container.operators.columnar_pattern.relevant_rows import Flags
+
+#: Rows of a key that leave at once, as a piece of work between two mails.
+MOST_ROWS: Final = 4096
+#: Rows of a key that become objects together, once one of them is needed.
+_BLOCK: Final = 32
+
+
+class KeyedRows(NamedTuple):
+    """The rows that leave, at least one, with their keys."""
+
+    rows: WaitingRows
+    #: The number of each row's key.
+    codes: Numbers
+    #: Rows with which a match may begin.
+    begins: Flags
+    #: Rows that may change a partial match.
+    goes_on: Flags
+    #: For each key, whether it has a partial match: bool, shape (keys,).
+    live: Flags
+
+
+class Span(NamedTuple):
+    """Rows of one key that run together."""
+
+    #: The number of the key.
+    code: int
+    start: int
+    end: int
+    #: The time of the last one, if others of the key come behind it; None = all have come.
+    until: int | None
+
+
+class LeavingRows:
+    """The rows that may matter, sorted by key and time; they are numbered in this order."""
+
+    def __init__(
+        self, keyed: KeyedRows, rows_of: Callable[[pa.RecordBatch], list[Row]], *, eager: bool
+    ) -> None:
+        """`rows_of` makes objects. `eager`: all rows are likely to be asked for."""
+        rows, codes = keyed.rows, keyed.codes
+        order = np.lexsort((rows.times, codes))
+        codes, begins = codes[order], keyed.begins[order]
+        is_first = np.diff(codes, prepend=-1) != 0
+        begun = np.cumsum(begins)
+        # The begins before the first row of each row's key.
+        before: Numbers = (begun - begins)[is_first][np.cumsum(is_first) - 1]
+        live = keyed.live[codes]
+        chosen = begins | (keyed.goes_on[order] & (live | (begun - begins > before)))
+        self._order = order[chosen]
+        self._rows = rows
+        self._rows_of = rows_of
+        self.codes: Numbers = codes[chosen]
+        self.times: list[int] = rows.times[self._order].tolist()
+        self.begins: list[bool] = begins[chosen].tolist()
+        self.truths: list[list[bool]] = rows.truths[self._order].tolist()
+        self._objects: list[Row | None] = [None] * len(self._order)
+        self._make_likely(begins[chosen], live[chosen], eager=eager)
+
+    def _make_likely(self, begins: Flags, live: Flags, *, eager: bool) -> None:
+        """Makes the objects that are sure or likely to be needed, in one go."""
+        if not len(begins):
+            return
+        first = np.diff(self.codes, prepend=-1) != 0
+        behind = np.append(False, begins[:-1]) & ~first
+        likely = np.ones(len(begins), np.bool_) if eager else begins | behind | (first & live)
+        self._make(np.flatnonzero(likely))
+
+    def _make(self, places: Numbers) -> None:
+        """Makes the objects at some places: int64, shape (rows,)."""
+        made = self._rows_of(self._rows.records.take(pa.array(self._order[places])))
+        for place, row in zip(places.tolist(), made, strict=True):
+            self._objects[place] = row
+
+    def object_at(self, place: int, end: int) -> Row:
+        """The object of a row; `end` is that of its span."""
+        row = self._objects[place]
+        if row is None:
+            block = [at for at in range(place, min(place + _BLOCK, end)) if self._objects[at] is None]
+            self._make(np.array(block, np.int64))
+            row = self._objects[place]
+            assert row is not None
+        return row
+
+    def spans(self) -> Iterator[Span]:
+        """The rows key by key. Of many rows of a key only thousands stand together, and all of one time do."""
+        times = self.times
+        for code, start, end in groups_of(self.codes):
+            while end - start > MOST_ROWS:
+                cut = start + MOST_ROWS
+                while cut < end and times[cut] == times[cut - 1]:
+                    cut += 1
+                if cut == end:
+                    break
+                yield Span(code, start, cut, times[cut - 1])
+                start = cut
+            yield Span(code, start, end, None)
+
+    def behind(self, place: int) -> WaitingRows | None:
+        """The rows from a place on, as they wait; None if there are none."""
+        order = self._order[place:]
+        if not len(order):
+            return None
+        rows = self._rows
+        return WaitingRows.of(rows.times[order], rows.records.take(pa.array(order)), rows.truths[order])

@@ -1,0 +1,159 @@
+"""PendingBatches: the rows of record batches that the watermark has not passed, as keyed state.
+
+Owner: the task thread; the snapshot thread reads what a cut has frozen. Rows live in memory on every backend, as those
+of columnar joins do, in batches as they came. A snapshot has one value a key: a record batch with the times in front.
+Must not know patterns or the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yarrow.container.operators.columnar_pattern.column_conditions import Truths
+from yarrow.runtime.data.batch_key import BatchKey
+
+#: Name of the state.
+PENDING_BATCHES: Final = "_pattern_pending_batches"
+#: Keys that become Python objects at once while a snapshot is written.
+_PIECE: Final = 10_000
+_TIME: Final = pa.field("time", pa.int64())
+
+#: Times of rows, and codes of their keys: int64, shape (rows,).
+Numbers = npt.NDArray[np.int64]
+
+
+class WaitingRows(NamedTuple):
+    """Rows that wait, at least one."""
+
+    times: Numbers
+    records: pa.RecordBatch
+    truths: Truths
+    first_time: int
+
+    @staticmethod
+    def of(times: Numbers, records: pa.RecordBatch, truths: Truths) -> WaitingRows:
+        """Rows with their times and the results of conditions."""
+        return WaitingRows(times, records, truths, int(times.min()))
+
+    def chosen(self, mask: npt.NDArray[np.bool_]) -> WaitingRows | None:
+        """The rows of a mask, bool, shape (rows,); None if there are none."""
+        if not mask.any():
+            return None
+        return WaitingRows.of(self.times[mask], self.records.filter(pa.array(mask)), self.truths[mask])
+
+
+class PendingBatches:
+    """The rows of all keys that wait; a KeyedSection."""
+
+    #: Bytes: a record batch without its schema.
+    value_type = None
+
+    def __init__(
+        self, schema: pa.Schema, key: BatchKey, truths_of: Callable[[pa.RecordBatch], Truths]
+    ) -> None:
+        """`truths_of` gives the results of conditions for restored rows."""
+        self._stored = pa.schema([_TIME, *schema])
+        self._key = key
+        self._truths_of = truths_of
+        #: In the order in which they came.
+        self._waiting: list[WaitingRows] = []
+
+    @property
+    def first_time(self) -> int | None:
+        """The earliest time of a row; None without rows."""
+        return min((rows.first_time for rows in self._waiting), default=None)
+
+    def add(self, rows: WaitingRows) -> None:
+        """Adds rows behind all others."""
+        self._waiting.append(rows)
+
+    def put_back(self, rows: WaitingRows) -> None:
+        """Puts rows that were taken in front of all others."""
+        self._waiting.insert(0, rows)
+
+    def take_until(self, time: int) -> WaitingRows | None:
+        """Removes rows up to a time and returns them in the order in which they came; None = there are none."""
+        leaving: list[WaitingRows] = []
+        waiting: list[WaitingRows] = []
+        for rows in self._waiting:
+            if rows.first_time > time:
+                waiting.append(rows)
+                continue
+            due = rows.times <= time
+            if due.all():
+                leaving.append(rows)
+                continue
+            for part, to in ((rows.chosen(due), leaving), (rows.chosen(~due), waiting)):
+                if part is not None:
+                    to.append(part)
+        self._waiting = waiting
+        return _joined(leaving)
+
+    # ------------------------------------------------------------------ snapshots (KeyedSection)
+
+    @property
+    def entry_count(self) -> int:
+        """Number of rows: to count keys would mean to look at each."""
+        return sum(len(rows.times) for rows in list(self._waiting))
+
+    def freeze_entries(self) -> Iterable[tuple[list[Any], list[Any]]]:
+        """The present keys, each with its rows in order of time."""
+        return self._entries(list(self._waiting))
+
+    def _entries(self, waiting: Sequence[WaitingRows]) -> Iterator[tuple[list[Any], list[Any]]]:
+        rows = _joined(waiting)
+        if rows is None:
+            return
+        codes, keys = codes_of(self._key, rows.records)
+        order = np.lexsort((rows.times, codes))
+        records = rows.records.take(pa.array(order))
+        stored = pa.RecordBatch.from_arrays(
+            [pa.array(rows.times[order]), *records.columns], schema=self._stored
+        )
+        codes = codes[order]
+        bounds = groups_of(codes)
+        for at in range(0, len(bounds), _PIECE):
+            piece = bounds[at : at + _PIECE]
+            parts = [stored.slice(start, end - start) for _, start, end in piece]
+            yield [keys[code] for code, _, _ in piece], [part.serialize().to_pybytes() for part in parts]
+
+    def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Adds restored rows; conditions are asked anew, since they may be others now."""
+        found = [pa.ipc.read_record_batch(pa.py_buffer(value), self._stored) for _, value in entries]
+        if found:
+            stored = pa.concat_batches(found)
+            records = stored.select(list(range(1, len(self._stored))))
+            self.add(WaitingRows.of(stored.column(0).to_numpy(), records, self._truths_of(records)))
+
+
+def codes_of(key: BatchKey, records: pa.RecordBatch) -> tuple[Numbers, list[Any]]:
+    """A code for each row, int64, shape (rows,), and the canonical key of each code; no key has two codes."""
+    codes, keys = key.distinct(records)
+    numbers: dict[Any, int] = {}
+    places = [numbers.setdefault(each, len(numbers)) for each in keys]
+    if len(numbers) < len(keys):
+        codes = np.array(places, np.int64)[codes]
+    return codes, list(numbers)
+
+
+def groups_of(codes: Numbers) -> list[tuple[int, int, int]]:
+    """(code, first row, row behind the last) of each group of equal codes, which stand together."""
+    starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
+    ends = [*starts[1:], len(codes)]
+    return [(int(codes[start]), start, end) for start, end in zip(starts, ends, strict=False)]
+
+
+def _joined(waiting: Sequence[WaitingRows]) -> WaitingRows | None:
+    """All rows as one batch; None if there are none."""
+    if len(waiting) < 2:
+        return waiting[0] if waiting else None
+    return WaitingRows.of(
+        np.concatenate([rows.times for rows in waiting]),
+        pa.concat_batches([rows.records for rows in waiting]),
+        np.concatenate([rows.truths for rows in waiting]),
+    )

@@ -1,0 +1,16 @@
+"""The columns of a schema as text for messages. Pure.
+
+Owner: any thread. Must not know who reads the columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def shown_columns(schema: pa.Schema) -> str:
+    """Names and types of the columns, in their order."""
+    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)

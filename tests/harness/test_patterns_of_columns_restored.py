@@ -1,0 +1,174 @@
+"""Patterns of columns against all subsequences of each key: rows out of order and late, watermarks, restarts.
+
+A restart cuts all subtasks and begins anew from the snapshot, at another parallelism and on either backend. The output
+must be that of a run without restarts. The model is that of patterns of rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.harness.test_patterns_restored import WHOLES, Model, Shown, steps_of
+from tests.support.pattern_model import Kind, Whole
+from tests.support.restarted_columns import RestartedColumns
+from tests.support.restarted_job import CANONICAL, OWN
+from yarrow.cep import CEP, Pattern
+from yarrow.container.fragment import FragmentFailedError
+from yarrow.container.operators.columnar_pattern.columnar_pattern_operator import (
+    ColumnarPatternMatchingOperator,
+)
+from yarrow.datastream import DataStream
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
+from yarrow.table.expressions import col
+
+#: Columns that a snapshot must tell from its own, too.
+SCHEMA = pa.schema([("time", pa.int64()), ("letter", pa.string()), ("number", pa.int64())])
+LISTED = pa.schema([*SCHEMA, ("more", pa.list_(pa.int64()))])
+
+
+def on_letters(whole: Whole) -> Pattern:
+    """The pattern over rows (key, letter, number); one condition in two is a function of the row."""
+    made = 0
+
+    def condition(letters: str) -> Any:
+        nonlocal made
+        made += 1
+        return col("letter").in_(*letters) if made % 2 else lambda row: row.letter in letters
+
+    return whole.pattern_of(condition)
+
+
+def matching(pattern: Callable[[], Pattern]) -> Callable[[DataStream], DataStream]:
+    def build(batches: DataStream) -> DataStream:
+        return CEP.pattern(batches.key_by("time"), pattern()).process(Shown()).uid("pattern")
+
+    return build
+
+
+def operators(job: RestartedColumns) -> Iterator[ColumnarPatternMatchingOperator]:
+    for operator in job.operators:
+        assert isinstance(operator, ColumnarPatternMatchingOperator)
+        yield operator
+
+
+def late_dropped(job: RestartedColumns) -> int:
+    return sum(operator.late_dropped for operator in operators(job))
+
+
+def shown(match: Any) -> Any:
+    """A result of `Shown` with plain tuples for rows."""
+    return tuple((name, (row.time, row.letter, row.number)) for name, row in match)
+
+
+@pytest.mark.parametrize("whole", WHOLES, ids=lambda whole: "".join(kind.name for kind in whole.kinds))
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=steps_of)
+def test_matches_are_those_of_the_model(whole: Whole, steps: list[Any], backend: str) -> None:
+    model = Model(whole)
+    job = RestartedColumns(matching(lambda: on_letters(whole)), SCHEMA, "time")
+    job.start(1, backend)
+    found: Counter[Any] = Counter()
+    dropped = number = 0
+    try:
+        for step, what in [*steps, ("watermark", 100_000)]:
+            if step == "rows":
+                numbered = [(key, letter, number + at) for at, (key, letter, _) in enumerate(what)]
+                number += len(what)
+                for row, (_, _, time) in zip(numbered, what, strict=True):
+                    model.row(row, time)
+                job.push_rows(numbered, [time for _, _, time in what])
+            elif step == "watermark":
+                model.watermark = max(model.watermark, what)
+                job.watermark(what)
+            else:
+                dropped += late_dropped(job)
+                parallelism, other, options = what
+                # What one backend has written natively only the same one can read.
+                backend = backend if options is OWN else other
+                job.stop(options)
+                job.start(parallelism, backend)
+            found.update((shown(match), time) for match, time in job.take())
+            assert found == model.matches()
+        assert dropped + late_dropped(job) == model.dropped
+        assert all(not operator._live for operator in operators(job))
+        state = job.stop(CANONICAL)
+        assert all(not subtask.keyed for subtask in state.subtasks.values())
+    finally:
+        for fragment in job.fragments:
+            fragment.close()
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("whole", [WHOLES[0], Whole((Kind("a", "a"), Kind("b", "b", "next")), 40)])
+def test_a_cut_among_keys_loses_and_doubles_none(backend: str, whole: Whole) -> None:
+    job = RestartedColumns(matching(lambda: on_letters(whole)), SCHEMA, "time")
+    job.start(1, backend)
+    keys = list(range(300))
+    for letter, time in (("a", 5), ("b", 6)):
+        job.push_rows([(key, letter, time) for key in keys], [time] * len(keys))
+    (operator,) = operators(job)
+    operator.on_watermark(50)
+    # A deadline that has passed: one key leaves in each slice.
+    left = [row for _ in range(100) for row, _ in operator.fire_event_timers(0.0)]
+    assert len(left) == 100
+    assert operator.event_timers_due
+    job.stop(CANONICAL, goes_on=False)
+    job.start(3, backend)
+    job.watermark(50)
+    again = [row for row, _ in job.take()]
+    assert len(again) == 200
+    assert {shown(row)[0][1][0] for row in [*left, *again]} == set(keys)
+    state = job.stop(CANONICAL)
+    assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+def test_a_late_row_is_as_late_after_a_restore_as_before() -> None:
+    job = RestartedColumns(matching(lambda: on_letters(WHOLES[0])), SCHEMA, "time")
+    job.start(2, "hashmap")
+    job.push_rows([(1, "a", 0)], [15])
+    job.watermark(20)
+    job.stop(CANONICAL)
+    job.start(3, "hashmap")
+    job.push_rows([(1, "b", 1), (1, "b", 2)], [20, 21])
+    assert late_dropped(job) == 1
+    job.watermark(21)
+    assert [time for _, time in job.take()] == [21]
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
+def test_conditions_may_change_over_a_savepoint_but_no_steps_and_no_columns(
+    options: CheckpointOptions,
+) -> None:
+    patterns, schemas = [on_letters(WHOLES[0])], [SCHEMA]
+
+    def build(batches: DataStream) -> DataStream:
+        batches = batches if schemas[0] is SCHEMA else batches.map_batches(lambda rows: rows, schemas[0])
+        return matching(lambda: patterns[0])(batches)
+
+    job = RestartedColumns(build, SCHEMA, "time")
+    job.start(1, "hashmap")
+    job.push_rows([(1, "a", 0), (1, "c", 1), (1, "b", 2)], [10, 60, 61])
+    job.watermark(10)
+    job.stop(options)
+    # Rows that wait are asked anew.
+    patterns[0] = Whole((Kind("a", "a"), Kind("b", "c")), 90).pattern_of(
+        lambda letters: col("letter").in_(*letters)
+    )
+    job.start(2, "hashmap")
+    job.watermark(99)
+    assert [time for _, time in job.take()] == [60]
+    job.stop(options)
+    schemas[0] = LISTED
+    with pytest.raises(FragmentFailedError, match="the restored rows have the columns time: int64, letter"):
+        job.start(1, "hashmap")
+    schemas[0], patterns[0] = SCHEMA, on_letters(WHOLES[1])
+    with pytest.raises(FragmentFailedError, match=r"belong to another pattern, with the steps a\|b"):
+        job.start(1, "hashmap")
