@@ -118,8 +118,8 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
                 if not former.equals(now):
                     raise InvalidProgramError(
                         f"operator '{self.name}': the restored rows of the {('first', 'second')[number]} stream have"
-                        f" the columns {shown_columns(former)}, and the program has {shown_columns(now)}. Keep the schema, or give"
-                        " the operator another uid to start with empty state"
+                        f" the columns {shown_columns(former)}, and the program has {shown_columns(now)}. Keep the"
+                        " schema, or give the operator another uid to start with empty state"
                     )
         state.update([tuple(self._joined.schemas)])
 

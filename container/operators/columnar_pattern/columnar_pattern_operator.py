@@ -82,6 +82,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._converter = ArrowToRowsConverter(name, ArrowToRowsOperator(as_tuple=False))
         #: Canonical keys with partial matches.
         self._live: set[Any] = set()
+        #: The rows that leave in several slices.
+        self._leaving: LeavingRows | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -103,8 +105,9 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             former = pa.ipc.read_schema(pa.py_buffer(stored))
             if not former.equals(self._schema):
                 raise InvalidProgramError(
-                    f"operator '{self.name}': the restored rows have the columns {shown_columns(former)}, and the program has"
-                    f" {shown_columns(self._schema)}. Keep the schema, or give the operator another uid to begin anew"
+                    f"operator '{self.name}': the restored rows have the columns {shown_columns(former)}, and the"
+                    f" program has {shown_columns(self._schema)}. Keep the schema, or give the operator another uid to"
+                    " begin anew"
                 )
         state.update([self._stored_schema])
 
@@ -140,8 +143,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             )
         if not batch.batch.schema.equals(self._schema):
             raise ColumnarPatternError(
-                f"operator '{self.name}': a batch has the columns {shown_columns(batch.batch.schema)}, and the schema of its"
-                f" stream says {shown_columns(self._schema)}"
+                f"operator '{self.name}': a batch has the columns {shown_columns(batch.batch.schema)}, and the schema"
+                f" of its stream says {shown_columns(self._schema)}"
             )
 
     # ------------------------------------------------------------------ matching
@@ -181,41 +184,54 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         """True while rows wait that the watermark has passed, or partial matches whose time has passed."""
         watermark = self._timers.watermark
         times = (self._pending.first_time, self._timers.event_timers.next_timestamp)
-        return any(time is not None and time <= watermark for time in times)
+        return self._leaving is not None or any(time is not None and time <= watermark for time in times)
 
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
         """Runs the pattern over the rows that the watermark has passed, then ends partial matches in time."""
         watermark = self._timers.watermark
-        rows = self._pending.take_until(watermark)
-        if rows is not None:
-            yield from self._run_leaving(rows, watermark, deadline)
-            first = self._pending.first_time
-            if first is not None and first <= watermark:
+        while True:
+            if self._leaving is None:
+                self._leaving = self._rows_until(watermark)
+            if self._leaving is None:
+                break
+            yield from self._run_leaving(self._leaving, deadline)
+            if self._leaving is not None:
                 return
         yield from self._fire(self._timers.event_timers, watermark, watermark, deadline)
 
-    def _run_leaving(
-        self, rows: WaitingRows, watermark: int, deadline: float
-    ) -> Iterator[tuple[Any, int | None]]:
-        """Runs rows key by key; behind the deadline those that are left wait again."""
+    def _rows_until(self, watermark: int) -> LeavingRows | None:
+        """The rows that leave by now, sorted by key; None = there are none."""
+        rows = self._pending.take_until(watermark)
+        if rows is None:
+            return None
         codes, keys = codes_of(self._key, rows.records)
         live = np.fromiter((key in self._live for key in keys), np.bool_, len(keys))
         begins, goes_on = self._relevant.of(rows.truths)
-        keyed = KeyedRows(rows, codes, begins, goes_on, live)
-        leaving = LeavingRows(keyed, self._rows_of, eager=not self._relevant.all_go_on)
+        keyed = KeyedRows(rows, watermark, keys, codes, begins, goes_on, live)
+        return LeavingRows(keyed, self._rows_of, eager=not self._relevant.all_go_on)
+
+    def _run_leaving(self, leaving: LeavingRows, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        """Runs rows key by key; behind the deadline the others follow in the next slice."""
         state = self.context.state
-        for span in leaving.spans():
-            state.current_key = key = user_key(keys[span.code])
-            until = watermark if span.until is None else span.until
-            found = self._run(key, partial(self._wanted, leaving, span), until, None)
+        for span in leaving.spans:
+            state.current_key = key = user_key(span.key)
+            found = self._run(key, partial(self._wanted, leaving, span), span.until, None)
+            leaving.reached = span.end
             if found:
                 yield from self._emit(found, key)
             if perf_counter() >= deadline:
-                left = leaving.behind(span.end)
-                if left is not None:
-                    self._pending.put_back(left)
-                break
+                state.current_key = NO_KEY
+                return
         state.current_key = NO_KEY
+        self._leaving = None
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        # Between two slices rows that leave are in no state: those that are left wait again.
+        left = None if self._leaving is None else self._leaving.left()
+        self._leaving = None
+        if left is not None:
+            self._pending.put_back(left)
+        super().snapshot_state(checkpoint_id)
 
     def _rows_of(self, records: pa.RecordBatch) -> list[Row]:
         return self._converter.to_rows(ArrowBatch(records))[0]

@@ -7,7 +7,7 @@ or that an earlier one of the rows may begin. Of the others no object is made. M
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,10 @@ class KeyedRows(NamedTuple):
     """The rows that leave, at least one, with their keys."""
 
     rows: WaitingRows
+    #: The watermark that has passed them.
+    watermark: int
+    #: Canonical keys by their numbers.
+    keys: list[Any]
     #: The number of each row's key.
     codes: Numbers
     #: Rows with which a match may begin.
@@ -39,12 +43,12 @@ class KeyedRows(NamedTuple):
 class Span(NamedTuple):
     """Rows of one key that run together."""
 
-    #: The number of the key.
-    code: int
+    #: The canonical key.
+    key: Any
     start: int
     end: int
-    #: The time of the last one, if others of the key come behind it; None = all have come.
-    until: int | None
+    #: The time of the key behind them: that of the last one if others come behind it, else the watermark.
+    until: int
 
 
 class LeavingRows:
@@ -63,6 +67,9 @@ class LeavingRows:
         before: Numbers = (begun - begins)[is_first][np.cumsum(is_first) - 1]
         live = keyed.live[codes]
         chosen = begins | (keyed.goes_on[order] & (live | (begun - begins > before)))
+        self._keyed = keyed
+        #: Spans before this place have run; whoever runs them moves it on.
+        self.reached = 0
         self._order = order[chosen]
         self._rows = rows
         self._rows_of = rows_of
@@ -72,6 +79,8 @@ class LeavingRows:
         self.truths: list[list[bool]] = rows.truths[self._order].tolist()
         self._objects: list[Row | None] = [None] * len(self._order)
         self._make_likely(begins[chosen], live[chosen], eager=eager)
+        #: The rows key by key. Of many rows of a key only thousands stand together, and all of one time do.
+        self.spans = self._spans()
 
     def _make_likely(self, begins: Flags, live: Flags, *, eager: bool) -> None:
         """Makes the objects that are sure or likely to be needed, in one go."""
@@ -98,9 +107,8 @@ class LeavingRows:
             assert row is not None
         return row
 
-    def spans(self) -> Iterator[Span]:
-        """The rows key by key. Of many rows of a key only thousands stand together, and all of one time do."""
-        times = self.times
+    def _spans(self) -> Iterator[Span]:
+        times, keys = self.times, self._keyed.keys
         for code, start, end in groups_of(self.codes):
             while end - start > MOST_ROWS:
                 cut = start + MOST_ROWS
@@ -108,13 +116,13 @@ class LeavingRows:
                     cut += 1
                 if cut == end:
                     break
-                yield Span(code, start, cut, times[cut - 1])
+                yield Span(keys[code], start, cut, times[cut - 1])
                 start = cut
-            yield Span(code, start, end, None)
+            yield Span(keys[code], start, end, self._keyed.watermark)
 
-    def behind(self, place: int) -> WaitingRows | None:
-        """The rows from a place on, as they wait; None if there are none."""
-        order = self._order[place:]
+    def left(self) -> WaitingRows | None:
+        """The rows that have not run, as they wait; None if there are none."""
+        order = self._order[self.reached :]
         if not len(order):
             return None
         rows = self._rows
