@@ -1,7 +1,7 @@
 """LeavingRows: the rows that the watermark has passed, key by key in order of time, as far as they may matter.
 
-Owner: the task thread. A row matters if a match may begin with it, or if it may change a partial match that its key has
-or that an earlier one of the rows may begin. Of the others no object is made. Must not know state or the matcher.
+Owner: the task thread. A row matters if a match may begin with it. It also matters if it may change a partial match,
+which its key has or an earlier row may begin. Of the others no object is made. Must not know state or the matcher.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class WaitingRows(NamedTuple):
 
     @staticmethod
     def of(times: Numbers, records: pa.RecordBatch, truths: Truths) -> WaitingRows:
-        """Rows with their times and the results of conditions."""
+        """Rows with their times (int64, shape (rows,)) and results of conditions (bool, shape (rows, conditions))."""
         return WaitingRows(times, records, truths, int(times.min()))
 
     def chosen(self, mask: npt.NDArray[np.bool_]) -> WaitingRows | None:
@@ -142,7 +142,7 @@ def codes_of(key: BatchKey, records: pa.RecordBatch) -> tuple[Numbers, list[Any]
 
 
 def groups_of(codes: Numbers) -> list[tuple[int, int, int]]:
-    """(code, first row, row behind the last) of each group of equal codes, which stand together."""
+    """(code, first row, row behind the last) of each group of equal codes, int64, shape (rows,), which stand together."""
     starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
     ends = [*starts[1:], len(codes)]
     return [(int(codes[start]), start, end) for start, end in zip(starts, ends, strict=False)]

@@ -83,7 +83,7 @@ class _Evaluation:
         self._joined: dict[Tests, _Bounds] = {}
 
     def relevant(self, begins: Sequence[Tests], ways: Sequence[_Ways] | None) -> tuple[Flags, Flags]:
-        """See `RelevantRows.of`."""
+        """The rows that may begin a match, and those that may change one: bool, shape (rows,) both."""
         beginning = self._none.copy()
         for tests in begins:
             beginning |= self._passing(tests).perhaps
