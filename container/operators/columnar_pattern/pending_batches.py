@@ -142,7 +142,7 @@ def codes_of(key: BatchKey, records: pa.RecordBatch) -> tuple[Numbers, list[Any]
 
 
 def groups_of(codes: Numbers) -> list[tuple[int, int, int]]:
-    """(code, first row, row behind the last) of each group of equal codes, int64, shape (rows,), which stand together."""
+    """(code, first row, row behind the last) of each group of equal codes: int64, shape (rows,), sorted."""
     starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
     ends = [*starts[1:], len(codes)]
     return [(int(codes[start]), start, end) for start, end in zip(starts, ends, strict=False)]
