@@ -274,7 +274,7 @@ class _StreamOfWindows(WindowsWithLateness):
             kept_type=None if firing.kept_type is None else firing.kept_type.to_spec(),
             **slices,
         )
-        types = keyed.key_type, firing.kept_type, self.get_input_type()
+        types = keyed.key_type, firing.kept_type, self._record_type
         description = f"PreAggregation({type(self._assigner).__name__}, {firing.method})"
         blocking = declares_blocking(firing.combining)
         return pre_aggregation(builder, keyed.transformation, spec, types, description, blocking=blocking)
