@@ -162,37 +162,41 @@ def test_another_lateness_counts_from_the_savepoint_on(options: CheckpointOption
     job.stop(CANONICAL)
 
 
+@pytest.mark.parametrize("trigger", [None, OwnTrigger()], ids=["fast", "general"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("lateness", [0, 3])
 def test_a_shorter_lateness_makes_rows_late_for_sessions_that_were_kept_longer(
-    lateness: int, backend: str
+    lateness: int, backend: str, trigger: Any
 ) -> None:
-    job = RestartedJob(sessions(30))
+    job = RestartedJob(sessions(30, trigger=trigger))
     job.start(1, backend)
-    job.push([(1, 2)], [5])
+    job.push([(1, 2), (2, 2)], [5, 5])
     job.watermark(20)
-    assert [row for row, _ in job.take()] == [(1, 5, 10, (2,))]
+    assert sorted(row for row, _ in job.take()) == [(1, 5, 10, (2,)), (2, 5, 10, (2,))]
     job.stop(CANONICAL)
-    job._build = sessions(lateness)
+    job._build = sessions(lateness, trigger=trigger)
     job.start(1, backend)
-    job.push([(1, 3)], [7])
+    # One row prolongs a session that is kept, the other one lies in it.
+    job.push([(1, 3), (2, 3)], [7, 5])
     job.watermark(21)
     job.push([(1, 4)], [50])
     job.watermark(100)
-    assert [row for row, _ in job.take()] == [(1, 50, 55, (4,))], "the row at 7 was late"
+    assert [row for row, _ in job.take()] == [(1, 50, 55, (4,))], "the rows at 7 and 5 were late"
+    assert [operator.late_dropped for operator in windowing(job)] == [2]
     assert all(map(keeps_nothing, windowing(job)))
     job.stop(CANONICAL)
 
 
+@pytest.mark.parametrize("trigger", [None, OwnTrigger()], ids=["fast", "general"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_a_longer_lateness_keeps_sessions_that_have_fired(backend: str) -> None:
-    job = RestartedJob(sessions(20))
+def test_a_longer_lateness_keeps_sessions_that_have_fired(backend: str, trigger: Any) -> None:
+    job = RestartedJob(sessions(20, trigger=trigger))
     job.start(1, backend)
-    job.push([(1, 2)], [5])
+    job.push([(1, 2), (2, 2)], [5, 5])
     job.watermark(15)
-    assert [row for row, _ in job.take()] == [(1, 5, 10, (2,))]
+    assert sorted(row for row, _ in job.take()) == [(1, 5, 10, (2,)), (2, 5, 10, (2,))]
     job.stop(CANONICAL)
-    job._build = sessions(60)
+    job._build = sessions(60, trigger=trigger)
     job.start(1, backend)
     job.watermark(40)
     job.push([(1, 3)], [7])
@@ -260,6 +264,26 @@ def test_sessions_of_another_way_are_refused_by_name(
         job.start(2, backend)
     for fragment in job.fragments:
         fragment.close()
+
+
+def test_the_refusal_of_the_form_of_the_general_operator_names_both_causes_and_a_way_on() -> None:
+    job = RestartedJob(sessions(trigger=OwnTrigger()))
+    job.start(1, "hashmap")
+    job.push([(1, 1)], [5])
+    job.stop(CANONICAL)
+    job._build = sessions()
+    causes = "Either the program has changed, or it is the same, and an earlier version of Yarrow ran these windows"
+    with pytest.raises(FragmentFailedError, match=f"{causes}.* set a trigger of a class of your own"):
+        job.start(1, "hashmap")
+    for fragment in job.fragments:
+        fragment.close()
+    # What the message advises: a class that means the default trigger.
+    job._build = sessions(trigger=OwnTrigger())
+    job.start(1, "hashmap")
+    job.push([(1, 2)], [7])
+    job.watermark(20)
+    assert [row for row, _ in job.take()] == [(1, 5, 12, (1, 2))]
+    job.stop(CANONICAL)
 
 
 def test_the_jobs_above_take_the_fast_way() -> None:

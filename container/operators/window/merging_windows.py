@@ -90,6 +90,16 @@ class MergingWindowSet(Generic[W]):
         )
 
 
+def require_end_behind(result: Window, parts: Iterable[Window], assigner: object) -> None:
+    """Raises InvalidProgramError for a merged window that ends before one of the windows that were merged into it."""
+    for part in parts:
+        if part.max_timestamp() > result.max_timestamp():
+            raise InvalidProgramError(
+                f"the assigner {type(assigner).__name__} merged the live window {part!r} into {result!r}: a merged"
+                " window must not end before its parts"
+            )
+
+
 class _Groups(MergingWindowAssigner.MergeCallback[W], Generic[W]):
     """Hears which windows become one."""
 

@@ -39,15 +39,29 @@ def restored_names(context: OperatorContext) -> Set[str]:
     return {state.name for handle in restored for state in handle.states}
 
 
-def other_windows(context: OperatorContext, state: str, was: str, now: str) -> StateMigrationError:
+#: What helps if a program's windows have changed.
+_CHANGED_BACK: Final = (
+    "Declare the windows as they were, or give them another uid, which begins them without state."
+)
+#: What helps if the general operator has begun windows which a fast one now runs.
+_ANOTHER_WAY: Final = (
+    "Either the program has changed, or it is the same, and an earlier version of Yarrow ran these windows key by key."
+    " If it has changed, declare the windows as they were. If it is the same, set a trigger of a class of your own that"
+    " extends the default one. These windows then run key by key, and go on. Or give them another uid, which begins"
+    " them without state."
+)
+
+
+def other_windows(
+    context: OperatorContext, state: str, was: str, now: str, remedy: str = _CHANGED_BACK
+) -> StateMigrationError:
     """The error for restored windows that the program's windows cannot go on with."""
-    return StateMigrationError(
-        context.descriptor.name, state, "", was, now,
-        "Declare the windows as they were, or give them another uid, which begins them without state.",
-    )  # fmt: skip
+    return StateMigrationError(context.descriptor.name, state, "", was, now, remedy)
 
 
 def require_form(own: str, context: OperatorContext, others: Collection[str] = ()) -> None:
     """Raises StateMigrationError for restored windows in another form than that of the state `own` and the `others`."""
     for other in sorted(restored_names(context) & (_FORMS.keys() - {own, *others})):
-        raise other_windows(context, other, _FORMS[other], _FORMS[own])
+        is_general = other == CONTENTS and own in (COUNTS, SESSIONS)
+        remedy = _ANOTHER_WAY if is_general else _CHANGED_BACK
+        raise other_windows(context, other, _FORMS[other], _FORMS[own], remedy)

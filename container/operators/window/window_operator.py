@@ -18,7 +18,7 @@ from yarrow.container.operators.process.process_function import EVENT_TIMERS, PR
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.window.evicting_windows import Evicting, open_evicting_windows
-from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet
+from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet, require_end_behind
 from yarrow.container.operators.window.missing_timers import set_missing_timers
 from yarrow.container.operators.window.window_contents import WindowContents, open_contents
 from yarrow.container.operators.window.window_contexts import WindowEvictorContext, WindowTriggerContext
@@ -33,10 +33,10 @@ from yarrow.container.operators.window.windowing_base import Results, WindowingB
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.timers import TimerQueue
+from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window import MergingWindowAssigner, Trigger, TriggerResult, Window
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
@@ -145,12 +145,13 @@ class WindowingOperator(WindowingBase):
         live = self._merging_windows()
         actual, merges = live.add(window, self._merger)
         self._at = actual
+        if self._is_late(actual):
+            parts = [part for merge in merges if merge.result == actual for part in merge.merged]
+            require_end_behind(actual, parts, self._assigner)
+            # A savepoint with a greater lateness has kept what the row joins. It stays as it is.
+            return None
         for merge in merges:
             self._merge(merge)
-        if self._is_late(actual):
-            live.retire(actual)
-            self._keep_merging(live)
-            return None
         self._keep_merging(live)
         state_window = live.state_window(actual)
         assert state_window is not None
@@ -158,11 +159,6 @@ class WindowingOperator(WindowingBase):
 
     def _merge(self, merge: Merge[Any]) -> None:
         """Moves timers, the trigger's state and content of merged windows to the one that replaces them."""
-        if self._is_late(merge.result):
-            raise InvalidProgramError(
-                f"the assigner {type(self._assigner).__name__} merged live windows into {merge.result!r}, which the"
-                f" watermark {self._timers.watermark} has passed: a merged window must not end before its parts"
-            )
         context, key = self._trigger_context, self.context.state.current_key
         context.window, context.merged = merge.result, merge.merged
         self._trigger.on_merge(merge.result, context)
@@ -236,8 +232,20 @@ class WindowingOperator(WindowingBase):
             checked_result(on_timer(timestamp, window, context), trigger), window, state_window
         )
         ends = cleanup_time(window, self._lateness, event_time=event_time)
-        if event_time is self._event_time and timestamp == ends:
+        if event_time is not self._event_time or ends is None:
+            return
+        if timestamp == ends or (timestamp > ends and self._is_left(state_window)):
             self._clean_up(window, state_window)
+        elif self._lateness and timestamp < ends:
+            # A savepoint may have kept the window for a shorter lateness than the program now has.
+            self._set_cleanup(window)
+
+    def _is_left(self, state_window: Any) -> bool:
+        """Whether a window lives on that had to be removed: a savepoint may have kept it for a greater lateness."""
+        if not self._event_time:
+            return False
+        key = self.context.state.current_key
+        return self._merger is not None or self._contents.values.get(state_window, key) is not MISSING
 
     def _fire(self, timers: TimerQueue, limit: int, deadline: float) -> Results:
         state, event_time = self.context.state, timers is self._timers.event_timers
