@@ -16,6 +16,7 @@ from tests.harness.test_tumbling_windows_restored import Shown, ShownReduced
 from tests.harness.test_windows_restored import (
     ASSIGNERS,
     KEYS,
+    LATENESS,
     Model,
     compare_with_the_model,
     rows_of,
@@ -40,9 +41,11 @@ BACKENDS = ["hashmap", "rocksdb"]
 SLICED = ["sliding", "cumulative"]
 
 
-def sliced(assigner: WindowAssigner[Any, Any], *, general: bool, reduced: bool = False) -> Any:
+def sliced(
+    assigner: WindowAssigner[Any, Any], *, general: bool, reduced: bool = False, lateness: int = 0
+) -> Any:
     def build(rows: DataStream) -> DataStream:
-        windows = rows.key_by(lambda row: row[0]).window(assigner)
+        windows = rows.key_by(lambda row: row[0]).window(assigner).allowed_lateness(lateness)
         windows = windows.trigger(OwnTrigger()) if general else windows
         if reduced:
             return windows.reduce(
@@ -57,9 +60,16 @@ class SlicedJob(RestartedJob):
     """A job that the general operator runs for its first starts, and slices from then on."""
 
     def __init__(
-        self, assigner: WindowAssigner[Any, Any], *, reduced: bool = False, general_starts: int = 0
+        self,
+        assigner: WindowAssigner[Any, Any],
+        *,
+        reduced: bool = False,
+        general_starts: int = 0,
+        lateness: int = 0,
     ) -> None:
-        self._ways = [sliced(assigner, general=general, reduced=reduced) for general in (False, True)]
+        self._ways = [
+            sliced(assigner, general=general, reduced=reduced, lateness=lateness) for general in (False, True)
+        ]
         self.general_starts = general_starts
         super().__init__(self._ways[0])
 
@@ -87,13 +97,14 @@ steps_of = st.lists(
 
 @pytest.mark.parametrize("reduced", [False, True], ids=["aggregated", "reduced"])
 @pytest.mark.parametrize("assigner", SLICED)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("lateness", LATENESS)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, backend=st.sampled_from(BACKENDS), general_starts=st.sampled_from([0, 1]))
 def test_slices_are_the_model_also_behind_the_general_operator(
-    assigner: str, reduced: bool, steps: list[Any], backend: str, general_starts: int
+    lateness: int, assigner: str, reduced: bool, steps: list[Any], backend: str, general_starts: int
 ) -> None:
-    job = SlicedJob(ASSIGNERS[assigner], reduced=reduced, general_starts=general_starts)
-    compare_with_the_model(Model(assigner, 0), job, steps, backend)
+    job = SlicedJob(ASSIGNERS[assigner], reduced=reduced, general_starts=general_starts, lateness=lateness)
+    compare_with_the_model(Model(assigner, lateness), job, steps, backend)
 
 
 def test_slices_and_the_general_operator_agree_on_any_numbers_of_windows() -> None:
@@ -102,6 +113,7 @@ def test_slices_and_the_general_operator_agree_on_any_numbers_of_windows() -> No
         size=st.integers(1, 24),
         slide=st.integers(1, 30),
         offset=st.integers(-20, 20),
+        lateness=st.sampled_from([0, 3, 25]),
         steps=st.lists(
             st.one_of(
                 st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 60)), min_size=1, max_size=8),
@@ -110,11 +122,11 @@ def test_slices_and_the_general_operator_agree_on_any_numbers_of_windows() -> No
             max_size=12,
         ),
     )
-    def holds(size: int, slide: int, offset: int, steps: list[Any]) -> None:
+    def holds(size: int, slide: int, offset: int, lateness: int, steps: list[Any]) -> None:
         windows = SlidingEventTimeWindows(size, slide, offset % slide)
         results = []
         for general in (False, True):
-            job = RestartedJob(sliced(windows, general=general))
+            job = RestartedJob(sliced(windows, general=general, lateness=lateness))
             job.start(1, "hashmap")
             number = 0
             found: Counter[Any] = Counter()
@@ -137,16 +149,66 @@ def test_slices_and_the_general_operator_agree_on_any_numbers_of_windows() -> No
     holds()
 
 
+@pytest.mark.parametrize("before,behind", [(0, 12), (12, 0), (4, 12), (12, 4)])
+def test_slices_and_the_general_operator_agree_on_another_lateness_over_a_savepoint(
+    before: int, behind: int
+) -> None:
+    @settings(max_examples=10, deadline=None)
+    @given(
+        assigner=st.sampled_from(SLICED),
+        steps=st.lists(
+            st.one_of(rows_of, st.integers(0, 45)).map(lambda step: [step]), min_size=2, max_size=10
+        ),
+        cut=st.integers(1, 9),
+        start=st.tuples(st.integers(1, 4), st.sampled_from(BACKENDS)),
+    )
+    def holds(assigner: str, steps: list[list[Any]], cut: int, start: tuple[int, str]) -> None:
+        results = []
+        for general in (False, True):
+            ways = [
+                sliced(ASSIGNERS[assigner], general=general, lateness=lateness)
+                for lateness in (before, behind)
+            ]
+            job = RestartedJob(ways[0])
+            job.start(2, "hashmap")
+            number = dropped = 0
+            found: Counter[Any] = Counter()
+            for at, (step,) in enumerate([*steps, [1000]]):
+                if at == min(cut, len(steps)):
+                    dropped += sum(operator.late_dropped for operator in windowing(job))
+                    job.stop(CANONICAL)
+                    job._build = ways[1]
+                    job.start(*start)
+                if isinstance(step, int):
+                    job.watermark(step)
+                else:
+                    job.push([(key, number + at) for at, (key, _) in enumerate(step)], [t for _, t in step])
+                    number += len(step)
+                found.update(row for row, _ in job.take())
+            dropped += sum(operator.late_dropped for operator in windowing(job))
+            assert all(map(keeps_nothing, windowing(job)))
+            job.stop(CANONICAL)
+            results.append((found, dropped))
+        assert results[0] == results[1]
+
+    holds()
+
+
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("assigner", SLICED)
+@pytest.mark.parametrize("lateness", LATENESS)
 def test_a_cut_between_any_two_keys_of_windows_that_fire_loses_and_doubles_nothing(
-    assigner: str, backend: str, options: CheckpointOptions, monkeypatch: pytest.MonkeyPatch
+    lateness: int,
+    assigner: str,
+    backend: str,
+    options: CheckpointOptions,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(windows_of_slices, "_CALLS_AT_ONCE", 1)
     keys = list(range(4))
-    model = Model(assigner, 0)
-    job = SlicedJob(ASSIGNERS[assigner])
+    model = Model(assigner, lateness)
+    job = SlicedJob(ASSIGNERS[assigner], lateness=lateness)
     job.start(1, backend)
     found: Counter[Any] = Counter()
     cuts = number = 0
@@ -157,6 +219,7 @@ def test_a_cut_between_any_two_keys_of_windows_that_fire_loses_and_doubles_nothi
             model.row(key, each, time)
         number += len(times)
         job.push(rows, [*times] * len(keys))
+        found.update(row for row, _ in job.take())
         model.rise(watermark)
         due = True
         while due:
@@ -169,7 +232,8 @@ def test_a_cut_between_any_two_keys_of_windows_that_fire_loses_and_doubles_nothi
                     found.update(row for row, _ in operator.fire_event_timers(0.0))
             cuts += 1
             if cuts % 4 == 0:
-                job.stop(options)
+                # A late row must not come before all has fired that is due.
+                job.stop(options, goes_on=not lateness)
                 job.start(cuts // 4 % 4 + 1, backend)
         job.watermark(watermark)
         found.update(row for row, _ in job.take())
@@ -206,6 +270,37 @@ def test_no_window_fires_twice_when_subtasks_with_other_watermarks_become_one(ba
             expected[(key, 0, 10, (1, 2, 3))] += 1
         expected[(key, 4, 14, (1, 2))] += 1
     assert rest == expected
+    assert all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_late_row_fires_windows_again_that_its_former_subtask_had_fired(backend: str) -> None:
+    job = SlicedJob(ASSIGNERS["sliding"], lateness=50)
+    job.start(2, backend)
+    job.push([(key, 1) for key in KEYS], [1] * len(KEYS))
+    job.watermark(11, subtask=0)
+    ahead = {row[0] for row, _ in job.take()}
+    assert 0 < len(ahead) < len(KEYS)
+    job.stop(OWN)
+    # The watermark goes back for keys that have fired all windows of their row, and stand at none.
+    job.start(1, backend)
+    job.push([(key, 2) for key in KEYS], [6] * len(KEYS))
+    again = Counter(row for row, _ in job.take())
+    assert again == Counter((key, 0, 10, (1, 2)) for key in ahead)
+    job.stop(OWN)
+    job.start(3, backend)
+    job.watermark(20)
+    expected: Counter[Any] = Counter((key, 4, 14, (2,)) for key in KEYS)
+    expected.update((key, -4, 6, (1,)) for key in KEYS if key not in ahead)
+    expected.update((key, -8, 2, (1,)) for key in KEYS if key not in ahead)
+    expected.update((key, 0, 10, (1, 2)) for key in KEYS if key not in ahead)
+    assert Counter(row for row, _ in job.take()) == expected
+    job.push([(key, 3) for key in KEYS], [6] * len(KEYS))
+    last: list[Any] = [(key, 0, 10, (1, 2, 3)) for key in KEYS] + [(key, 4, 14, (2, 3)) for key in KEYS]
+    assert Counter(row for row, _ in job.take()) == Counter(last)
+    job.watermark(1000)
+    assert job.take() == []
     assert all(map(keeps_nothing, windowing(job)))
     job.stop(CANONICAL)
 
@@ -284,6 +379,32 @@ def test_slices_are_refused_by_other_windows(change: str, options: CheckpointOpt
         job.start(1, "hashmap")
     for fragment in job.fragments:
         fragment.close()
+
+
+@pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
+def test_windows_that_have_fired_and_wait_for_late_rows_are_refused_by_other_windows(
+    options: CheckpointOptions,
+) -> None:
+    fired = sliced(SlidingEventTimeWindows(10, 5, 0), general=False, lateness=50)
+    tumbling = sliced(ASSIGNERS["tumbling"], general=False, lateness=50)
+    other_slide = sliced(SlidingEventTimeWindows(10, 2, 0), general=False, lateness=50)
+    for first, second, message in (
+        (fired, tumbling, "'_window_slices.*windows that are made of slices"),
+        (fired, sliced(SlidingEventTimeWindows(10, 5, 0), general=True), "'_window_slices"),
+        (fired, other_slide, "sliding windows of 10 ms by 5 ms.*declares sliding windows of 10 ms by 2 ms"),
+        (tumbling, fired, "'_window_contents/fired'.*tumbling windows that have fired.*made of slices"),
+    ):
+        job = RestartedJob(first)
+        job.start(1, "hashmap")
+        job.push([(1, 1)], [5])
+        # All windows of the row have fired.
+        job.watermark(30)
+        job.stop(options)
+        job._build = second
+        with pytest.raises(FragmentFailedError, match=message):
+            job.start(1, "hashmap")
+        for fragment in job.fragments:
+            fragment.close()
 
 
 def test_windows_with_other_bounds_are_refused_by_slices() -> None:

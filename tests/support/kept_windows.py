@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from yarrow.container.operators.sliced_window.windows_of_slices import WindowsOfSlices
+from yarrow.container.operators.window.folding_windows import FoldingWindows
 from yarrow.container.operators.window.session_windows import SessionWindows
 from yarrow.container.operators.window.stored_forms import SESSIONS
 from yarrow.container.operators.window.tumbling_windows import TumblingWindows
@@ -22,8 +23,7 @@ def keeps_nothing(operator: WindowingBase) -> bool:
     else:
         states.append(operator._contents.values)  # type: ignore[attr-defined]
     if isinstance(operator, TumblingWindows):
-        kept += [*operator._ends, *operator._fired_ends, *operator._open, *operator._mixed]
-        states += [] if operator._fired is None else [operator._fired.values]
+        kept += [*operator._ends, *operator._open]
     elif isinstance(operator, WindowsOfSlices):
         kept += [*operator._ends, *operator._ending, *operator._slices]
         whole = operator._whole
@@ -31,4 +31,7 @@ def keeps_nothing(operator: WindowingBase) -> bool:
     elif isinstance(operator, WindowingOperator):
         states += operator._trigger_context.states.values
         kept += [] if operator._merger is None else operator.context.state.state_keys("_merging_windows")
+    if isinstance(operator, FoldingWindows) and operator._fired is not None:
+        kept += operator._fired.ahead
+        states.append(operator._fired.contents.values)
     return not any(kept) and not any(values.tables.windows() for values in states)

@@ -95,8 +95,6 @@ def _cumulative(windows: Windows) -> Way:
 def _by_slices(windows: Windows, numbers: SlicedWindows) -> Way:
     if not _fires_at_the_end(windows):
         return _slow_trigger(windows)
-    if windows.lateness_ms and windows.assigner.is_event_time():
-        return _general("key by key because of its allowed lateness")
     if windows.kind is WindowKind.AGGREGATED and not _returns_a_value(windows.combining.merge):
         return _general(f"key by key because merge of {type(windows.combining).__name__} returns nothing")
     return Way(SlicedWindowOperator, AllSlicedWindowOperator, numbers)
@@ -199,6 +197,8 @@ def slices_to_pre_aggregate(windows: Windows, method: str) -> SlicedWindows:
         reason = f"the windows of {assigner.__name__} cannot be made of slices of event time, as those of {kinds} can"
     elif way.reason:
         reason = f"the windows run {way.reason}"
+    elif windows.lateness_ms and way.keyed is SlicedWindowOperator:
+        reason = "windows that overlap take their late records singly, because of their allowed lateness"
     elif windows.kind is WindowKind.AGGREGATED and not _returns_a_value(windows.combining.merge):
         reason = f"merge of {type(windows.combining).__name__} returns nothing"
     else:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.time_slices import TimeSlices
-from yarrow.container.operators.window.stored_forms import SLICES, STACKS, other_windows, restored_names
+from yarrow.container.operators.window.stored_forms import (
+    FIRED_SLICES,
+    SLICES,
+    STACKS,
+    other_windows,
+    restored_names,
+)
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -40,7 +46,7 @@ class StoredLayout:
 
 
 def _has_slices(context: OperatorContext) -> bool:
-    return not {SLICES, STACKS}.isdisjoint(restored_names(context))
+    return not {SLICES, STACKS, FIRED_SLICES}.isdisjoint(restored_names(context))
 
 
 def _shown(size: int, slide: int, offset: int, cumulative: int) -> str:

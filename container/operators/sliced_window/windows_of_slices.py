@@ -2,16 +2,17 @@
 
 Owner: the task thread. A row is added to one slice. When a window ends, each of its keys merges the slices that have
 come, and gives its result. Then its stacks move to the next window. So the keys that stand at a window are those that
-have not fired it. No key has a timer. See docs/design/0041-windows-of-slices.md.
+have not fired it. With lateness its value stays until no late row can come. No key has a timer. See
+docs/design/0041-windows-of-slices.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappush
-from typing import Any
+from typing import Any, NamedTuple
 
-from yarrow.common.typeinfo import Types
+from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sliced_window.slice_stacks import SliceStacks, Stacks
@@ -19,16 +20,17 @@ from yarrow.container.operators.sliced_window.slice_tables import SliceTables
 from yarrow.container.operators.sliced_window.stored_layout import StoredLayout
 from yarrow.container.operators.sliced_window.whole_windows import WholeWindows
 from yarrow.container.operators.time_slices import TimeSlices
+from yarrow.container.operators.window.fired_contents import FiredContents
 from yarrow.container.operators.window.folding_windows import (
     KEYS_AT_ONCE,
     FiringWindow,
     FoldingWindows,
     closed_entry,
 )
-from yarrow.container.operators.window.stored_forms import SLICES, STACKS
+from yarrow.container.operators.window.stored_forms import FIRED_SLICES, SLICES, STACKS, restored_names
 from yarrow.container.operators.window.window_contents import CONTENTS, contents_of, contents_type
 from yarrow.container.operators.window.window_folding import Entry
-from yarrow.container.operators.window.window_rules import is_row_late
+from yarrow.container.operators.window.window_rules import is_row_late, is_window_late
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.operators.window.windowing_base import Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
@@ -47,11 +49,21 @@ _NEW_KEYS_AT_ONCE = 4000
 _CALLS_AT_ONCE = 16
 
 
+class _Place(NamedTuple):
+    """How far a key has come."""
+
+    #: The window where it stands, and its stacks there; None = it stands nowhere.
+    window: TimeWindow | None
+    stacks: Any
+    #: Windows that end then or before have fired for the key.
+    passed: int
+
+
 @runs(SlicedWindowOperator, AllSlicedWindowOperator)
 class WindowsOfSlices(FoldingWindows):
     """Runs sliding and cumulative windows whose trigger fires them at their end."""
 
-    read_forms = (STACKS, CONTENTS)
+    read_forms = (STACKS, FIRED_SLICES, CONTENTS)
     _spec: SlicedWindowOperator
 
     # ------------------------------------------------------------------ life
@@ -66,14 +78,18 @@ class WindowsOfSlices(FoldingWindows):
         tables: WindowTables[TimeWindow] = state.window_tables(SLICES, kept, TIME_WINDOWS)
         self._contents, self._tables = contents_of(spec, context, tables, self._combining), tables
         self._slices = SliceTables(self._layout, tables)
-        self._stacks = SliceStacks(self._slices, self._contents, copier_for(declared_type(spec.kept_type)))
+        #: Copies a value that a function could change; None = no value can change.
+        self._own = copier_for(declared_type(spec.kept_type))
+        self._stacks = SliceStacks(self._slices, self._contents, self._own)
         #: The stacks of each key, at the next window that it fires.
         stacks = Types.TUPLE([Types.LONG(), Types.LONG(), kept])
         self._standing: WindowValues[TimeWindow] = WindowValues(
             state.window_tables(STACKS, stacks, TIME_WINDOWS)
         )
         self._whole = WholeWindows.restored(spec, context, self._layout, self._combining)
-        self._take_restored(context, None if self._whole is None else self._whole.tables, None)
+        whole = None if self._whole is None else self._whole.tables
+        self._open_fired(context, kept)
+        self._take_restored(context, whole, None if self._fired is None else self._fired.tables)
         self._firing = FiringWindow(self._standing)
         #: Gives stacks to keys of the window that fires which have none there, a piece at a time.
         self._new_keys: Iterator[None] = iter(())
@@ -83,11 +99,19 @@ class WindowsOfSlices(FoldingWindows):
         self._schedule_restored()
         self._owes = self.event_timers_due
 
+    def _open_fired(self, context: OperatorContext, kept: TypeInformation) -> None:
+        if self._event_time and (self._lateness or FIRED_SLICES in restored_names(context)):
+            tables: WindowTables[TimeWindow] = context.state.window_tables(FIRED_SLICES, kept, TIME_WINDOWS)
+            contents = contents_of(self._spec, context, tables, self._combining)
+            self._fired = FiredContents(contents, self._lateness, self._timers.watermark)
+
     def _schedule_restored(self) -> None:
         standing = self._standing.tables.windows()
         #: Before that time some key may have fired windows that the watermark has not reached: subtasks with different
         #: watermarks have become one.
-        self._ahead = max((window.end for window in standing), default=MIN_TIMESTAMP) - self._layout.slide
+        ahead = [window.end - self._layout.slide for window in standing]
+        ahead += [] if self._fired is None else [window.end for window in self._fired.ahead]
+        self._ahead = max(ahead, default=MIN_TIMESTAMP)
         whole = [] if self._whole is None else self._whole.tables.windows()
         self._ends: list[int] = []
         self._ending: set[int] = set()
@@ -145,43 +169,64 @@ class WindowsOfSlices(FoldingWindows):
         """See WindowEntries: fires what is owed, and takes a row that is late, or comes behind windows of its slice."""
         yield from self.fire_what_is_owed()
         self.context.state.current_key = key
-        reached, ends = self._reached, self._layout.ends_of(start)
+        ends, watermark = self._layout.ends_of(start), self._timers.watermark
         stamp = MIN_TIMESTAMP if timestamp is None else timestamp
-        if ends and ends[-1] - 1 > reached:
+        if ends:
             window = self._shown_window(start)
+            place = self._place_of(canonicalize(key))
+            again, opens = self._fired_of(start, place.passed), ends[-1] > place.passed
             try:
-                if self._take_open(key, row, stamp, start):
-                    return
+                if opens:
+                    self._take_open(canonicalize(key), row, stamp, start, place)
+                for window in again:
+                    yield from self._fire_again(window, key, row, stamp)
             except OperatorFailure:
                 raise
             except Exception as error:
                 raise self._failure_in(short_record(self._row_of(row)), window, error) from error
-        late = bool(ends) or is_row_late(stamp, 0, self._timers.watermark, event_time=self._event_time)
+            if again or opens:
+                return
+        late = bool(ends) or is_row_late(stamp, self._lateness, watermark, event_time=self._event_time)
         windows = [self._window_of(ends[-1] - 1)] if ends else ()
         yield from self._late_row(row, timestamp, late=late, windows=windows)
 
-    def _take_open(self, key: Any, row: Any, stamp: int, start: int) -> bool:
-        """Adds a row to a slice that has still a window to fire; False = not for this key."""
-        key, ends = canonicalize(key), self._layout.ends_of(start)
-        next_end = next(end for end in ends if end - 1 > self._reached)
-        window, stacks = self._stacks_of(key)
+    def _take_open(self, key: Any, row: Any, stamp: int, start: int, place: _Place) -> None:
+        """Adds a row of a canonical key to a slice that has still a window to fire for it."""
+        window, stacks, passed = place
+        ends = self._layout.ends_of(start)
+        if ends[0] > passed:
+            self._open_slice(start)
+            self._contents.add(self._stretch(start), key, row, stamp)
+            return
         if window is None:
-            if next_end == ends[0]:
-                return self._take_unread(key, row, stamp, start)
-            window = self._window_of(next_end - 1)
+            window = self._window_of(next(end for end in ends if end > passed) - 1)
             stacks = self._stacks.of_new_key(window)
-        elif start >= window.end - self._layout.slide:
-            return self._take_unread(key, row, stamp, start)
-        elif ends[-1] < window.end:
-            return False
         self._standing.put(window, key, self._stacks.add(key, stacks, start, row, stamp))
         self._schedule(window.end)
-        return True
 
-    def _take_unread(self, key: Any, row: Any, stamp: int, start: int) -> bool:
-        self._open_slice(start)
-        self._contents.add(self._stretch(start), key, row, stamp)
-        return True
+    def _fired_of(self, start: int, passed: int) -> list[TimeWindow]:
+        """The windows of a slice that have fired for a key and wait for late rows; `passed` is that of the key."""
+        if self._fired is None:
+            return []
+        watermark = self._timers.watermark
+        windows = [self._window_of(end - 1) for end in self._layout.ends_of(start) if end <= passed]
+        return [
+            window
+            for window in windows
+            if not is_window_late(window, self._lateness, watermark, event_time=True)
+        ]
+
+    def _place_of(self, key: Any) -> _Place:
+        """How far a canonical key has come."""
+        window, stacks = self._stacks_of(key)
+        passed = self._reached + 1
+        if window is not None:
+            passed = max(passed, window.end - self._layout.slide)
+        if self._fired is not None:
+            values = self._fired.contents.values
+            ends = [window.end for window in self._fired.ahead if values.get(window, key) is not MISSING]
+            passed = max([passed, *ends])
+        return _Place(window, stacks, passed)
 
     def _stacks_of(self, key: Any) -> tuple[TimeWindow | None, Any]:
         """The window where a canonical key stands, and its stacks; None = it stands nowhere."""
@@ -216,7 +261,7 @@ class WindowsOfSlices(FoldingWindows):
             self._whole.tables.drop(window)
         if self._latest is not None and self._latest.start not in self._slices:
             self._latest = None
-        self._drop_states(window)
+        self._drop_unless_waiting(window)
 
     def _place_new_keys(self, window: TimeWindow) -> Iterator[None]:
         """Gives stacks to the keys that have rows in the window and stand nowhere; yields where work may be cut."""
@@ -255,18 +300,22 @@ class WindowsOfSlices(FoldingWindows):
         firing, stamp = self._firing, window.max_timestamp()
         following = self._window_of(stamp + self._layout.slide)
         self._stacks.begin(window)
-        alone = self._spec.window_function is None
+        alone, keeps = self._spec.window_function is None, self._keeps_fired(window)
         # A merge may read the state of its key.
         step = 1 if self.uses_current_key else KEYS_AT_ONCE if alone else _CALLS_AT_ONCE
         while firing.at < len(firing.keys):
             start, end = firing.at, min(firing.at + step, len(firing.keys))
             keys, values = self._merged(window, following, firing.keys[start:end], firing.values[start:end])
+            if keeps and self._fired is not None:
+                # Slices go on with values that a late row must not change.
+                own = self._own
+                self._fired.put(window, keys, values if own is None else [own(value) for value in values])
             if alone:
                 for result in self._plain_results(window, keys, values):
                     yield result, stamp
             else:
                 for key, value in zip(keys, values, strict=True):
-                    yield from self._fire_key(window, key, value, ends=True)
+                    yield from self._fire_key(window, key, value, ends=not keeps)
             firing.at = end
             self.fired_timers += len(keys)
             if perf_counter() >= deadline:

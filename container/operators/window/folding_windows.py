@@ -17,6 +17,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.rows.key_selection import generate_key
+from yarrow.container.operators.window.fired_contents import FiredContents
 from yarrow.container.operators.window.missing_timers import RestoredTimers, marks_of, set_fired_apart
 from yarrow.container.operators.window.window_contents import CONTENTS, WindowContents
 from yarrow.container.operators.window.window_folding import Combination, Entry, generate_window_fold
@@ -54,6 +55,8 @@ class FoldingWindows(WindowingBase):
     _latest: TimeWindow | None
     #: A restored operator fires what its watermark had made due before it takes a row.
     _owes: bool
+    #: The windows that have fired and wait for late rows; None = no window waits.
+    _fired: FiredContents | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -186,9 +189,46 @@ class FoldingWindows(WindowingBase):
             self._clean_up(limit, deadline)
         state.current_key = NO_KEY
 
+    # ------------------------------------------------------------------ windows that have fired
+
+    def _keeps_fired(self, window: TimeWindow) -> bool:
+        """Whether a window that fires waits for late rows."""
+        return self._fired is not None and self._fired.keeps(window, self._timers.watermark)
+
+    def _fire_again(self, window: TimeWindow, key: Any, row: Any, stamp: int) -> Results:
+        """Adds a late row of the current key to a window that has fired, and fires it for this key."""
+        assert self._fired is not None
+        contents, last_time = self._fired.contents, window.max_timestamp()
+        contents.add(window, key, row, stamp)
+        for value in contents.fire(window, window, key, lambda shown: self._call.fire(key, window, shown)):
+            yield value, last_time
+
     def _clean_up(self, limit: int, deadline: float) -> None:
-        """Removes what windows have left whose lateness is over."""
-        return None
+        """Removes windows whose lateness is over."""
+        fired = self._fired
+        if fired is None:
+            return
+        for window in fired.due(limit):
+            if self._spec.window_function is None or self._clear_keys(window, fired.tables, deadline):
+                fired.drop(window)
+                self._drop_states(window)
+            if perf_counter() >= deadline:
+                return
+
+    def _clear_keys(self, window: TimeWindow, tables: WindowTables[TimeWindow], deadline: float) -> bool:
+        """Takes the rows of a window, and tells its function of each key; False = the deadline has cut that."""
+        for keys, _ in tables.take(window):
+            for key in keys:
+                self.context.state.current_key = user_key(key)
+                try:
+                    self._call.clear(window)
+                except Exception as error:
+                    raise self._failure_of_end(window, key, error) from error
+            if perf_counter() >= deadline:
+                return False
+        return True
+
+    # ------------------------------------------------------------------ functions of windows that end
 
     def _plain_results(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterable[Any]:
         """The results of keys where no window function runs: one for each."""
@@ -226,6 +266,11 @@ class FoldingWindows(WindowingBase):
         self.context.state.current_key = user_key(key)
         return self._failure_in(f"timer at {window.max_timestamp()}", window, error)
 
+    def _drop_unless_waiting(self, window: TimeWindow) -> None:
+        """Removes state of a window that has fired, unless it waits for late rows of some key."""
+        if self._fired is None or window not in self._fired:
+            self._drop_states(window)
+
     def _drop_states(self, window: TimeWindow) -> None:
         """Removes state of a window that the function has left."""
         for values in self._function_states.values:
@@ -235,8 +280,12 @@ class FoldingWindows(WindowingBase):
 
     @property
     def event_timers_due(self) -> bool:
-        ends = self._ends
-        return self._event_time and bool(ends) and ends[0] <= self._timers.watermark
+        if not self._event_time:
+            return False
+        ends, watermark = self._ends, self._timers.watermark
+        if ends and ends[0] <= watermark:
+            return True
+        return self._fired is not None and bool(self._fired.due(watermark))
 
     def fire_event_timers(self, deadline: float) -> Results:
         self._owes = False

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext, declared_type
-from yarrow.container.operators.window.stored_forms import other_windows, restored_names
+from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS, other_windows, restored_names
 from yarrow.container.operators.window.window_contents import CONTENTS, contents_type
 from yarrow.container.operators.window.window_rules import cleanup_time
 from yarrow.container.operators.window.window_timers import WindowTimers
@@ -23,8 +23,6 @@ from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
 
-#: Name of the contents of windows that have fired and wait for the end of their lateness.
-FIRED_CONTENTS = "_window_contents/fired"
 #: Name of the operator state that is not empty if windows have no timers.
 WITHOUT_TIMERS = "_windows_without_timers"
 

@@ -14,22 +14,28 @@ from yarrow.container.operators.window.evicting_windows import CONTENTS_WITH_TIM
 from yarrow.container.operators.window.window_contents import CONTENTS
 from yarrow.runtime.snapshot.errors import StateMigrationError
 
+#: Name of the contents of tumbling windows that have fired and wait for the end of their lateness.
+FIRED_CONTENTS: Final = "_window_contents/fired"
 #: Name of the state with a counter and a value a key.
 COUNTS: Final = "_count_windows"
 #: Name of the state with a list of sessions a key.
 SESSIONS: Final = "_sessions"
-#: Names of what windows of slices keep: the slices, and the merges of each key.
+#: Names of what windows of slices keep: the slices, the merges of each key, and windows that have fired and wait for
+#: the end of their lateness.
 SLICES: Final = "_window_slices"
 STACKS: Final = "_window_slices/stacks"
+FIRED_SLICES: Final = "_window_slices/fired"
 
 #: What lies in the state of each name.
 _FORMS: Final[Mapping[str, str]] = {
     CONTENTS: "windows without an evictor, of which none is made of slices",
+    FIRED_CONTENTS: "tumbling windows that have fired and wait for late records",
     CONTENTS_WITH_TIMES: "windows with an evictor",
     COUNTS: "count windows with one counter a key",
     SESSIONS: "sessions in one list a key",
     SLICES: "windows that are made of slices",
     STACKS: "windows that are made of slices",
+    FIRED_SLICES: "windows that are made of slices",
 }
 
 

@@ -20,6 +20,7 @@ from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.window.evicting_windows import Evicting, open_evicting_windows
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet, require_end_behind
 from yarrow.container.operators.window.missing_timers import set_missing_timers
+from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS
 from yarrow.container.operators.window.window_contents import WindowContents, open_contents
 from yarrow.container.operators.window.window_contexts import WindowEvictorContext, WindowTriggerContext
 from yarrow.container.operators.window.window_rules import (
@@ -50,6 +51,8 @@ _MOST_EMPTY = 1024
 @runs(WindowOperator, AllWindowOperator)
 class WindowingOperator(WindowingBase):
     """Runs windows of a keyed stream, or of a whole stream whose rows have one key."""
+
+    read_forms = (FIRED_CONTENTS,)
 
     def __init__(self, name: str, spec: WindowOperator) -> None:
         super().__init__(name, spec)

@@ -14,9 +14,9 @@ from tests.support.window_functions import CountedCalls
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.sliced_window.windows_of_slices import WindowsOfSlices
-from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.datastream import DataStream, OutputTag
-from yarrow.datastream.functions import AggregateFunction, WindowFunction
+from yarrow.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
+from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window import (
     CumulativeEventTimeWindows,
     CumulativeProcessingTimeWindows,
@@ -87,7 +87,7 @@ def test_overlapping_windows_with_an_incremental_function_are_made_of_slices(run
     for assigner in (SLIDING, CUMULATIVE):
         assert type(operator_of(run(lambda s, a=assigner: cut(s, a).reduce(add)))) is WindowsOfSlices
     late = run(lambda s: cut(s).allowed_lateness(1).reduce(add))
-    assert type(operator_of(late)) is WindowingOperator
+    assert type(operator_of(late)) is WindowsOfSlices
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -269,3 +269,99 @@ def test_windows_of_a_whole_stream_are_made_of_slices(run: Any) -> None:
     harness.push(("a", 1), ("b", 2), timestamps=[1, 6])
     harness.watermark(30)
     assert harness.output == [1, 3, 2]
+
+
+class Windows(ProcessWindowFunction[Any, Any, Any, Any]):
+    """Shows each firing with its number for key and window, and notes each clean-up."""
+
+    def __init__(self) -> None:
+        self.firings = ValueStateDescriptor[int]("firings", Types.LONG())
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        count = context.window_state().get_state(self.firings)
+        count.update((count.value() or 0) + 1)
+        yield key, context.window().start, count.value(), *elements
+
+    def clear(self, context: Any) -> None:
+        window = context.window()
+        CLEARED.append((window.start, context.window_state().get_state(self.firings).value()))
+        context.window_state().get_state(self.firings).clear()
+
+
+#: Windows that have been cleaned up: start, and how often they have fired.
+CLEARED: list[tuple[int, int]] = []
+
+
+def test_a_row_inside_the_lateness_fires_each_window_that_has_fired_again(run: Any) -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        main = cut(stream).allowed_lateness(6).side_output_late_data(LATE).aggregate(Sum(), Windows())
+        return [main, main.get_side_output(LATE)]
+
+    CLEARED.clear()
+    harness = run(fragment)
+    harness.push(("a", 1), ("a", 2), timestamps=[2, 7])
+    harness.watermark(9)
+    assert harness.output == [("a", -5, 1, 1), ("a", 0, 1, 3)]
+    # Window [-5, 5) and [0, 10) have fired, window [5, 15) has not.
+    harness.push(("a", 4), ("a", 8), timestamps=[2, 7])
+    assert sorted(harness.output[2:]) == [("a", -5, 2, 5), ("a", 0, 2, 7), ("a", 0, 3, 15)]
+    assert sorted(harness.timestamps()[2:]) == [4, 9, 9]
+    # Window [-5, 5) is over at 4 + 6; a key without rows in window [0, 10) begins it.
+    harness.watermark(10)
+    assert CLEARED == [(-5, 2)]
+    harness.push(("a", 16), ("b", 32), timestamps=[2, 2])
+    assert harness.output[5:] == [("a", 0, 4, 31), ("b", 0, 1, 32)]
+    harness.watermark(14)
+    assert harness.output[7:] == [("a", 5, 1, 10)]
+    harness.watermark(15)
+    assert sorted(CLEARED) == [(-5, 2), (0, 1), (0, 4)]
+    harness.push(("a", 64), timestamps=[2])
+    assert (harness.outputs(1), harness.timestamps(1)) == ([("a", 64)], [2])
+    harness.push(("a", 128), timestamps=[8])
+    assert harness.output[8:] == [("a", 5, 2, 138)]
+    harness.watermark(20)
+    assert (harness.output[9:], CLEARED[3:]) == ([], [(5, 2)])
+    assert operator_of(harness).late_dropped == 0
+    assert keeps_nothing(operator_of(harness))
+
+
+def test_cumulative_windows_fire_again_for_a_late_row(run: Any) -> None:
+    harness = run(lambda s: cut(s, CUMULATIVE).allowed_lateness(20).aggregate(Sum()))
+    harness.push(("a", 1), ("a", 2), timestamps=[0, 6])
+    harness.watermark(9)
+    assert harness.output == [1, 3]
+    harness.push(("a", 4), timestamps=[3])
+    assert harness.output[2:] == [5, 7]
+    harness.watermark(14)
+    assert harness.output[4:] == [7]
+    harness.push(("a", 8), timestamps=[7])
+    assert harness.output[5:] == [15, 15]
+    harness.watermark(34)
+    assert keeps_nothing(operator_of(harness))
+
+
+def test_late_rows_and_slices_are_apart(run: Any) -> None:
+    harness = run(
+        lambda s: cut(s, SlidingEventTimeWindows(15, 5, 0)).allowed_lateness(50).aggregate(Numbers(), Shown())
+    )
+    harness.push(("a", 1), ("a", 2), timestamps=[1, 6])
+    harness.watermark(9)
+    harness.push(("a", 3), ("a", 4), timestamps=[6, 1])
+    before = len(harness.output)
+    harness.watermark(19)
+    assert sorted(harness.output[before:]) == [("a", 0, 15, (1, 2, 3, 4)), ("a", 5, 20, (2, 3))]
+    harness.push(("a", 5), timestamps=[6])
+    assert sorted(harness.output[-3:]) == [
+        ("a", -5, 10, (1, 2, 3, 4, 5)),
+        ("a", 0, 15, (1, 2, 3, 4, 5)),
+        ("a", 5, 20, (2, 3, 5)),
+    ]
+
+
+def test_errors_of_late_rows_name_record_window_and_key(run: Any) -> None:
+    harness = run(lambda s: cut(s).allowed_lateness(50).aggregate(Sum()))
+    harness.push(("a", 1), timestamps=[6])
+    harness.watermark(30)
+    with pytest.raises(FragmentFailedError) as caught:
+        harness.push(("a", "x"), timestamps=[7])
+    assert "('a', 'x') (window TimeWindow(start=0, end=10) of the key 'a')" in str(caught.value)
