@@ -27,11 +27,11 @@ from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
 from yarrow.container.operators.columnar.row_times import RowTimes, TimeUse
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.columnar_pattern.column_conditions import ColumnConditions
-from yarrow.container.operators.columnar_pattern.leaving_rows import KeyedRows, LeavingRows, Span
+from yarrow.container.operators.columnar_pattern.leaving_rows import KeySpan, LeavingByKey, LeavingRows
 from yarrow.container.operators.columnar_pattern.pending_batches import (
     PENDING_BATCHES,
     PendingBatches,
-    WaitingRows,
+    WaitingColumns,
     codes_of,
 )
 from yarrow.container.operators.columnar_pattern.relevant_rows import RelevantRows
@@ -128,7 +128,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             records, times = records.filter(pa.array(~late)), times[~late]
         if not records.num_rows:
             return
-        rows = WaitingRows.of(times, records, self._conditions.truths(records))
+        rows = WaitingColumns.of(times, records, self._conditions.truths(records))
         begins, goes_on = self._relevant.of(rows.truths)
         matters = begins | goes_on
         kept = rows if matters.all() else rows.chosen(matters)
@@ -149,7 +149,9 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
 
     # ------------------------------------------------------------------ matching
 
-    def _wanted(self, leaving: LeavingRows, span: Span, matches: PartialMatches) -> Iterator[tuple[int, Row]]:
+    def _wanted(
+        self, leaving: LeavingRows, span: KeySpan, matches: PartialMatches
+    ) -> Iterator[tuple[int, Row]]:
         """The rows of a span which may begin a match, or come while there is a partial one."""
         look_at = self._conditions.look_at
         for place in range(span.start, span.end):
@@ -207,7 +209,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         codes, keys = codes_of(self._key, rows.records)
         live = np.fromiter((key in self._live for key in keys), np.bool_, len(keys))
         begins, goes_on = self._relevant.of(rows.truths)
-        keyed = KeyedRows(rows, watermark, keys, codes, begins, goes_on, live)
+        keyed = LeavingByKey(rows, watermark, keys, codes, begins, goes_on, live)
         return LeavingRows(keyed, self._rows_of, eager=not self._relevant.all_go_on)
 
     def _run_leaving(self, leaving: LeavingRows, deadline: float) -> Iterator[tuple[Any, int | None]]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from yarrow.common.types import Row
-from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingRows, groups_of
+from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingColumns, groups_of
 from yarrow.container.operators.columnar_pattern.relevant_rows import Flags
 
 #: Rows of a key that leave at once, as a piece of work between two mails.
@@ -22,10 +22,10 @@ MOST_ROWS: Final = 4096
 _BLOCK: Final = 32
 
 
-class KeyedRows(NamedTuple):
+class LeavingByKey(NamedTuple):
     """The rows that leave, at least one, with their keys."""
 
-    rows: WaitingRows
+    rows: WaitingColumns
     #: The watermark that has passed them.
     watermark: int
     #: Canonical keys by their numbers.
@@ -40,7 +40,7 @@ class KeyedRows(NamedTuple):
     live: Flags
 
 
-class Span(NamedTuple):
+class KeySpan(NamedTuple):
     """Rows of one key that run together."""
 
     #: The canonical key.
@@ -55,7 +55,7 @@ class LeavingRows:
     """The rows that may matter, sorted by key and time; they are numbered in this order."""
 
     def __init__(
-        self, keyed: KeyedRows, rows_of: Callable[[pa.RecordBatch], list[Row]], *, eager: bool
+        self, keyed: LeavingByKey, rows_of: Callable[[pa.RecordBatch], list[Row]], *, eager: bool
     ) -> None:
         """`rows_of` makes objects. `eager`: all rows are likely to be asked for."""
         rows, codes = keyed.rows, keyed.codes
@@ -107,7 +107,7 @@ class LeavingRows:
             assert row is not None
         return row
 
-    def _spans(self) -> Iterator[Span]:
+    def _spans(self) -> Iterator[KeySpan]:
         times, keys = self.times, self._keyed.keys
         for code, start, end in groups_of(self.codes):
             while end - start > MOST_ROWS:
@@ -116,14 +116,14 @@ class LeavingRows:
                     cut += 1
                 if cut == end:
                     break
-                yield Span(keys[code], start, cut, times[cut - 1])
+                yield KeySpan(keys[code], start, cut, times[cut - 1])
                 start = cut
-            yield Span(keys[code], start, end, self._keyed.watermark)
+            yield KeySpan(keys[code], start, end, self._keyed.watermark)
 
-    def left(self) -> WaitingRows | None:
+    def left(self) -> WaitingColumns | None:
         """The rows that have not run, as they wait; None if there are none."""
         order = self._order[self.reached :]
         if not len(order):
             return None
         rows = self._rows
-        return WaitingRows.of(rows.times[order], rows.records.take(pa.array(order)), rows.truths[order])
+        return WaitingColumns.of(rows.times[order], rows.records.take(pa.array(order)), rows.truths[order])

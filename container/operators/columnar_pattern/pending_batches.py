@@ -27,7 +27,7 @@ _TIME: Final = pa.field("time", pa.int64())
 Numbers = npt.NDArray[np.int64]
 
 
-class WaitingRows(NamedTuple):
+class WaitingColumns(NamedTuple):
     """Rows that wait, at least one."""
 
     times: Numbers
@@ -36,15 +36,15 @@ class WaitingRows(NamedTuple):
     first_time: int
 
     @staticmethod
-    def of(times: Numbers, records: pa.RecordBatch, truths: Truths) -> WaitingRows:
+    def of(times: Numbers, records: pa.RecordBatch, truths: Truths) -> WaitingColumns:
         """Rows with their times (int64, shape (rows,)) and results of conditions (bool, shape (rows, conditions))."""
-        return WaitingRows(times, records, truths, int(times.min()))
+        return WaitingColumns(times, records, truths, int(times.min()))
 
-    def chosen(self, mask: npt.NDArray[np.bool_]) -> WaitingRows | None:
+    def chosen(self, mask: npt.NDArray[np.bool_]) -> WaitingColumns | None:
         """The rows of a mask, bool, shape (rows,); None if there are none."""
         if not mask.any():
             return None
-        return WaitingRows.of(self.times[mask], self.records.filter(pa.array(mask)), self.truths[mask])
+        return WaitingColumns.of(self.times[mask], self.records.filter(pa.array(mask)), self.truths[mask])
 
 
 class PendingBatches:
@@ -61,25 +61,25 @@ class PendingBatches:
         self._key = key
         self._truths_of = truths_of
         #: In the order in which they came.
-        self._waiting: list[WaitingRows] = []
+        self._waiting: list[WaitingColumns] = []
 
     @property
     def first_time(self) -> int | None:
         """The earliest time of a row; None without rows."""
         return min((rows.first_time for rows in self._waiting), default=None)
 
-    def add(self, rows: WaitingRows) -> None:
+    def add(self, rows: WaitingColumns) -> None:
         """Adds rows behind all others."""
         self._waiting.append(rows)
 
-    def put_back(self, rows: WaitingRows) -> None:
+    def put_back(self, rows: WaitingColumns) -> None:
         """Puts rows that were taken in front of all others."""
         self._waiting.insert(0, rows)
 
-    def take_until(self, time: int) -> WaitingRows | None:
+    def take_until(self, time: int) -> WaitingColumns | None:
         """Removes rows up to a time and returns them in the order in which they came; None = there are none."""
-        leaving: list[WaitingRows] = []
-        waiting: list[WaitingRows] = []
+        leaving: list[WaitingColumns] = []
+        waiting: list[WaitingColumns] = []
         for rows in self._waiting:
             if rows.first_time > time:
                 waiting.append(rows)
@@ -105,7 +105,7 @@ class PendingBatches:
         """The present keys, each with its rows in order of time."""
         return self._entries(list(self._waiting))
 
-    def _entries(self, waiting: Sequence[WaitingRows]) -> Iterator[tuple[list[Any], list[Any]]]:
+    def _entries(self, waiting: Sequence[WaitingColumns]) -> Iterator[tuple[list[Any], list[Any]]]:
         rows = _joined(waiting)
         if rows is None:
             return
@@ -128,7 +128,7 @@ class PendingBatches:
         if found:
             stored = pa.concat_batches(found)
             records = stored.select(list(range(1, len(self._stored))))
-            self.add(WaitingRows.of(stored.column(0).to_numpy(), records, self._truths_of(records)))
+            self.add(WaitingColumns.of(stored.column(0).to_numpy(), records, self._truths_of(records)))
 
 
 def codes_of(key: BatchKey, records: pa.RecordBatch) -> tuple[Numbers, list[Any]]:
@@ -148,11 +148,11 @@ def groups_of(codes: Numbers) -> list[tuple[int, int, int]]:
     return [(int(codes[start]), start, end) for start, end in zip(starts, ends, strict=False)]
 
 
-def _joined(waiting: Sequence[WaitingRows]) -> WaitingRows | None:
+def _joined(waiting: Sequence[WaitingColumns]) -> WaitingColumns | None:
     """All rows as one batch; None if there are none."""
     if len(waiting) < 2:
         return waiting[0] if waiting else None
-    return WaitingRows.of(
+    return WaitingColumns.of(
         np.concatenate([rows.times for rows in waiting]),
         pa.concat_batches([rows.records for rows in waiting]),
         np.concatenate([rows.truths for rows in waiting]),
