@@ -30,18 +30,19 @@ class FileCompactStrategy:
         def enable_compaction_on_checkpoint(
             self, num_checkpoints_before_compaction: int
         ) -> FileCompactStrategy.Builder:
-            """Compact after so many checkpoints. Raises ValueError below 1."""
+            """Compact after so many checkpoints. Raises ValueError below 1, and TypeError for no whole number."""
             number = _at_least_one("num_checkpoints_before_compaction", num_checkpoints_before_compaction)
             self._strategy = replace(self._strategy, num_checkpoints_before_compaction=number)
             return self
 
         def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
-            """Compact when the files have so many bytes together."""
-            self._strategy = replace(self._strategy, size_threshold=size_threshold)
+            """Compact when the files have so many bytes together. Raises TypeError for no whole number."""
+            size = _whole("size_threshold", size_threshold)
+            self._strategy = replace(self._strategy, size_threshold=size)
             return self
 
         def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
-            """Compact by so many threads. Raises ValueError below 1."""
+            """Compact by so many threads. Raises ValueError below 1, and TypeError for no whole number."""
             number = _at_least_one("num_compact_threads", num_compact_threads)
             self._strategy = replace(self._strategy, num_compact_threads=number)
             return self
@@ -76,7 +77,14 @@ class FileCompactor:
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """The bytes of the files one after the other, with the delimiter between two of them."""
+        """The bytes of the files one after the other, with the delimiter between two of them.
+
+        Raises TypeError for a delimiter that is not of bytes.
+        """
+        if file_delimiter is not None and not isinstance(file_delimiter, bytes):
+            raise TypeError(
+                f"concat_file_compactor: the delimiter must be bytes, such as b'\\n', not {file_delimiter!r}"
+            )
         return FileCompactor(concatenates=True, file_delimiter=file_delimiter)
 
     @staticmethod
@@ -86,11 +94,26 @@ class FileCompactor:
 
     @staticmethod
     def record_wise_file_compactor(file_format: FileFormat[Any]) -> FileCompactor:
-        """The records of the files, read by this format and written as the sink writes records."""
+        """The records of the files, read by this format and written as the sink writes records.
+
+        Raises TypeError for anything but a format of a FileSource.
+        """
+        if not isinstance(file_format, FileFormat):
+            raise TypeError(
+                "record_wise_file_compactor: a StreamFormat or BulkFormat of a FileSource is expected, not"
+                f" {file_format!r}"
+            )
         return FileCompactor(concatenates=False, record_format=file_format)
 
 
-def _at_least_one(name: str, value: int) -> int:
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} of a FileCompactStrategy must be a whole number, not {value!r}")
+    return value
+
+
+def _at_least_one(name: str, value: object) -> int:
+    value = _whole(name, value)
     if value < 1:
         raise ValueError(f"{name} of a FileCompactStrategy must be at least 1, not {value}")
     return value

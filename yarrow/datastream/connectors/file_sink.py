@@ -87,9 +87,14 @@ class FileSink(Sink[Any]):
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             """Merges the files of a bucket before they become visible, as the strategy says.
 
-            Raises ValueError for a strategy that never merges, and InvalidProgramError where the format's files cannot
-            be joined by their bytes.
+            Raises TypeError for other arguments, ValueError for a strategy that never merges, and InvalidProgramError
+            where the format's files cannot be joined by their bytes.
             """
+            if not isinstance(strategy, FileCompactStrategy) or not isinstance(compactor, FileCompactor):
+                raise TypeError(
+                    "FileSink.enable_compact: a FileCompactStrategy and a FileCompactor are expected, not"
+                    f" {strategy!r} and {compactor!r}"
+                )
             FileCompactStrategy.require_trigger(strategy)
             factory = self._settings.bulk_factory
             if compactor.concatenates and factory is not None and not factory.can_be_concatenated:
@@ -117,12 +122,22 @@ class FileSink(Sink[Any]):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder[Any]) -> FileSink.RowFormatBuilder:
-        """A builder of a sink that writes record by record."""
+        """A builder of a sink that writes record by record. Raises TypeError for anything but an Encoder."""
+        if not isinstance(encoder, Encoder):
+            raise TypeError(f"FileSink.for_row_format: an Encoder is expected, not {encoder!r}")
         return FileSink.RowFormatBuilder(FileSinkSettings(base_path, encoder, None))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory[Any]) -> FileSink.BulkFormatBuilder:
-        """A builder of a sink whose format sees many records at once; files roll at checkpoints."""
+        """A builder of a sink whose format sees many records at once; files roll at checkpoints.
+
+        Raises TypeError for anything but a BulkWriterFactory.
+        """
+        if not isinstance(writer_factory, BulkWriterFactory):
+            raise TypeError(
+                "FileSink.for_bulk_format: a BulkWriterFactory is expected, as ParquetBulkWriters.for_row_type makes"
+                f" one, not {writer_factory!r}"
+            )
         rolling = RollingPolicy.on_checkpoint_rolling_policy()
         return FileSink.BulkFormatBuilder(FileSinkSettings(base_path, None, writer_factory, rolling=rolling))
 

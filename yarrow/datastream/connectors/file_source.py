@@ -226,6 +226,8 @@ class FileSourceBuilder(Generic[T]):
     """Collects the settings of a FileSource."""
 
     def __init__(self, file_format: FileFormat[T], paths: Sequence[str]) -> None:
+        if not isinstance(file_format, FileFormat):
+            raise TypeError(f"FileSource: a StreamFormat or BulkFormat is expected, not {file_format!r}")
         if not paths:
             raise ValueError("FileSource: give at least one path")
         for path in paths:

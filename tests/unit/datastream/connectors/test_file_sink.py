@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -321,6 +321,53 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(InvalidProgramError, match="is a file"):
         FileSink.for_row_format(str(file), Encoder.simple_string_encoder()).build().validate()
+
+
+#: A call, its arguments, and what the error says.
+OTHER_TYPES: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+    (FileSink.for_row_format, ("/out", "csv"), "for_row_format: an Encoder is expected, not 'csv'"),
+    (
+        FileSink.for_bulk_format,
+        ("/out", ParquetBulkWriters),
+        "for_bulk_format: a BulkWriterFactory is expected",
+    ),
+    (
+        FileSource.for_record_stream_format,
+        ("csv", "/in"),
+        "a StreamFormat or BulkFormat is expected, not 'csv'",
+    ),
+    (
+        FileCompactStrategy.builder().enable_compaction_on_checkpoint,
+        ("2",),
+        "num_checkpoints_before_compaction of a FileCompactStrategy must be a whole number, not '2'",
+    ),
+    (FileCompactStrategy.builder().set_num_compact_threads, (True,), "must be a whole number, not True"),
+    (FileCompactStrategy.builder().set_size_threshold, (1.5,), r"must be a whole number, not 1\.5"),
+    (FileCompactor.concat_file_compactor, ("\n",), "the delimiter must be bytes"),
+    (
+        FileCompactor.record_wise_file_compactor,
+        (None,),
+        r"a StreamFormat or BulkFormat of a FileSource .* not None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "arguments", "message"), OTHER_TYPES)
+def test_arguments_of_other_types_are_refused_by_call(
+    call: Callable[..., Any], arguments: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(*arguments)
+
+
+def test_compaction_needs_a_built_strategy_and_a_compactor() -> None:
+    sink: Any = FileSink.for_row_format("/out", Encoder.simple_string_encoder())
+    builder = FileCompactStrategy.builder().set_size_threshold(1)
+    compactor = FileCompactor.concat_file_compactor()
+    for strategy, other in [(builder, compactor), (compactor, builder.build()), (builder.build(), None)]:
+        with pytest.raises(TypeError, match="a FileCompactStrategy and a FileCompactor are expected"):
+            sink.enable_compact(strategy, other)
+    assert sink.enable_compact(builder.build(), compactor).build()
 
 
 def test_an_empty_batch_makes_no_file(tmp_path: Path) -> None:
