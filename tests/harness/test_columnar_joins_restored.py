@@ -131,3 +131,18 @@ def test_a_cut_among_runs_that_leave_loses_and_doubles_none() -> None:
     assert {row["left"] for row in [*left, *again]} == set(range(number))
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_columns_may_have_the_names_of_what_the_state_holds_in_front_of_them(backend: str) -> None:
+    left, right = (pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in ("time", "has met"))
+    job = RestartedColumns(joining((-5, 5), JoinKind.FULL_OUTER, "k"), left, "k", others=(right,))
+    job.start(2, backend)
+    job.push_rows([(1, 7), (2, 8)], [10, 10], 0)
+    job.push_rows([(3, 9)], [10], 1)
+    job.stop(CANONICAL)
+    job.start(1, backend)
+    job.push_rows([(1, 4)], [12], 1)
+    job.watermark(5000)
+    found = sorted((row["time"] or 0, row["has met"] or 0) for row, _ in job.take())
+    assert found == [(0, 9), (7, 4), (8, 0)]

@@ -95,9 +95,6 @@ class JoinedSide:
         lengths = [batch.num_rows for batch in rows]
         times = joined.column(0).to_numpy()
         marks = joined.column(1).to_numpy(zero_copy_only=False).copy()
-        self.rows.add(
-            ordering,
-            ordering.words(np.repeat(slots, lengths), times),
-            joined.select(self.rows.schema.names),
-            marks,
-        )
+        # By position: rows may have columns of the same names as time and mark.
+        columns = joined.select(range(2, joined.num_columns))
+        self.rows.add(ordering, ordering.words(np.repeat(slots, lengths), times), columns, marks)
