@@ -19,7 +19,7 @@ from yarrow.common.time import Duration
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import RestoredState
 from yarrow.datastream import AsyncDataStream
-from yarrow.datastream.functions import AsyncBatchFunction
+from yarrow.datastream.functions import AsyncBatchFunction, AsyncRetryStrategy
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch, RowBatch, Watermark
 from yarrow.testing.operator_harness import Fragment, FragmentFailedError, HarnessState, OperatorHarness
@@ -110,6 +110,43 @@ def test_order_and_watermarks(gates: Gates, ordered: bool) -> None:
         elements = harness.elements()
         rows = sum(len(e.rows) for e in elements[: elements.index(Watermark(7))] if isinstance(e, RowBatch))
         assert rows == 6
+
+
+class Emptying(AsyncBatchFunction):
+    """Takes the rows out of its list, and fails once."""
+
+    max_rows = 3
+
+    def __init__(self) -> None:
+        self._fails = True
+
+    async def async_invoke(self, values: Any) -> Any:
+        answers = []
+        while values:
+            answers.append(values.pop(0) + "!")
+        fails, self._fails = self._fails, False
+        if fails:
+            raise ConnectionError("once more")
+        return answers
+
+
+@pytest.mark.parametrize("kind", [None, Types.STRING()], ids=["undeclared", "declared"])
+def test_a_function_may_change_the_list_of_its_rows(kind: Any) -> None:
+    again = AsyncRetryStrategy.fixed_delay(3, 1, None, lambda error: isinstance(error, ConnectionError))
+
+    def calls(rows: Any) -> Any:
+        return AsyncDataStream.ordered_wait_with_retry(
+            rows.map(lambda row: row, kind), Emptying(), MINUTE, again, 6
+        )
+
+    with OperatorHarness(calls) as harness:
+        harness.push("a", "b", "c")
+
+        def answered() -> bool:
+            harness.advance(0.001)
+            return harness.output == ["a!", "b!", "c!"]
+
+        run_until(harness, answered)
 
 
 def test_by_key_a_batch_holds_rows_of_all_keys(gates: Gates) -> None:

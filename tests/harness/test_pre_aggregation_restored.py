@@ -19,9 +19,11 @@ from tests.harness.test_windows_restored import ASSIGNERS, KEYS, LATENESS, Model
 from tests.support.kept_windows import keeps_nothing
 from tests.support.pre_aggregated_job import Build, PreAggregatedJob
 from tests.support.restarted_job import CANONICAL, OWN
-from tests.support.window_functions import NumbersInPlace
+from tests.support.window_functions import NumbersInPlace, second_in_place
+from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import DataStream, OutputTag
+from yarrow.datastream.window import SlidingEventTimeWindows
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 
 BACKENDS = ["hashmap", "rocksdb"]
@@ -268,6 +270,21 @@ def test_a_pre_aggregation_is_added_and_taken_out_over_a_savepoint(run: Any, bac
         assert job.rows_into_windows == into_windows
     job.watermark(19)
     assert job.take() == [(("a", 12), 19)]
+
+
+def test_functions_may_change_a_row_that_passes_by_itself(run: Any) -> None:
+    def build(rows: DataStream) -> DataStream:
+        sliding = SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(4))
+        windows = rows.key_by(lambda row: row[0]).window(sliding)
+        reduced = windows.reduce(second_in_place, pre_aggregate=True).uid("windows")
+        return reduced.map(lambda row: tuple(sorted(row[1])))
+
+    job = run(build)
+    job.push([["b", [1]]], [7])
+    job.watermark(9)
+    job.push([["b", [2]]], [8])
+    job.watermark(1000)
+    assert sorted(job.take()) == [((1,), 9), ((1, 2), 13), ((2,), 17)]
 
 
 def test_a_subtask_that_was_idle_folds_again_behind_a_restart(run: Any) -> None:

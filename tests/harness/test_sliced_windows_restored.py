@@ -25,7 +25,7 @@ from tests.harness.test_windows_restored import (
 )
 from tests.support.kept_windows import keeps_nothing
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
-from tests.support.window_functions import NumbersInPlace, OwnTrigger
+from tests.support.window_functions import NumbersInPlace, OwnTrigger, ShownInPlace, second_in_place
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.sliced_window import windows_of_slices
@@ -35,7 +35,7 @@ from yarrow.datastream import DataStream
 from yarrow.datastream.functions import AggregateFunction
 from yarrow.datastream.window import SlidingEventTimeWindows, WindowAssigner
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
-from yarrow.testing.operator_harness import FragmentFailedError
+from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 BACKENDS = ["hashmap", "rocksdb"]
 SLICED = ["sliding", "cumulative"]
@@ -303,6 +303,52 @@ def test_a_late_row_fires_windows_again_that_its_former_subtask_had_fired(backen
     assert job.take() == []
     assert all(map(keeps_nothing, windowing(job)))
     job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("assigner", SLICED)
+@pytest.mark.parametrize("lateness", LATENESS)
+@pytest.mark.parametrize("reduced", [False, True], ids=["aggregated", "reduced"])
+def test_functions_may_change_what_they_get(reduced: bool, lateness: int, assigner: str) -> None:
+    results = []
+    for general in (False, True):
+
+        def build(rows: DataStream, general: bool = general) -> DataStream:
+            windows = rows.key_by(lambda row: row[0]).window(ASSIGNERS[assigner]).allowed_lateness(lateness)
+            windows = windows.trigger(OwnTrigger()) if general else windows
+            stream = windows.reduce(second_in_place) if reduced else windows.aggregate(ShownInPlace())
+            return stream.map(lambda row: tuple(sorted(row[1])) if reduced else row)
+
+        with OperatorHarness(build) as harness:
+            # Rows come in front of slices that a window has read, behind them and among them.
+            for number, (time, watermark) in enumerate(
+                [(4, 9), (7, 9), (8, 13), (12, 13), (10, 15), (5, 15)]
+            ):
+                harness.push(["a", [number] if reduced else number], timestamps=[time])
+                harness.watermark(watermark)
+            harness.watermark(1000)
+            results.append(Counter(zip(harness.output, harness.timestamps(), strict=True)))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_windows_that_wait_for_late_rows_are_cleared_where_the_lateness_goes(backend: str) -> None:
+    ways = [
+        sliced(ASSIGNERS["sliding"], general=general, lateness=30 if general else 0)
+        for general in (True, False)
+    ]
+    job = RestartedJob(lambda rows: ways[0](rows))
+    job.start(1, backend)
+    job.push([("a", 1)], [3])
+    job.watermark(14)
+    assert job.take()
+    job.stop(CANONICAL, goes_on=False)
+    ways.pop(0)
+    job.start(1, backend)
+    # Shown asserts that a window is cleared behind its firing, and clears its state.
+    job.watermark(1000)
+    assert job.take() == []
+    assert all(map(keeps_nothing, windowing(job)))
+    assert all(not subtask.keyed for subtask in job.stop(CANONICAL).subtasks.values())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

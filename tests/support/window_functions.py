@@ -39,6 +39,20 @@ class NumbersInPlace(Numbers):
         return acc_a
 
 
+class ShownInPlace(NumbersInPlace):
+    """The same, and the result changes the accumulator."""
+
+    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
+        accumulator.append(-1)
+        return tuple(sorted(accumulator))
+
+
+def second_in_place(first: Any, second: Any) -> Any:
+    """A reduce of lists of a key and a list of numbers, which changes its second argument and returns it."""
+    second[1].extend(first[1])
+    return second
+
+
 class CountedCalls(ReduceFunction[Any]):
     """The key, and how often the function was called for it, which is state of the key."""
 

@@ -63,7 +63,9 @@ class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
 
     @property
     def argument_copier(self) -> Callable[[Any], Any] | None:
-        return None if self.context.environment.object_reuse else copier_for(self._row_type)
+        copier = None if self.context.environment.object_reuse else copier_for(self._row_type)
+        # The list of a batch may change even if its rows cannot.
+        return list if copier is None and self._spec.batch is not None else copier
 
     def argument_of(self, records: Sequence[PendingResult]) -> list[Any]:
         return [record.row for record in records]

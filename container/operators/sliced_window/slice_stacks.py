@@ -168,20 +168,23 @@ class SliceStacks:
         front, border, back = stacks
         contents, slices = self._contents, self._slices
         slices.begin_work()
-        row = contents.fixed(row)
         if start >= border:
             if not self._layout.cumulative:
                 slices.open(start)
                 contents.add(slices.slice(start), key, row, stamp)
-            return front, border, contents.added(MISSING if back is None else back, row, stamp)
+            return (
+                front,
+                border,
+                contents.added(MISSING if back is None else back, contents.fixed(row), stamp),
+            )
         step = self._layout.step
         for at in range(front, start, step):
             value = slices.get(at, key)
             if value is not MISSING:
-                slices.put(at, key, contents.added(self._owned(value), row, stamp))
+                slices.put(at, key, contents.added(self._owned(value), contents.fixed(row), stamp))
         behind = (slices.get(at, key) for at in range(start, border, step))
         merged = next((value for value in behind if value is not MISSING), MISSING)
-        slices.put(start, key, contents.added(self._owned(merged), row, stamp))
+        slices.put(start, key, contents.added(self._owned(merged), contents.fixed(row), stamp))
         return min(front, start), border, back
 
     def _owned(self, value: Any) -> Any:

@@ -41,7 +41,7 @@ from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import canonicalize, user_key
-from yarrow.runtime.graph.window_spec import AllSlicedWindowOperator, SlicedWindowOperator
+from yarrow.runtime.graph.window_spec import AllSlicedWindowOperator, SlicedWindowOperator, WindowKind
 
 #: Keys of a slice that get their stacks between two looks at the clock.
 _NEW_KEYS_AT_ONCE = 4000
@@ -100,7 +100,8 @@ class WindowsOfSlices(FoldingWindows):
         self._owes = self.event_timers_due
 
     def _open_fired(self, context: OperatorContext, kept: TypeInformation) -> None:
-        if self._event_time and (self._lateness or FIRED_SLICES in restored_names(context)):
+        waits = self._lateness or restored_names(context) & {CONTENTS, FIRED_SLICES}
+        if self._event_time and waits:
             tables: WindowTables[TimeWindow] = context.state.window_tables(FIRED_SLICES, kept, TIME_WINDOWS)
             contents = contents_of(self._spec, context, tables, self._combining)
             self._fired = FiredContents(contents, self._lateness, self._timers.watermark)
@@ -301,21 +302,23 @@ class WindowsOfSlices(FoldingWindows):
         following = self._window_of(stamp + self._layout.slide)
         self._stacks.begin(window)
         alone, keeps = self._spec.window_function is None, self._keeps_fired(window)
+        own = None if alone and not keeps and self._spec.kind is WindowKind.REDUCED else self._own
         # A merge may read the state of its key.
         step = 1 if self.uses_current_key else KEYS_AT_ONCE if alone else _CALLS_AT_ONCE
         while firing.at < len(firing.keys):
             start, end = firing.at, min(firing.at + step, len(firing.keys))
             keys, values = self._merged(window, following, firing.keys[start:end], firing.values[start:end])
-            if keeps and self._fired is not None:
-                # Slices go on with values that a late row must not change.
-                own = self._own
-                self._fired.put(window, keys, values if own is None else [own(value) for value in values])
+            if own is not None:
+                # Slices go on with values that a function, or a late row, must not change.
+                values = [own(value) for value in values]
             if alone:
                 for result in self._plain_results(window, keys, values):
                     yield result, stamp
             else:
                 for key, value in zip(keys, values, strict=True):
                     yield from self._fire_key(window, key, value, ends=not keeps)
+            if keeps and self._fired is not None:
+                self._fired.put(window, keys, values)
             firing.at = end
             self.fired_timers += len(keys)
             if perf_counter() >= deadline:

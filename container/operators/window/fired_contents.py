@@ -47,4 +47,4 @@ class FiredContents:
     def drop(self, window: TimeWindow) -> None:
         """Removes a window."""
         self.ahead.discard(window)
-        self.tables.drop(window)
+        self.contents.values.drop(window)

@@ -53,7 +53,7 @@ class TumblingWindows(FoldingWindows):
         self._contents = open_contents(spec, context, self._form, self._combining)
         self._tables = self._contents.values.tables
         names = restored_names(context)
-        if self._event_time and (self._lateness or FIRED_CONTENTS in names):
+        if self._event_time and (self._lateness or names & {CONTENTS, FIRED_CONTENTS}):
             contents = contents_of(spec, context, fired_tables(spec, context), self._combining)
             self._fired = FiredContents(contents, self._lateness, self._timers.watermark)
         fired_contents = None if self._fired is None else self._fired.tables

@@ -219,8 +219,9 @@ class PartialContents(WindowContents[W], Generic[W]):
         self._whole, self._own = whole, own
 
     def fixed(self, row: Any) -> Any:
-        """The triple itself: the exchange has made it, and nobody else has it."""
-        return row
+        """The triple, with a row that nobody else has: several contents may take it."""
+        key, partial, single = row
+        return row if partial is not None else (key, None, self._whole.fixed(single))
 
     def added(self, content: Any, row: Any, stamp: int) -> Any:
         _, partial, single = row

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import log10
 from typing import Any, TypeGuard
 
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -210,7 +211,8 @@ def _require_precision(schema: dict[str, Any], path: str) -> None:
             f"the scale of a decimal of {precision} digits is a whole number from 0 to {precision}, not {scale!r}",
         )
     if size is not None:
-        most = len(str((1 << 8 * size) >> 1)) - 1
+        # Python refuses to count the digits of very large numbers.
+        most = int((8 * size - 1) * log10(2)) if size else 0
         if precision > most:
             raise _fault(
                 path,

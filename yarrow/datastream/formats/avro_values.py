@@ -118,11 +118,10 @@ def default_of(name: str, declared: AvroType, raw: Any) -> Any:
 
 
 def _default(declared: AvroType, raw: Any) -> Any:
-    """The first branch of a union has its default."""
     kind = declared.kind
     match kind:
         case "union":
-            return None if raw is None else _default(declared.without_null or declared.parts[0], raw)
+            return _default_of_union(declared, raw)
         case "record":
             given = {**declared.defaults, **raw}
             return {name: _default(part, given[name]) for name, part in declared.fields if name in given}
@@ -144,6 +143,18 @@ def _default(declared: AvroType, raw: Any) -> Any:
     return _default_time(kind, raw) if kind.endswith(("-millis", "-micros")) else raw
 
 
+def _default_of_union(declared: AvroType, raw: Any) -> Any:
+    """The default is that of the first branch that it fits."""
+    for part in declared.parts:
+        try:
+            value = _default(part, raw)
+            writer_values(part)(value)
+        except (TypeError, ValueError, AttributeError, OverflowError, InvalidProgramError):
+            continue
+        return value
+    raise ValueError("no branch has it")
+
+
 def _default_time(kind: str, raw: int) -> time | datetime:
     since = timedelta(milliseconds=raw) if kind.endswith("millis") else timedelta(microseconds=raw)
     at = datetime(1970, 1, 1, tzinfo=UTC) + since
@@ -154,7 +165,7 @@ def _default_time(kind: str, raw: int) -> time | datetime:
 
 def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
     if (only := declared.without_null) is not None:
-        write = _writer(only, path, records)
+        write = (_branch_writer if _has_choice(only) else _writer)(only, path, records)
         return lambda value: None if value is None else write(value)
     branches = [_branch_writer(part, path, records) for part in declared.parts]
     by_name = {part.name: write for part, write in zip(declared.parts, branches, strict=True) if part.name}
@@ -166,7 +177,7 @@ def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) ->
     def convert(value: Any) -> Any:
         if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in by_name:
             # fastavro's way to name the branch.
-            return value[0], by_name[value[0]](value[1])
+            return by_name[value[0]](value[1])
         for write in whole if isinstance(value, int) else real if isinstance(value, float) else branches:
             try:
                 return write(value)
@@ -180,10 +191,20 @@ def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) ->
 
 
 def _branch_writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
-    """Return the function for a branch of a union. It names the branch of a number, which fits several."""
+    """Return the function for a branch of a union. It names the branch: fastavro would take another that fits, too."""
     write = _writer(declared, path, records)
-    kind = declared.kind
-    return (lambda value: (kind, write(value))) if kind in ("int", "long", "float", "double") else write
+    name = declared.name or declared.stored or declared.kind
+    return lambda value: (name, write(value))
+
+
+def _has_choice(declared: AvroType, outer: tuple[str, ...] = ()) -> bool:
+    """Whether values of a type name branches: fastavro does not find them again where it has to choose around them."""
+    if declared.kind == "record":
+        inner = (*outer, declared.name)
+        return declared.name not in outer and any(_has_choice(part, inner) for _, part in declared.fields)
+    if declared.kind == "union" and declared.without_null is None:
+        return True
+    return any(_has_choice(part, outer) for part in declared.parts)
 
 
 def _plain(declared: AvroType, path: str, value: Any) -> Any:

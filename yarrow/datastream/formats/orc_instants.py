@@ -57,6 +57,8 @@ def _instants_in(column: pa.Array) -> Iterator[pa.Array]:
         for part in column.flatten():
             yield from _instants_in(part)
     elif types.is_map(kind):
+        # Entries of a null are not written.
+        column = column.drop_null()
         first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
         for part in (column.keys, column.items):
             yield from _instants_in(part.slice(first, last - first))

@@ -469,6 +469,66 @@ def test_a_number_keeps_its_kind_and_digits(tmp_path: Path, kind: Any, value: An
     assert (type(row["f"]), row["f"]) == (type(found), found)
 
 
+MOMENT = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+DAY = logical("int", "date")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ([DAY, logical("long", "timestamp-micros")], [MOMENT, date(2020, 1, 2)]),
+        (["null", DAY, logical("long", "local-timestamp-millis")], [MOMENT.replace(tzinfo=None), None]),
+        (
+            [
+                logical("bytes", "decimal", precision=3, scale=1),
+                logical("fixed", "decimal", name="F", size=8, precision=12, scale=4),
+            ],
+            [Decimal("1.5"), Decimal("1.2345"), Decimal("123456.5")],
+        ),
+        ([{"type": "array", "items": ["int", "long"]}, {"type": "map", "values": DAY}], [[1, 2**40]]),
+    ],
+)
+def test_a_value_of_a_union_keeps_its_branch(tmp_path: Path, kind: Any, values: list[Any]) -> None:
+    (tmp_path / "f").write_bytes(written(record(("f", kind)), [{"f": value} for value in values]))
+    assert [row["f"] for row in run(source(tmp_path / "f", None))] == values
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (["string", {"type": "long", "doc": "a number"}], 5),
+        (["bytes", {"type": "double", "unit": "m"}], 0.5),
+        ([DAY, logical("long", "timestamp-micros")], MOMENT),
+    ],
+)
+def test_a_union_lies_in_a_record_that_may_be_null(tmp_path: Path, kind: Any, value: Any) -> None:
+    schema = record(("f", kind), ("inner", ["null", "R"], None))
+    (tmp_path / "f").write_bytes(written(schema, [{"f": value, "inner": {"f": value, "inner": None}}]))
+    [row] = run(source(tmp_path / "f", None))
+    assert (row["f"], row["inner"]["f"], row["inner"]["inner"]) == (value, value, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "found"),
+    [
+        (["int", "bytes"], "ab", b"ab"),
+        (["bytes", "int"], 5, 5),
+        ([DAY, "string"], "x", "x"),
+        (["null", "int", {"type": "fixed", "name": "F", "size": 2}], "ab", b"ab"),
+        ([{"type": "array", "items": "int"}, {"type": "map", "values": "bytes"}], {"k": "v"}, {"k": b"v"}),
+    ],
+)
+def test_the_default_of_a_union_is_of_the_first_branch_that_it_fits(
+    tmp_path: Path, kind: Any, default: Any, found: Any
+) -> None:
+    (tmp_path / "f").write_bytes(written(record(("k", "int"), ("v", kind, default)), [{"k": 1}]))
+    assert [row["v"] for row in run(source(tmp_path / "f", None))] == [found]
+
+
+def test_a_decimal_may_be_of_any_size() -> None:
+    record(("f", logical("fixed", "decimal", name="F", size=4000, precision=10)))
+
+
 def test_a_field_with_a_default_may_be_left_out(tmp_path: Path) -> None:
     schema = record(("a", "int", 7), ("b", "bytes", "\u00ff"), ("c", ["null", "int"], None))
     (tmp_path / "f").write_bytes(written(schema, [{}, {"a": 1}]))

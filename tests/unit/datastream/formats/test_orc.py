@@ -207,6 +207,14 @@ def test_columns_with_instants_that_readers_lack_are_refused_in_a_slice() -> Non
         written(OrcBulkWriters.for_row_type(schema), batch)
 
 
+def test_instants_behind_a_null_are_not_written() -> None:
+    hidden = pa.MapArray.from_arrays(
+        [0, 1, 2], ["a", "b"], pa.array([datetime.min, FIRST], US), mask=pa.array([True, False])
+    )
+    batch = pa.record_batch([hidden], names=["at"])
+    assert written(OrcBulkWriters.for_row_type(batch.schema), batch)
+
+
 @pytest.mark.parametrize(
     ("kind", "number", "fits"),
     [
