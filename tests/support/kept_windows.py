@@ -34,6 +34,7 @@ def keeps_nothing(operator: WindowingBase) -> bool:
     if isinstance(operator, FoldingWindows) and operator._fired is not None:
         kept += operator._fired.ahead
         states.append(operator._fired.contents.values)
-        # Nobody looks at these for windows that are gone.
-        kept.append(operator._fired.contents.values.perhaps_empty)
+    if isinstance(operator, FoldingWindows):
+        # These operators drop each window when it ends, and look for no empty one.
+        kept += [values.perhaps_empty for values in states]
     return not any(kept) and not any(values.tables.windows() for values in states)

@@ -168,23 +168,24 @@ class SliceStacks:
         front, border, back = stacks
         contents, slices = self._contents, self._slices
         slices.begin_work()
+
+        def with_row(value: Any) -> Any:
+            # Each value gets a row of its own: a function may change it.
+            return contents.added(value, contents.fixed(row), stamp)
+
         if start >= border:
             if not self._layout.cumulative:
                 slices.open(start)
                 contents.add(slices.slice(start), key, row, stamp)
-            return (
-                front,
-                border,
-                contents.added(MISSING if back is None else back, contents.fixed(row), stamp),
-            )
+            return front, border, with_row(MISSING if back is None else back)
         step = self._layout.step
         for at in range(front, start, step):
             value = slices.get(at, key)
             if value is not MISSING:
-                slices.put(at, key, contents.added(self._owned(value), contents.fixed(row), stamp))
+                slices.put(at, key, with_row(self._owned(value)))
         behind = (slices.get(at, key) for at in range(start, border, step))
         merged = next((value for value in behind if value is not MISSING), MISSING)
-        slices.put(start, key, contents.added(self._owned(merged), contents.fixed(row), stamp))
+        slices.put(start, key, with_row(self._owned(merged)))
         return min(front, start), border, back
 
     def _owned(self, value: Any) -> Any:

@@ -12,23 +12,23 @@ from heapq import heappop, heappush
 from typing import Any
 
 from yarrow.container.operators.time_slices import TimeSlices
+from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.value_table import MISSING, ValueTable
-from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window import TimeWindow
 
 
 class SliceTables:
     """The slices of one operator by their start."""
 
-    def __init__(self, layout: TimeSlices, tables: WindowTables[TimeWindow]) -> None:
+    def __init__(self, layout: TimeSlices, values: WindowValues[TimeWindow]) -> None:
         self.layout = layout
-        self.tables = tables
+        self._values, self.tables = values, values.tables
         #: The end of the last window that reads a slice, by its start; and (end, start) as a heap.
         self._last_ends: dict[int, int] = {}
         self._leaving: list[tuple[int, int]] = []
         #: Tables that this piece of work has asked for.
         self._at_hand: dict[int, ValueTable] = {}
-        for window in tables.windows():
+        for window in self.tables.windows():
             self.open(window.start)
 
     def __contains__(self, start: int) -> bool:
@@ -101,7 +101,7 @@ class SliceTables:
             _, start = heappop(self._leaving)
             del self._last_ends[start]
             self._at_hand.pop(start, None)
-            self.tables.drop(self.slice(start))
+            self._values.drop(self.slice(start))
 
 
 def _no_value(key: Any) -> None:

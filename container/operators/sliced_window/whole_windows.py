@@ -52,6 +52,10 @@ class WholeWindows:
         own = copier_for(declared_type(spec.kept_type))
         return cls(contents_of(spec, context, tables, combining), own)
 
+    def drop(self, window: TimeWindow) -> None:
+        """Removes a window."""
+        self._contents.values.drop(window)
+
     def with_content(self, window: TimeWindow, key: Any, value: Any) -> Any:
         """Takes the content of a canonical key out of a window; returns it merged with `value`, None = there is none.
 

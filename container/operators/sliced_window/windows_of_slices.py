@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heappush
 from typing import Any, NamedTuple
 
-from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sliced_window.slice_stacks import SliceStacks, Stacks
@@ -20,14 +20,13 @@ from yarrow.container.operators.sliced_window.slice_tables import SliceTables
 from yarrow.container.operators.sliced_window.stored_layout import StoredLayout
 from yarrow.container.operators.sliced_window.whole_windows import WholeWindows
 from yarrow.container.operators.time_slices import TimeSlices
-from yarrow.container.operators.window.fired_contents import FiredContents
 from yarrow.container.operators.window.folding_windows import (
     KEYS_AT_ONCE,
     FiringWindow,
     FoldingWindows,
     closed_entry,
 )
-from yarrow.container.operators.window.stored_forms import FIRED_SLICES, SLICES, STACKS, restored_names
+from yarrow.container.operators.window.stored_forms import FIRED_SLICES, SLICES, STACKS
 from yarrow.container.operators.window.window_contents import CONTENTS, contents_of, contents_type
 from yarrow.container.operators.window.window_folding import Entry
 from yarrow.container.operators.window.window_rules import is_row_late, is_window_late
@@ -77,7 +76,7 @@ class WindowsOfSlices(FoldingWindows):
         kept = contents_type(declared_type(spec.kept_type), rows=False)
         tables: WindowTables[TimeWindow] = state.window_tables(SLICES, kept, TIME_WINDOWS)
         self._contents, self._tables = contents_of(spec, context, tables, self._combining), tables
-        self._slices = SliceTables(self._layout, tables)
+        self._slices = SliceTables(self._layout, self._contents.values)
         #: Copies a value that a function could change; None = no value can change.
         self._own = copier_for(declared_type(spec.kept_type))
         self._stacks = SliceStacks(self._slices, self._contents, self._own)
@@ -88,8 +87,8 @@ class WindowsOfSlices(FoldingWindows):
         )
         self._whole = WholeWindows.restored(spec, context, self._layout, self._combining)
         whole = None if self._whole is None else self._whole.tables
-        self._open_fired(context, kept)
-        self._take_restored(context, whole, None if self._fired is None else self._fired.tables)
+        self._open_fired(context, FIRED_SLICES)
+        self._take_restored(context, whole)
         self._firing = FiringWindow(self._standing)
         #: Gives stacks to keys of the window that fires which have none there, a piece at a time.
         self._new_keys: Iterator[None] = iter(())
@@ -98,13 +97,6 @@ class WindowsOfSlices(FoldingWindows):
         self._latest = None
         self._schedule_restored()
         self._owes = self.event_timers_due
-
-    def _open_fired(self, context: OperatorContext, kept: TypeInformation) -> None:
-        waits = self._lateness or restored_names(context) & {CONTENTS, FIRED_SLICES}
-        if self._event_time and waits:
-            tables: WindowTables[TimeWindow] = context.state.window_tables(FIRED_SLICES, kept, TIME_WINDOWS)
-            contents = contents_of(self._spec, context, tables, self._combining)
-            self._fired = FiredContents(contents, self._lateness, self._timers.watermark)
 
     def _schedule_restored(self) -> None:
         standing = self._standing.tables.windows()
@@ -174,11 +166,12 @@ class WindowsOfSlices(FoldingWindows):
         stamp = MIN_TIMESTAMP if timestamp is None else timestamp
         if ends:
             window = self._shown_window(start)
-            place = self._place_of(canonicalize(key))
+            canonical = canonicalize(key)
+            place = self._place_of(canonical)
             again, opens = self._fired_of(start, place.passed), ends[-1] > place.passed
             try:
                 if opens:
-                    self._take_open(canonicalize(key), row, stamp, start, place)
+                    self._take_open(canonical, row, stamp, start, place)
                 for window in again:
                     yield from self._fire_again(window, key, row, stamp)
             except OperatorFailure:
@@ -259,7 +252,7 @@ class WindowsOfSlices(FoldingWindows):
         self._standing.drop(window)
         self._slices.drop_until(window.end)
         if self._whole is not None:
-            self._whole.tables.drop(window)
+            self._whole.drop(window)
         if self._latest is not None and self._latest.start not in self._slices:
             self._latest = None
         self._drop_unless_waiting(window)

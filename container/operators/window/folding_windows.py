@@ -18,8 +18,14 @@ from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.rows.key_selection import generate_key
 from yarrow.container.operators.window.fired_contents import FiredContents
-from yarrow.container.operators.window.missing_timers import RestoredTimers, marks_of, set_fired_apart
-from yarrow.container.operators.window.window_contents import CONTENTS, WindowContents
+from yarrow.container.operators.window.missing_timers import (
+    RestoredTimers,
+    fired_tables,
+    marks_of,
+    set_fired_apart,
+)
+from yarrow.container.operators.window.stored_forms import restored_names
+from yarrow.container.operators.window.window_contents import CONTENTS, WindowContents, contents_of
 from yarrow.container.operators.window.window_folding import Combination, Entry, generate_window_fold
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.operators.window.windowing_base import Results, WindowingBase
@@ -60,13 +66,19 @@ class FoldingWindows(WindowingBase):
 
     # ------------------------------------------------------------------ life
 
-    def _take_restored(
-        self,
-        context: OperatorContext,
-        contents: WindowTables[TimeWindow] | None,
-        fired: WindowTables[TimeWindow] | None,
-    ) -> None:
+    def _open_fired(self, context: OperatorContext, name: str) -> None:
+        """Opens the state `name` of windows that have fired, if some wait for late rows.
+
+        Restored windows may wait although the program has no lateness. They end at once, and their function hears so.
+        """
+        if self._event_time and (self._lateness or restored_names(context) & {CONTENTS, name}):
+            tables = fired_tables(self._spec, context, name)
+            contents = contents_of(self._spec, context, tables, self._combining)
+            self._fired = FiredContents(contents, self._lateness, self._timers.watermark)
+
+    def _take_restored(self, context: OperatorContext, contents: WindowTables[TimeWindow] | None) -> None:
         """Takes the timers of a former operator, which kept one a key and window. None = there are no such contents."""
+        fired = None if self._fired is None else self._fired.tables
         self._marks = marks_of(context)
         timers = RestoredTimers()
         context.state.register_timers(EVENT_TIMERS, timers)

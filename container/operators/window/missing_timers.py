@@ -32,10 +32,10 @@ def marks_of(context: OperatorContext) -> ListState[int]:
     return context.operator_state.union_list_state(ListStateDescriptor(WITHOUT_TIMERS, Types.LONG()))
 
 
-def fired_tables(spec: WindowOperator, context: OperatorContext) -> WindowTables[TimeWindow]:
-    """The contents of windows that have fired."""
+def fired_tables(spec: WindowOperator, context: OperatorContext, name: str) -> WindowTables[TimeWindow]:
+    """The contents of windows that have fired, in the state of that name."""
     stored = contents_type(declared_type(spec.kept_type), rows=False)
-    tables: WindowTables[TimeWindow] = context.state.window_tables(FIRED_CONTENTS, stored, TIME_WINDOWS)
+    tables: WindowTables[TimeWindow] = context.state.window_tables(name, stored, TIME_WINDOWS)
     return tables
 
 
@@ -74,7 +74,7 @@ def set_missing_timers(
         for keys, _ in contents.rows(window):
             set_timers(window, keys, fired=False)
     if FIRED_CONTENTS in restored_names(context):
-        values, fired = WindowValues(contents), fired_tables(spec, context)
+        values, fired = WindowValues(contents), fired_tables(spec, context, FIRED_CONTENTS)
         for window in fired.windows():
             for keys, kept in fired.take(window):
                 set_timers(window, keys, fired=True)

@@ -12,20 +12,14 @@ from typing import Any
 
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.window.fired_contents import FiredContents
 from yarrow.container.operators.window.folding_windows import (
     KEYS_AT_ONCE,
     FiringWindow,
     FoldingWindows,
     closed_entry,
 )
-from yarrow.container.operators.window.missing_timers import fired_tables
 from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS, restored_names
-from yarrow.container.operators.window.window_contents import (
-    CONTENTS,
-    contents_of,
-    open_contents,
-)
+from yarrow.container.operators.window.window_contents import CONTENTS, open_contents
 from yarrow.container.operators.window.window_folding import Entry
 from yarrow.container.operators.window.window_rules import is_window_late
 from yarrow.container.operators.window.windowing_base import Results
@@ -52,12 +46,8 @@ class TumblingWindows(FoldingWindows):
         self._length, self._offset = spec.size_ms, spec.offset_ms
         self._contents = open_contents(spec, context, self._form, self._combining)
         self._tables = self._contents.values.tables
-        names = restored_names(context)
-        if self._event_time and (self._lateness or names & {CONTENTS, FIRED_CONTENTS}):
-            contents = contents_of(spec, context, fired_tables(spec, context), self._combining)
-            self._fired = FiredContents(contents, self._lateness, self._timers.watermark)
-        fired_contents = None if self._fired is None else self._fired.tables
-        self._take_restored(context, self._tables if CONTENTS in names else None, fired_contents)
+        self._open_fired(context, FIRED_CONTENTS)
+        self._take_restored(context, self._tables if CONTENTS in restored_names(context) else None)
         self._ends = [window.max_timestamp() for window in self._tables.windows()]
         self._open = {window.start for window in self._tables.windows()}
         self._firing = FiringWindow(self._contents.values)
@@ -123,7 +113,7 @@ class TumblingWindows(FoldingWindows):
         self._open.discard(window.start)
         if self._latest == window:
             self._latest = None
-        self._tables.drop(window)
+        self._contents.values.drop(window)
         self._drop_unless_waiting(window)
 
     def _fire_piece(self, window: TimeWindow, deadline: float) -> Results:
