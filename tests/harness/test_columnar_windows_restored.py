@@ -198,11 +198,7 @@ def compare_with_the_model(model: Model, job: RestartedColumns, steps: list[Any]
                 job.watermark(what)
             else:
                 dropped += sum(operator.late_dropped for operator in windowing(job))
-                parallelism, other, options = what
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*what)
             for row, stamp in job.take():
                 assert stamp == row.window_end - 1
                 found[tuple(row)] += 1

@@ -84,11 +84,7 @@ def test_windows_are_those_of_the_model(build: Any, steps: list[Any], backend: s
                     model.row(key, number)
                 job.push(step)
             else:
-                parallelism, other, options = step
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*step)
             found.update(row for row, _ in job.take())
             assert found == model.fired
         for key in list(model.open):

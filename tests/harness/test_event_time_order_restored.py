@@ -131,12 +131,8 @@ def keyed_rows_leave_as_those_of_the_model(build: Any, steps: list[Any], backend
                 continue
             else:
                 dropped += sum(operator.late_dropped for operator in job.operators)  # type: ignore[attr-defined]
-                parallelism, other, options = what
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
                 found += job.take()
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*what)
             found += job.take()
             seen, expected = of_each_key(found), of_each_key(model.left)
             assert all(expected[key][: len(rows)] == rows for key, rows in seen.items())

@@ -124,11 +124,7 @@ def test_interval_joins_are_those_of_the_model(
                 job.watermark(what)
             else:
                 dropped += sum(operator.late_dropped for operator in joining(job))
-                parallelism, other, options = what
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*what)
             for result in job.take():
                 (alone if None in result[0][:2] else pairs)[result] += 1
             assert pairs == model.pairs

@@ -89,11 +89,7 @@ def test_matches_are_those_of_the_model(whole: Whole, steps: list[Any], backend:
                 job.watermark(what)
             else:
                 dropped += late_dropped(job)
-                parallelism, other, options = what
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*what)
             found.update((shown(match), time) for match, time in job.take())
             assert found == model.matches()
         assert dropped + late_dropped(job) == model.dropped

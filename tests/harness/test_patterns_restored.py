@@ -122,11 +122,7 @@ def test_matches_are_those_of_the_model(whole: Whole, steps: list[Any], backend:
                 job.watermark(what)
             else:
                 dropped += sum(operator.late_dropped for operator in operators(job))
-                parallelism, other, options = what
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*what)
             for row, time in job.take():
                 found[row, time] += 1
             assert found == model.matches()

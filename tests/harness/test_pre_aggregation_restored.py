@@ -134,7 +134,7 @@ class Compared:
     def _restart(self, parallelism: int, other: str, options: CheckpointOptions, pre_aggregate: bool) -> None:
         self._count_dropped()
         self.job.stop(options)
-        # What one backend has written natively only the same one can read.
+        # Only the same backend can read a native snapshot.
         self._backend = self._backend if options is OWN else other
         self.job.build = self._builds[pre_aggregate]
         self._start(parallelism)

@@ -277,7 +277,7 @@ def test_the_refusal_of_the_form_of_the_general_operator_names_both_causes_and_a
         job.start(1, "hashmap")
     for fragment in job.fragments:
         fragment.close()
-    # What the message advises: a class that means the default trigger.
+    # The message advises a class that means the default trigger.
     job._build = sessions(trigger=OwnTrigger())
     job.start(1, "hashmap")
     job.push([(1, 2)], [7])

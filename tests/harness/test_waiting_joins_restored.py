@@ -166,11 +166,7 @@ def run(model: Any, steps: list[Any], backend: str) -> None:
                 job.watermark(what)
             else:
                 dropped += late_dropped(job)
-                parallelism, other, options = what
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*what)
             found.update(job.take())
             assert found == model.results()
         assert dropped + late_dropped(job) == model.dropped

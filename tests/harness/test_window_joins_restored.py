@@ -109,11 +109,7 @@ def test_joins_by_window_are_those_of_the_model(
                 job.watermark(what)
             else:
                 dropped += sum(operator.late_dropped for operator in windowing(job))
-                parallelism, other, options = what
-                # What one backend has written natively only the same one can read.
-                backend = backend if options is OWN else other
-                job.stop(options)
-                job.start(parallelism, backend)
+                job.restart(*what)
             found.update(job.take())
             assert found == model.fired
         assert dropped + sum(operator.late_dropped for operator in windowing(job)) == model.dropped

@@ -74,10 +74,7 @@ def run_steps(
                 rise(what)
             else:
                 lost += late_dropped(job)
-                # What one backend has written natively only the same one can read.
-                backend = backend if how is OWN else what[1]
-                job.stop(how)
-                job.start(what[0], backend)
+                job.restart(what[0], what[1], how)
             found.update(((row["left"], row["right"]), time) for row, time in job.take())
             check(found)
         assert lost + late_dropped(job) == dropped()

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, REPEATED
+from tests.support.restarted_job import CANONICAL, FAR_AHEAD, MAX_PARALLELISM, REPEATED, taken_rows
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.container.fragment import Fragment, FragmentSubtask
 from yarrow.container.operators.base import Operator, RestoredState
@@ -119,7 +119,7 @@ class PreAggregatedJob:
 
     def _go_on(self) -> None:
         """Repeats the last elements, and lets windows fire: what tasks do behind a cut must not reach the cut."""
-        for element, subtask in [*self._sent, *((Watermark(2**50), n) for n in range(self.parallelism))]:
+        for element, subtask in [*self._sent, *((Watermark(FAR_AHEAD), n) for n in range(self.parallelism))]:
             self.fragment.push(element, FragmentSubtask(self._source, subtask))
 
     def take(self) -> list[tuple[Any, int | None]]:
@@ -127,18 +127,13 @@ class PreAggregatedJob:
         self.fragment.run_until_idle()
         found: list[tuple[Any, int | None]] = []
         for number in range(self._sink.parallelism):
-            elements = self.fragment.elements[FragmentSubtask(self._sink.id, number)]
-            for element in elements:
-                if isinstance(element, RowBatch):
-                    stamps = element.timestamps or [None] * len(element.rows)
-                    found += zip(element.rows, stamps, strict=True)
-            elements.clear()
+            found += taken_rows(self.fragment, FragmentSubtask(self._sink.id, number))
         return found
 
     def stop(self, options: CheckpointOptions = CANONICAL) -> list[OperatorState]:
         """Cuts all subtasks, lets them go on and crash, and keeps what was cut for the next start.
 
-        What left before the barriers is still in `take`.
+        `take` still gives the rows that left before the barriers.
         """
         self._checkpoint_id += 1
         with self.fragment as fragment:

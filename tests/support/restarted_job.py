@@ -57,11 +57,13 @@ class RestartedJob:
         self._checkpoint_id = 0
         self._metadata: CheckpointMetadata | None = None
         self.fragments: list[Fragment] = []
+        self._backend = ""
         #: The last elements of each subtask, with the one that sent them.
         self._sent: dict[int, deque[tuple[StreamElement, FragmentSubtask]]] = {}
 
     def start(self, parallelism: int, backend: str) -> None:
         """Starts all subtasks, from the state of the last `stop`."""
+        self._backend = backend
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
         env.set_max_parallelism(MAX_PARALLELISM)
         env.set_buffer_timeout(0)
@@ -135,16 +137,19 @@ class RestartedJob:
         for feeder in self._feeders:
             self.fragments[subtask].push(Watermark(FAR_AHEAD), feeder)
 
+    def restart(self, parallelism: int, backend: str, options: CheckpointOptions) -> None:
+        """Stops all subtasks, and starts others from their state.
+
+        A native snapshot goes to the same backend, whatever `backend` is: no other one can read it.
+        """
+        self.stop(options)
+        self.start(parallelism, self._backend if options is OWN else backend)
+
     def take(self) -> list[tuple[Any, int | None]]:
         """Rows of the main output with their timestamps since the last call."""
         found: list[tuple[Any, int | None]] = []
         for number, fragment in enumerate(self.fragments):
-            elements = fragment.elements[FragmentSubtask(self._sink.id, number)]
-            for element in elements:
-                if isinstance(element, RowBatch):
-                    stamps = element.timestamps or [None] * len(element.rows)
-                    found += zip(element.rows, stamps, strict=True)
-            elements.clear()
+            found += taken_rows(fragment, FragmentSubtask(self._sink.id, number))
         return found
 
     def stop(self, options: CheckpointOptions, *, goes_on: bool = True) -> OperatorState:
@@ -158,7 +163,10 @@ class RestartedJob:
         for number, fragment in enumerate(self.fragments):
             with fragment:
                 states = fragment.snapshot(
-                    self._checkpoint_id, MemoryOutput(), options, partial(self._go_on, number) if goes_on else None
+                    self._checkpoint_id,
+                    MemoryOutput(),
+                    options,
+                    partial(self._go_on, number) if goes_on else None,
                 )
                 of_subtask = states[FragmentSubtask(self._keyed.id, number)]
                 subtasks[number] = of_subtask.get(operator.id, OperatorSubtaskState())
@@ -171,3 +179,14 @@ class RestartedJob:
             timestamp_ms=0, kind=options.kind, operators=(state,),
         )  # fmt: skip
         return state
+
+
+def taken_rows(fragment: Fragment, sink: FragmentSubtask) -> list[tuple[Any, int | None]]:
+    """Takes the elements that a fragment has sent to a subtask outside; returns the rows with their timestamps."""
+    found: list[tuple[Any, int | None]] = []
+    elements = fragment.elements[sink]
+    for element in elements:
+        if isinstance(element, RowBatch):
+            found += zip(element.rows, element.timestamps or [None] * len(element.rows), strict=True)
+    elements.clear()
+    return found

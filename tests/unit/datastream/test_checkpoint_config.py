@@ -97,7 +97,7 @@ def test_barriers_overtake_records_from_the_time_that_was_set() -> None:
 
 
 def test_forcing_unaligned_checkpoints_is_a_setting_of_the_job() -> None:
-    """What tasks make of the key: tests/harness/test_unaligned_checkpoints.py."""
+    """The JobMaster reads the key; tests/harness/test_unaligned_checkpoints.py shows how tasks use it."""
     env = environment()
     config = env.get_checkpoint_config()
     assert not env.is_force_unaligned_checkpoints()

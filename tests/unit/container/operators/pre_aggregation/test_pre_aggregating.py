@@ -37,7 +37,7 @@ def add(first: Any, second: Any) -> Any:
 
 
 def triples(assigner: WindowAssigner[Any, Any] = TUMBLING, function: Any = add) -> Any:
-    """What stands between a keyed stream and its windows."""
+    """A fragment that ends with the pre-aggregation of windows, in front of the exchange."""
 
     def fragment(rows: DataStream) -> DataStream:
         cut = rows.key_by(lambda row: row[0]).window(assigner)
@@ -119,7 +119,7 @@ def test_a_barrier_sends_partial_values_before_it_and_leaves_no_keyed_state(open
     kinds = [type(each) for each in elements if isinstance(each, RowBatch | CheckpointBarrier)]
     assert kinds == [RowBatch, CheckpointBarrier]
     assert taken(harness) == [(("a", [1, 2], None), 0)]
-    # What comes behind the barrier is a value of its own.
+    # Rows behind the barrier make a value of their own.
     harness.push(("a", 4), timestamps=[3])
     harness.watermark(9)
     assert taken(harness) == [(("a", [4], None), 0)]
