@@ -16,12 +16,11 @@ from yarrow.container.state.timers import OperatorTimerService
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
-
-#: Name of the operator state: (first key group, last key group, watermark) of each subtask.
-WATERMARKS = "_window_watermarks"
+from yarrow.runtime.graph.window_spec import WATERMARKS
 
 
 def _descriptor() -> ListStateDescriptor[Any]:
+    """The state: (first key group, last key group, watermark) of each subtask."""
     number = Types.LONG()
     return ListStateDescriptor(WATERMARKS, Types.TUPLE([number, number, number]))
 

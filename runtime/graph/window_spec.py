@@ -7,10 +7,14 @@ Owner: none; immutable. An operator of `yarrow.container.operators.window`, `sli
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from yarrow.runtime.graph.operator_spec import ColumnAggregate, KeyColumns, OperatorSpec, TypeSpec
+
+#: Name of the operator state with the watermark of each subtask of an operator that keeps event time.
+WATERMARKS: Final = "_window_watermarks"
 
 
 class WindowKind(StrEnum):
@@ -130,7 +134,7 @@ class PreAggregationOperator(OperatorSpec, frozen=True, kw_only=True, tag="pre_a
     """
 
     # The watermarks of the windows, where the operator begins.
-    reads_list_behind = "_window_watermarks"
+    reads_list_behind = WATERMARKS
     operator_package = "pre_aggregation"
 
     key_selector: bytes

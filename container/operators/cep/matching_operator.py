@@ -175,7 +175,7 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
             queue.register(min(after, MAX_TIMESTAMP), canonical)
 
     def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
-        """What the user's function makes of matches and partial matches."""
+        """Calls the user's function with matches and partial matches, and yields its results."""
         context, stamps, fix = self._match_context, self.stamps_rows, self._fix
         for match, time, timed_out in found:
             call = self._on_timeout if timed_out else self.function.process_match

@@ -165,7 +165,7 @@ def _default_time(kind: str, raw: int) -> time | datetime:
 
 def _union_writer(declared: AvroType, path: str, records: dict[int, Convert]) -> Convert:
     if (only := declared.without_null) is not None:
-        write = (_branch_writer if _has_choice(only) else _writer)(only, path, records)
+        write = (_branch_writer if _has_choice(only, set()) else _writer)(only, path, records)
         return lambda value: None if value is None else write(value)
     branches = [_branch_writer(part, path, records) for part in declared.parts]
     by_name = {part.name: write for part, write in zip(declared.parts, branches, strict=True) if part.name}
@@ -197,14 +197,19 @@ def _branch_writer(declared: AvroType, path: str, records: dict[int, Convert]) -
     return lambda value: (name, write(value))
 
 
-def _has_choice(declared: AvroType, outer: tuple[str, ...] = ()) -> bool:
-    """Whether values of a type name branches: fastavro does not find them again where it has to choose around them."""
+def _has_choice(declared: AvroType, seen: set[str]) -> bool:
+    """Whether values of a type name branches: fastavro does not find them again where it has to choose around them.
+
+    `seen`: the names of the records that were looked at.
+    """
     if declared.kind == "record":
-        inner = (*outer, declared.name)
-        return declared.name not in outer and any(_has_choice(part, inner) for _, part in declared.fields)
+        if declared.name in seen:
+            return False
+        seen.add(declared.name)
+        return any(_has_choice(part, seen) for _, part in declared.fields)
     if declared.kind == "union" and declared.without_null is None:
         return True
-    return any(_has_choice(part, outer) for part in declared.parts)
+    return any(_has_choice(part, seen) for part in declared.parts)
 
 
 def _plain(declared: AvroType, path: str, value: Any) -> Any:
