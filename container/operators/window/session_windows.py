@@ -114,7 +114,8 @@ class SessionWindows(WindowingBase):
             self._generate_prolonged(code, calls, (key, value, time), (start, end, kept))
             code.line(f"{sessions}[-1] = {start}, {end}, {due}, {kept}")
             code.line(f"{entries}[{key}] = {sessions}")
-        with code.block("else:"):
+        begin = f"{code.bind('begin', self.begin)}({key}, {entries}, {value}, {time})"
+        with code.block(f"elif {sessions} is not {no_session} or not {begin}:"):
             result, stamp = code.fresh("v"), code.fresh("t")
             take = code.bind("take", self.take)
             with code.block(f"for {result}, {stamp} in {take}({key}, {value}, {timestamp}):"):
@@ -150,6 +151,23 @@ class SessionWindows(WindowingBase):
     def owes(self) -> bool:
         """True while a restored operator has not fired what was due."""
         return self._owes
+
+    def begin(self, key: Any, entries: dict[Any, Any], row: Any, timestamp: int) -> bool:
+        """Takes a row whose canonical key has no session, in most cases; False = `take` has to take it."""
+        end = timestamp + self._gap
+        ahead = self._timers.watermark < end - 1 < MAX_TIMESTAMP
+        if self._owes or not ahead or timestamp == MIN_TIMESTAMP:
+            return False
+        self.context.state.current_key = key
+        try:
+            kept = self._values.together((), row)
+        except OperatorFailure:
+            raise
+        except Exception as error:
+            raise self._failure_in(short_record(row), TimeWindow(timestamp, end), error) from error
+        entries[key] = [(timestamp, end, end - 1, kept)]
+        self._timers.event_timers.register(end - 1, key)
+        return True
 
     def take(self, key: Any, row: Any, timestamp: int) -> Results:
         """Takes a row that begins a session, joins sessions, comes before them, is late, or makes one fire again."""
@@ -277,6 +295,20 @@ class SessionWindows(WindowingBase):
         else:
             self._table.remove(canonical)
 
+    def _came_too_early(self, key: Any) -> bool:
+        """Sets the timer of a key's only session anew if rows have prolonged it beyond the watermark."""
+        _, entries, found = self._table.find(key)
+        if found is MISSING:
+            return False
+        start, end, due, kept = found[0]
+        watermark = self._timers.watermark
+        early = len(found) == 1 and due <= watermark < end - 1
+        if early:
+            found[0] = self._armed(key, (start, end, end - 1, kept))
+        # Whoever looks at a key of a table writes it.
+        entries[key] = found
+        return early
+
     def _armed(self, key: Any, session: Session) -> Session:
         """Sets the timer of a session."""
         self._timers.event_timers.register(session[2], key)
@@ -294,7 +326,8 @@ class SessionWindows(WindowingBase):
         timers, limit, fired = self._timers.event_timers, self._timers.watermark, 0
         while (timer := timers.pop(limit)) is not None:
             fired += 1
-            yield from self._on_timer(timer[0], timer[1])
+            if not self._came_too_early(timer[1]):
+                yield from self._on_timer(timer[0], timer[1])
             if perf_counter() >= deadline:
                 break
         self.fired_timers += fired
