@@ -7,6 +7,7 @@ comes too early. See docs/design/0042-sessions-and-counts.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
 
@@ -67,6 +68,8 @@ class SessionWindows(WindowingBase):
         number = Types.LONG()
         stored = Types.LIST(Types.TUPLE([number, number, number, kept]))
         self._table: ValueTable = context.state.value_table(SESSIONS, stored)
+        #: Whether nothing but its value is to be seen to when a session ends: no window function, no lateness.
+        self._ends_alone = spec.window_function is None and not self._lateness
         self._values = SessionValues.of(spec, context, self._combining)
         context.state.register_timers(EVENT_TIMERS, self._timers.event_timers)
         #: A restored operator fires what its watermark had made due before it takes a row.
@@ -295,19 +298,33 @@ class SessionWindows(WindowingBase):
         else:
             self._table.remove(canonical)
 
-    def _came_too_early(self, key: Any) -> bool:
-        """Sets the timer of a key's only session anew if rows have prolonged it beyond the watermark."""
+    def _fire_alone(self, timestamp: int, key: Any) -> Iterable[tuple[Any, int]] | None:
+        """Fires the only session of a key whose timer is due, or sets its timer anew; None = more is to be done.
+
+        Rows may have prolonged the session since its timer was set. Returns the results.
+        """
         _, entries, found = self._table.find(key)
         if found is MISSING:
-            return False
-        start, end, due, kept = found[0]
-        watermark = self._timers.watermark
-        early = len(found) == 1 and due <= watermark < end - 1
-        if early:
-            found[0] = self._armed(key, (start, end, end - 1, kept))
+            return ()
         # Whoever looks at a key of a table writes it.
         entries[key] = found
-        return early
+        (start, end, due, kept), last = found[0], found[0][1] - 1
+        if len(found) > 1 or due != timestamp or due > last:
+            return None
+        if last > self._timers.watermark:
+            found[0] = self._armed(key, (start, end, last, kept))
+            return ()
+        if kept is None or not self._ends_alone:
+            return None
+        self.context.state.current_key = user_key(key)
+        try:
+            result = self._values.shown(kept)
+        except OperatorFailure:
+            raise
+        except Exception as error:
+            raise self._failure_in(f"timer at {timestamp}", TimeWindow(start, end), error) from error
+        self._table.remove(key)
+        return ((result, last),)
 
     def _armed(self, key: Any, session: Session) -> Session:
         """Sets the timer of a session."""
@@ -326,8 +343,8 @@ class SessionWindows(WindowingBase):
         timers, limit, fired = self._timers.event_timers, self._timers.watermark, 0
         while (timer := timers.pop(limit)) is not None:
             fired += 1
-            if not self._came_too_early(timer[1]):
-                yield from self._on_timer(timer[0], timer[1])
+            results = self._fire_alone(timer[0], timer[1])
+            yield from self._on_timer(timer[0], timer[1]) if results is None else results
             if perf_counter() >= deadline:
                 break
         self.fired_timers += fired
