@@ -11,6 +11,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -33,6 +34,8 @@ LUCK = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 settings.register_profile("yarrow", deadline=None, suppress_health_check=LUCK)
 settings.load_profile("yarrow")
 
+#: Marks of tests that come by file: scripts/test runs them together.
+BY_FILE = ("cluster", "fault", "spark")
 #: Seconds of files with few tests, or with tests that take long, when clusters are shared by file.
 LONG_FILES = {
     "tests/fault/test_fault_plans.py": 200.0,
@@ -45,6 +48,19 @@ LONG_FILES = {
     "tests/cluster/pages/test_flinks_page.py": 60.0,
     "tests/cluster/savepoints/test_state_processor_in_jobs.py": 50.0,
     "tests/fault/test_task_executors_lost.py": 50.0,
+    "tests/spark/test_both_modes.py": 60.0,
+    "tests/spark/test_driver_process.py": 90.0,
+    "tests/spark/test_executors.py": 150.0,
+    "tests/spark/test_flights.py": 40.0,
+    "tests/spark/test_flights_year.py": 100.0,
+    "tests/spark/test_full_disk.py": 60.0,
+    "tests/spark/test_late_attempts.py": 100.0,
+    "tests/spark/test_pipeline_programs.py": 90.0,
+    "tests/spark/test_programs.py": 170.0,
+    "tests/spark/test_savepoints.py": 70.0,
+    "tests/spark/test_sql.py": 110.0,
+    "tests/spark/test_standalone.py": 130.0,
+    "tests/spark/test_verify.py": 80.0,
 }
 #: Seconds of any other test on a cluster.
 USUAL = 1.5
@@ -56,18 +72,18 @@ GRACE = 180.0
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of tests that start clusters, the files that take longest come first."""
-    if all(_starts_processes(item) and item.get_closest_marker("yarn") is None for item in items):
+    if all(_is_marked(item, *BY_FILE) and not _is_marked(item, "yarn") for item in items):
         put_longest_first(items, lambda nodeid: nodeid.partition("::")[0], LONG_FILES, USUAL)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def spark_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Archives of Spark's classes belong to this run alone: its first driver makes one for all its processes."""
+def spark_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of archives of Spark's classes, which belongs to this run alone and to all its processes."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "spark-classes"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("YARROW_SPARK_CLASSES", str(folder))
-        yield
+        yield folder
     # 160 MB, and pytest keeps the folders of three runs.
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -108,7 +124,11 @@ def logging_hidden() -> tuple[int, int, list[str]]:
 
 
 def _starts_processes(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) is not None for name in ("cluster", "fault"))
+    return _is_marked(item, "cluster", "fault")
+
+
+def _is_marked(item: pytest.Item, *names: str) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in names)
 
 
 def _describe(process: psutil.Process) -> str:

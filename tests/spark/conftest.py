@@ -1,16 +1,24 @@
-"""One SparkDriver for all tests of stages: its start takes longer than they do."""
+"""What tests of this folder share: one SparkDriver for all tests of stages, and Spark's classes for every driver."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.support.spark_classes import write_classes
 from tests.support.spark_driver import DriverUnderTest, spark_driver
 
 
+@pytest.fixture(scope="session", autouse=True)
+def written_classes(spark_classes: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The first process of the run writes the archive of Spark's classes, for all others and every driver."""
+    write_classes(spark_classes, tmp_path_factory.mktemp("classes"))
+
+
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverUnderTest]:
+def driver(tmp_path_factory: pytest.TempPathFactory, written_classes: None) -> Iterator[DriverUnderTest]:
     with spark_driver(
         tmp_path_factory.mktemp("spark"), configuration={"spark.ui.enabled": "true"}
     ) as started:

@@ -245,8 +245,9 @@ class DriverUnderTest:
         folder: Path,
         configuration: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        module: str = "yarrow.container.batch.spark.driver_main",
     ) -> None:
-        """Starts both; Spark starts meanwhile."""
+        """Starts both; Spark starts meanwhile. `module` is run as the driver."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="played master", daemon=True)
         self._thread.start()
@@ -271,7 +272,7 @@ class DriverUnderTest:
             slots=2,
         )
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "yarrow.container.batch.spark.driver_main"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             env=environment,
         )

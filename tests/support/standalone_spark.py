@@ -27,6 +27,9 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_REGISTERED = "Registering worker"
+#: Java of tests lives for seconds: it compiles little.
+LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LEAN_EXECUTORS = {"spark.executor.extraJavaOptions": LEAN}
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
         for number in range(len(HOSTS)):
             _until_logged(log, re.compile(f"({_WORKER_REGISTERED}.*)"), number)
         secret = {"spark.authenticate.secret": own["spark.authenticate.secret"]}
-        yield StandaloneSpark(address, {"spark.master": address, **secret})
+        yield StandaloneSpark(address, {"spark.master": address, **LEAN_EXECUTORS, **secret})
 
 
 def _start(running: contextlib.ExitStack, folder: Path, name: str, role: str, *arguments: str) -> Path:
@@ -69,7 +72,7 @@ def _start(running: contextlib.ExitStack, folder: Path, name: str, role: str, *a
         "SPARK_HOME": str(home),
         "JAVA_HOME": str(java),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": LEAN,
     }
     common = ("--webui-port", "0", "--properties-file", str(folder / "spark.properties"))
     log = folder / f"{name}.log"

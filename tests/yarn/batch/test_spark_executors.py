@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.process_names import command_of
+from tests.support.standalone_spark import LEAN, LEAN_EXECUTORS
 from tests.yarn.batch.bounded_jobs import (
     BROKEN_BATCH,
     CONFIGURATION,
@@ -40,6 +41,8 @@ CONFIGURATION_ON_YARN = {
     "spark.master": "yarn",
     "spark.executor.memory": "512m",
     "spark.yarn.am.memory": "512m",
+    **LEAN_EXECUTORS,
+    "spark.yarn.am.extraJavaOptions": LEAN,
     "slot.request.timeout": "10 min",
     # A machine under load is slow to answer, which is no matter of these tests.
     "spark.network.timeout": "300s",

@@ -1,0 +1,46 @@
+"""The archive of Spark's classes for the drivers of a run of tests: written once, with as much time as Java needs.
+
+A user's driver gives Java some seconds for it. A busy machine needs more: no driver would ever have the archive, and
+each would take more than twice the time to start. `python -m tests.support.spark_classes` is a SparkDriver that waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+from tests.support.batch_runner import collecting_graph
+from tests.support.spark_driver import LIMIT, spark_driver
+from tests.unit.runtime.graph.programs import environment
+from yarrow.container.batch.spark import driver_main, session
+
+
+def write_classes(classes: Path, folder: Path) -> None:
+    """Has one driver write the archive, unless it is there; other processes of the run wait meanwhile.
+
+    Without an archive, drivers start as ever, only slower: a Java that cannot write it fails no test here.
+
+    Args:
+        classes: the folder that YARROW_SPARK_CLASSES names.
+        folder: an empty one for the driver.
+    """
+    with open(classes.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if any(classes.glob("*.jsa")):
+            return
+        with spark_driver(folder, module=__name__) as driver:
+            env = environment(2)
+            pairs = env.from_collection([(str(number % 5), number) for number in range(100)])
+            sums = pairs.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+            outcome = driver.run(collecting_graph(env, sums))
+            assert outcome.failure is None, outcome.failure
+            # Java writes at the end of a driver that is released after a job.
+            driver.release()
+            driver.process.wait(LIMIT)
+
+
+if __name__ == "__main__":
+    with patch.object(session, "WRITING_SECONDS", LIMIT):
+        sys.exit(driver_main.main())
