@@ -5,6 +5,8 @@ Fixtures of one part belong into the conftest of that part's folder, not here.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import os
 import shutil
@@ -81,11 +83,14 @@ def spark_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of archives of Spark's classes, which belongs to this run alone and to all its processes."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "spark-classes"
-    with pytest.MonkeyPatch.context() as patch:
+    with open(f"{folder}.users", "w", encoding="utf-8") as users, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(users, fcntl.LOCK_SH)
         patch.setenv("YARROW_SPARK_CLASSES", str(folder))
         yield folder
-    # 160 MB, and pytest keeps the folders of three runs.
-    shutil.rmtree(folder, ignore_errors=True)
+        # 160 MB, and pytest keeps the folders of three runs. Processes that still run tests need the archive.
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
