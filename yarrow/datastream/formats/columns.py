@@ -15,6 +15,7 @@ from yarrow.common.typeinfo import MapTypeInfo, RowTypeInfo, TypeInformation
 from yarrow.common.types import Row, positional_row
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.formats.data_types import ANY_DECIMAL, arrow_data_type
+from yarrow.datastream.formats.row_fields import stand_in_order, values_in_order
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.arrow_types import NoArrowTypeError, arrow_fields, in_microseconds
 from yarrow.table.types import RowType
@@ -55,7 +56,7 @@ def _columns_of(rows: Sequence[Any], schema: pa.Schema) -> Sequence[Sequence[Any
     kinds = set(map(type, rows))
     if kinds == {dict}:
         return [[row.get(name) for row in rows] for name in schema.names]
-    if not kinds <= {Row, tuple, list}:
+    if not (kinds <= {tuple, list} or (kinds == {Row} and stand_in_order(rows, schema.names))):
         rows = [_values_of(index, row, schema) for index, row in enumerate(rows)]
     try:
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
@@ -70,16 +71,12 @@ def _columns_of(rows: Sequence[Any], schema: pa.Schema) -> Sequence[Sequence[Any
     return columns
 
 
-def _values_of(index: int, row: Any, schema: pa.Schema) -> Any:
+def _values_of(index: int, row: Any, schema: pa.Schema) -> Sequence[Any]:
     """The values of one row, in the order of the columns."""
-    if isinstance(row, dict):
-        return [row.get(name) for name in schema.names]
-    if not isinstance(row, Row | tuple | list):
-        raise FileFormatError(
-            f"row {index} of the batch: a Row, tuple, list or dict with the columns {schema.names} is expected, not"
-            f" {row!r}"
-        )
-    return row
+    try:
+        return values_in_order(row, schema.names)
+    except FileFormatError as error:
+        raise FileFormatError(f"row {index} of the batch: {error}") from None
 
 
 def require_no_null(column: pa.Array, field: pa.Field) -> None:
@@ -94,11 +91,11 @@ def require_no_null(column: pa.Array, field: pa.Field) -> None:
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     try:
         array = pa.array(_plain(values, field.type), field.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as whole:
+    except (pa.ArrowException, FileFormatError, TypeError, ValueError, OverflowError) as whole:
         for index, value in enumerate(values):
             try:
                 pa.array(_plain([value], field.type), field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            except (pa.ArrowException, FileFormatError, TypeError, ValueError, OverflowError) as error:
                 raise FileFormatError(
                     f"row {index} of the batch: {value!r} does not fit column {field.name!r} of type "
                     f"{field.type}: {error}"
@@ -120,7 +117,7 @@ def _plain_value(value: Any, target: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(target) and isinstance(value, Row | tuple):
-        parts = zip(value, target, strict=True)
+        parts = zip(values_in_order(value, [field.name for field in target]), target, strict=True)
         return {field.name: _plain_value(part, field.type) for part, field in parts}
     if pa.types.is_list(target):
         return [_plain_value(part, target.value_type) for part in value]

@@ -17,6 +17,7 @@ from yarrow.common.types import Row
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.connectors.line_blocks import BlockErrors, BlockParser
 from yarrow.datastream.formats.csv_schema import CsvColumn, CsvSchema, field_reader, field_writer, takes_empty
+from yarrow.datastream.formats.row_fields import values_in_order
 
 
 class CsvRowParser(BlockParser):
@@ -124,30 +125,36 @@ class CsvRowWriter:
     """Turns Rows into lines."""
 
     def __init__(self, schema: CsvSchema) -> None:
-        self._schema = schema
         self._buffer = io.StringIO(newline="")
         self._writer = csv.writer(self._buffer, **schema.dialect())
         self._null = schema.null_value or ""
         self._columns = [(column, field_writer(column)) for column in schema.columns]
+        self._names = [column.name for column in schema.columns]
 
     def header(self) -> bytes:
         """The line of column names."""
-        self._writer.writerow([column.name for column in self._schema.columns])
+        self._writer.writerow(self._names)
         return self._taken()
 
     def line(self, row: Any) -> bytes:
         """Return the text of one row.
 
-        Raises FileFormatError for a row with another number of fields, or a misfit value.
+        Raises FileFormatError for a row with other fields or another number of them, and for a misfit value.
         """
-        if len(row) != len(self._columns):
-            raise FileFormatError(f"{row!r} has {len(row)} fields, the CSV schema {len(self._columns)}")
-        self._writer.writerow(
-            [
-                self._text(value, column, write)
-                for value, (column, write) in zip(row, self._columns, strict=True)
-            ]
-        )
+        values = values_in_order(row, self._names)
+        if len(values) != len(self._columns):
+            raise FileFormatError(f"{row!r} has {len(values)} fields, the CSV schema {len(self._columns)}")
+        texts = [
+            self._text(value, column, write)
+            for value, (column, write) in zip(values, self._columns, strict=True)
+        ]
+        try:
+            self._writer.writerow(texts)
+        except csv.Error as error:
+            raise FileFormatError(
+                f"this CSV schema has no way to write {row!r} ({error}). Set a quote character (set_quote_char) or an"
+                " escape character (set_escape_char)"
+            ) from error
         return self._taken()
 
     def _text(self, value: Any, column: CsvColumn, write: Callable[[Any], str]) -> str:
@@ -155,12 +162,14 @@ class CsvRowWriter:
             return self._null
         try:
             return write(value) if column.separator is None else self._parts(value, column, write)
-        except (ValueError, ArithmeticError) as error:
+        except (FileFormatError, ValueError, ArithmeticError) as error:
             raise FileFormatError(f"column {column.name!r}: {error}, found {value!r}") from error
 
     def _parts(self, values: Any, column: CsvColumn, write: Callable[[Any], str]) -> str:
         """The elements of a list, or the fields of a Row, in one text."""
         separator = column.separator or ""
+        if isinstance(column.type_info, RowTypeInfo):
+            values = values_in_order(values, column.type_info.get_field_names())
         parts = [self._null if value is None else write(value) for value in values]
         if isinstance(column.type_info, RowTypeInfo):
             wanted = len(column.type_info.get_field_types())

@@ -30,6 +30,7 @@ from yarrow.datastream.connectors.line_blocks import (
 )
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
+from yarrow.datastream.formats.row_fields import values_in_order
 from yarrow.datastream.formats.values import row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
@@ -182,12 +183,13 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
         self._names = type_info.get_field_names()
 
     def serialize(self, element: Row) -> bytes:
-        """The JSON object. Raises FileFormatError for a Row of another length or a value without a form."""
-        if len(element) != len(self._names):
+        """The JSON object. Raises FileFormatError for a Row with other fields or a value without a form."""
+        values = values_in_order(element, self._names)
+        if len(values) != len(self._names):
             raise FileFormatError(
-                f"{element!r} has {len(element)} fields, the declared type {len(self._names)}"
+                f"{element!r} has {len(values)} fields, the declared type {len(self._names)}"
             )
-        return _encoded(dict(zip(self._names, element, strict=True)))
+        return _encoded(dict(zip(self._names, values, strict=True)))
 
 
 class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
