@@ -122,13 +122,11 @@ class BoundedTarget:
         assert not [file for file in self._output.folder.rglob("*") if file.is_file()]
 
     def disturb_after_cancel(self) -> None:
-        former = self._application.processes(MASTER)
-        for pid in former:
+        epoch = self._nodes.epoch()
+        for pid in self._application.processes(MASTER):
             os.kill(pid, signal.SIGKILL)
-        until(
-            lambda: bool({*self._application.processes(MASTER)} - {*former}), GRACE, "another attempt begins"
-        )
-        until(lambda: self._status() == "CANCELED", GRACE, "another attempt leads")
+        # It knows nothing of the job where the former master had removed all that was stored.
+        until(lambda: self._nodes.epoch() > epoch and self._answers(), GRACE, "another attempt leads")
 
     def _until_nothing_runs(self) -> None:
         self._application.until_driver_is_gone()
@@ -139,6 +137,11 @@ class BoundedTarget:
         with contextlib.suppress(OSError, ValueError, KeyError):
             return str(self._ask(f"/jobs/{self.id}")["state"])
         return ""
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return bool(self._ask("/overview"))
+        return False
 
     def _ask(self, path: str) -> Any:
         """The leader's answer; OSError while nobody leads."""
