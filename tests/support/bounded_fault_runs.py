@@ -79,6 +79,8 @@ class BoundedFaultRun:
 
     def execute(self, cluster: MiniCluster, folder: Path) -> None:
         """Runs the job to its end and checks output, plan and processes; raises AssertionError naming the plan."""
+        # Of a driver that other tests of this process share.
+        others = _below_this()
         gates, output = folder / "gates", folder / "output"
         for path in (gates, output):
             path.mkdir(parents=True)
@@ -102,7 +104,7 @@ class BoundedFaultRun:
         else:
             assert status is JobStatus.FINISHED, f"{self}: {status}, {failure}"
             check_output(str(self), self.shape, output, bounded=True)
-        self._until_nothing_runs()
+        self._until_nothing_runs(others)
 
     def _victims(self, cluster: MiniCluster) -> list[int]:
         """Who dies at a point of the master."""
@@ -110,9 +112,9 @@ class BoundedFaultRun:
             return cluster.processes[:1]
         return [process.pid for process in _below_this() if name_of(process) == _DRIVER]
 
-    def _until_nothing_runs(self) -> None:
+    def _until_nothing_runs(self, others: set[psutil.Process]) -> None:
         deadline = time.monotonic() + _GRACE
-        while left := _below_this():
+        while left := _below_this() - others:
             assert time.monotonic() < deadline, f"{self}: processes outlive their job: {left}"
             psutil.wait_procs(left, timeout=0.2)
 
@@ -126,13 +128,13 @@ def _outcome(client: Any) -> tuple[JobStatus, str]:
     return client.get_job_status().result(), ""
 
 
-def _below_this() -> list[psutil.Process]:
+def _below_this() -> set[psutil.Process]:
     """Processes of bounded jobs below this one; zombies are gone already."""
-    found = []
+    found = set()
     for process in psutil.Process().children(recursive=True):
         try:
             if process.name().startswith(_PROCESSES) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                found.add(process)
         except psutil.NoSuchProcess:
             continue
     return found
