@@ -7,7 +7,15 @@ from pathlib import Path
 
 from tests.compat.api_calls import CallsInFile, Found
 from tests.support.pages.compatibility_page import rendered
-from yarrow.datastream import DataStream, KeyedStream, MapFunction, StreamExecutionEnvironment, WindowedStream
+from yarrow.datastream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    DataStream,
+    KeyedStream,
+    MapFunction,
+    StreamExecutionEnvironment,
+    WindowedStream,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 PROGRAM = """
@@ -21,6 +29,8 @@ def build(stream: DataStream):
     stream.key_by(str).process(Counts())
     something.process()
     helper.get_execution_environment().from_collection([1]).union(stream)
+    stream.connect(stream.broadcast(rules)).process(Rules())
+    stream.broadcast().map(str)
 """
 
 
@@ -31,7 +41,15 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_calls_are_told_apart_by_the_types_of_their_objects() -> None:
-    classes = (DataStream, KeyedStream, MapFunction, StreamExecutionEnvironment, WindowedStream)
+    classes = (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        DataStream,
+        KeyedStream,
+        MapFunction,
+        StreamExecutionEnvironment,
+        WindowedStream,
+    )
     found = Found()
     CallsInFile("a", {each.__name__: each for each in classes}, {}, found).look(ast.parse(PROGRAM))
     assert found.called.keys() == {
@@ -41,6 +59,10 @@ def test_calls_are_told_apart_by_the_types_of_their_objects() -> None:
         ("KeyedStream", "process"),
         ("StreamExecutionEnvironment", "from_collection"),
         ("DataStream", "union"),
+        ("DataStream", "broadcast"),
+        ("DataStream", "connect"),
+        ("BroadcastConnectedStream", "process"),
+        ("DataStream", "map"),
     }
     assert found.implemented.keys() == {("MapFunction", "map")}
     assert found.unknown.keys() == {"process", "get_execution_environment"}

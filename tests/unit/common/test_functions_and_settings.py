@@ -159,7 +159,7 @@ def test_a_slot_sharing_group_has_all_needs_or_none() -> None:
 def test_a_slot_sharing_group_says_what_its_slots_need() -> None:
     builder = SlotSharingGroup.builder("gpu").set_cpu_cores(1.5).set_task_heap_memory_mb(100)
     builder.set_task_off_heap_memory_mb(20).set_managed_memory(MemorySize.parse("1 gb"))
-    group = builder.set_external_resource("gpu", 2).build()
+    group: SlotSharingGroup = builder.set_external_resource("gpu", 2).build()
     assert group.get_name() == "gpu"
     assert group.get_task_off_heap_memory() == MemorySize.of_mebi_bytes(20)
     assert group.get_managed_memory() == MemorySize.of_mebi_bytes(1024)
