@@ -1,4 +1,4 @@
-"""What tests of this folder share: one SparkDriver for all tests of stages, and Spark's classes for every driver."""
+"""All tests of stages share one SparkDriver. All drivers of a run share one archive of Spark's classes."""
 
 from __future__ import annotations
 

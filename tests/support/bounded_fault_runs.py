@@ -79,7 +79,7 @@ class BoundedFaultRun:
 
     def execute(self, cluster: MiniCluster, folder: Path) -> None:
         """Runs the job to its end and checks output, plan and processes; raises AssertionError naming the plan."""
-        # Of a driver that other tests of this process share.
+        # Other tests of this process may share a Spark driver, which lives on.
         others = _below_this()
         gates, output = folder / "gates", folder / "output"
         for path in (gates, output):

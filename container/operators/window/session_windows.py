@@ -68,7 +68,7 @@ class SessionWindows(WindowingBase):
         number = Types.LONG()
         stored = Types.LIST(Types.TUPLE([number, number, number, kept]))
         self._table: ValueTable = context.state.value_table(SESSIONS, stored)
-        #: Whether nothing but its value is to be seen to when a session ends: no window function, no lateness.
+        #: True if a session that ends only emits its value: there is no window function and no lateness.
         self._ends_alone = spec.window_function is None and not self._lateness
         self._values = SessionValues.of(spec, context, self._combining)
         context.state.register_timers(EVENT_TIMERS, self._timers.event_timers)
@@ -258,14 +258,10 @@ class SessionWindows(WindowingBase):
         for value in self._call.fire(key, window, [self._values.shown(kept)]) or ():
             yield value, stamp
 
-    def _on_timer(self, timestamp: int, key: Any) -> Results:
-        """Fires, arms again or removes the sessions of a key whose timers are due by the watermark."""
+    def _on_timer(self, timestamp: int, key: Any, entries: dict[Any, Any], found: list[Session]) -> Results:
+        """Fires, arms again or removes the sessions of a canonical key whose timers are due by the watermark."""
         timers, watermark = self._timers.event_timers, self._timers.watermark
         shown_key = self.context.state.current_key = user_key(key)
-        canonical, entries, found = self._table.find(key)
-        if found is MISSING:
-            # Its sessions have fired together with an earlier one.
-            return
         left: list[Session] = []
         behind = begun(found, watermark)
         for session in found[:behind]:
@@ -274,18 +270,18 @@ class SessionWindows(WindowingBase):
                 left.append(session)
                 continue
             if due != timestamp:
-                timers.delete(due, canonical)
+                timers.delete(due, key)
             window = TimeWindow(start, end)
             try:
                 if not has_fired(session):
                     if end - 1 > watermark:
-                        left.append(self._armed(canonical, (start, end, end - 1, kept)))
+                        left.append(self._armed(key, (start, end, end - 1, kept)))
                         continue
                     yield from self._results(shown_key, window, kept)
                 # A savepoint may have kept a fired session for a shorter lateness than the program now has.
                 removal = time_of_removal(end, self._lateness)
                 if removal > due and not self._is_late(window):
-                    left.append(self._armed(canonical, (start, end, removal, kept)))
+                    left.append(self._armed(key, (start, end, removal, kept)))
                     continue
                 self._call.clear(window)
             except OperatorFailure:
@@ -294,25 +290,23 @@ class SessionWindows(WindowingBase):
                 raise self._failure_in(f"timer at {timestamp}", window, error) from error
         found[:behind] = left
         if found:
-            entries[canonical] = found
+            entries[key] = found
         else:
-            self._table.remove(canonical)
+            self._table.remove(key)
 
-    def _fire_alone(self, timestamp: int, key: Any) -> Iterable[tuple[Any, int]] | None:
+    def _fire_alone(
+        self, timestamp: int, key: Any, entries: dict[Any, Any], found: list[Session]
+    ) -> Iterable[tuple[Any, int]] | None:
         """Fires the only session of a key whose timer is due, or sets its timer anew; None = more is to be done.
 
         Rows may have prolonged the session since its timer was set. Returns the results.
         """
-        _, entries, found = self._table.find(key)
-        if found is MISSING:
-            return ()
-        # Whoever looks at a key of a table writes it.
-        entries[key] = found
         (start, end, due, kept), last = found[0], found[0][1] - 1
         if len(found) > 1 or due != timestamp or due > last:
             return None
         if last > self._timers.watermark:
             found[0] = self._armed(key, (start, end, last, kept))
+            entries[key] = found
             return ()
         if kept is None or not self._ends_alone:
             return None
@@ -343,8 +337,11 @@ class SessionWindows(WindowingBase):
         timers, limit, fired = self._timers.event_timers, self._timers.watermark, 0
         while (timer := timers.pop(limit)) is not None:
             fired += 1
-            results = self._fire_alone(timer[0], timer[1])
-            yield from self._on_timer(timer[0], timer[1]) if results is None else results
+            key, entries, found = self._table.find(timer[1])
+            # Its sessions may have fired together with an earlier one.
+            if found is not MISSING:
+                results = self._fire_alone(timer[0], key, entries, found)
+                yield from self._on_timer(timer[0], key, entries, found) if results is None else results
             if perf_counter() >= deadline:
                 break
         self.fired_timers += fired

@@ -125,7 +125,7 @@ class BoundedTarget:
         epoch = self._nodes.epoch()
         for pid in self._application.processes(MASTER):
             os.kill(pid, signal.SIGKILL)
-        # It knows nothing of the job where the former master had removed all that was stored.
+        # The next master does not know the job if the former one had removed all of its stored data.
         until(lambda: self._nodes.epoch() > epoch and self._answers(), GRACE, "another attempt leads")
 
     def _until_nothing_runs(self) -> None:

@@ -53,11 +53,11 @@ def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
 
 def _columns_of(rows: Sequence[Any], schema: pa.Schema) -> Sequence[Sequence[Any]]:
     """The values of rows by column."""
-    kinds = set(map(type, rows))
+    kinds, names = set(map(type, rows)), tuple(schema.names)
     if kinds == {dict}:
-        return [[row.get(name) for row in rows] for name in schema.names]
-    if not (kinds <= {tuple, list} or (kinds == {Row} and stand_in_order(rows, schema.names))):
-        rows = [_values_of(index, row, schema) for index, row in enumerate(rows)]
+        return [[row.get(name) for row in rows] for name in names]
+    if not (kinds <= {tuple, list} or (kinds == {Row} and stand_in_order(rows, names))):
+        rows = [_values_of(index, row, names) for index, row in enumerate(rows)]
     try:
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     except ValueError:
@@ -71,10 +71,10 @@ def _columns_of(rows: Sequence[Any], schema: pa.Schema) -> Sequence[Sequence[Any
     return columns
 
 
-def _values_of(index: int, row: Any, schema: pa.Schema) -> Sequence[Any]:
+def _values_of(index: int, row: Any, names: tuple[str, ...]) -> Sequence[Any]:
     """The values of one row, in the order of the columns."""
     try:
-        return values_in_order(row, schema.names)
+        return values_in_order(row, names)
     except FileFormatError as error:
         raise FileFormatError(f"row {index} of the batch: {error}") from None
 
@@ -117,7 +117,8 @@ def _plain_value(value: Any, target: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(target) and isinstance(value, Row | tuple):
-        parts = zip(values_in_order(value, [field.name for field in target]), target, strict=True)
+        fields = list(target)
+        parts = zip(values_in_order(value, tuple([field.name for field in fields])), fields, strict=True)
         return {field.name: _plain_value(part, field.type) for part, field in parts}
     if pa.types.is_list(target):
         return [_plain_value(part, target.value_type) for part in value]

@@ -129,7 +129,7 @@ class CsvRowWriter:
         self._writer = csv.writer(self._buffer, **schema.dialect())
         self._null = schema.null_value or ""
         self._columns = [(column, field_writer(column)) for column in schema.columns]
-        self._names = [column.name for column in schema.columns]
+        self._names = tuple([column.name for column in schema.columns])
 
     def header(self) -> bytes:
         """The line of column names."""
@@ -169,12 +169,11 @@ class CsvRowWriter:
         """The elements of a list, or the fields of a Row, in one text."""
         separator = column.separator or ""
         if isinstance(column.type_info, RowTypeInfo):
-            values = values_in_order(values, column.type_info.get_field_names())
+            names = tuple(column.type_info.get_field_names())
+            values = values_in_order(values, names)
+            if len(values) != len(names):
+                raise ValueError(f"a Row of {len(names)} fields is expected")
         parts = [self._null if value is None else write(value) for value in values]
-        if isinstance(column.type_info, RowTypeInfo):
-            wanted = len(column.type_info.get_field_types())
-            if len(parts) != wanted:
-                raise ValueError(f"a Row of {wanted} fields is expected")
         for part in parts:
             if separator and separator in part:
                 raise ValueError(

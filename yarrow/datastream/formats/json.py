@@ -180,7 +180,7 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
         return JsonRowSerializationSchema.Builder()
 
     def __init__(self, type_info: RowTypeInfo) -> None:
-        self._names = type_info.get_field_names()
+        self._names = tuple(type_info.get_field_names())
 
     def serialize(self, element: Row) -> bytes:
         """The JSON object. Raises FileFormatError for a Row with other fields or a value without a form."""

@@ -15,7 +15,7 @@ from yarrow.datastream.connectors.file_format import FileFormatError
 _borne_names = attrgetter("_fields")
 
 
-def values_in_order(row: Any, names: Sequence[str]) -> Sequence[Any]:
+def values_in_order(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
     """Return the values of a Row, dict, tuple or list in the order of these field names.
 
     The names of a Row decide where it has those of the schema. A Row whose names are all others is taken by position,
@@ -24,7 +24,7 @@ def values_in_order(row: Any, names: Sequence[str]) -> Sequence[Any]:
     """
     if isinstance(row, Row):
         own = own_names(row)
-        if own is None or own == tuple(names):
+        if own is None or own == names:
             return row._values
         shared = set(own) & set(names)
         if not shared:
@@ -34,7 +34,7 @@ def values_in_order(row: Any, names: Sequence[str]) -> Sequence[Any]:
                 f"{row!r} has the fields {list(own)}, and the schema has {list(names)}: make Rows with all these names,"
                 " or without names"
             )
-        return row.get_fields_by_names(list(names))
+        return row.get_fields_by_names(names)
     if isinstance(row, dict):
         return [row.get(name) for name in names]
     if isinstance(row, tuple | list):
@@ -44,7 +44,6 @@ def values_in_order(row: Any, names: Sequence[str]) -> Sequence[Any]:
     )
 
 
-def stand_in_order(rows: Sequence[Any], names: Sequence[str]) -> bool:
+def stand_in_order(rows: Sequence[Row], names: tuple[str, ...]) -> bool:
     """True if each of these Rows has no names, or exactly these names in this order."""
-    wanted = tuple(names)
-    return all(type(borne) is not tuple or borne == wanted for borne in set(map(_borne_names, rows)))
+    return all(type(borne) is not tuple or borne == names for borne in set(map(_borne_names, rows)))

@@ -1,5 +1,7 @@
-"""Rows that are written by a schema: names decide, a Row that has only some of them is refused, and so is a text
-that a CSV schema cannot write."""
+"""A writer puts the values of a Row under their names. It refuses a Row that has only some of the names.
+
+The CSV writer also refuses a text that its schema cannot write.
+"""
 
 from __future__ import annotations
 
