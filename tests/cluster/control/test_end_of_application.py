@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.error
 from collections.abc import Collection
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,7 @@ import pytest
 
 from tests.cluster.control.test_running_master import Application
 from tests.unit.am.yarn.containers_of_yarn import ContainersOfYarn
+from tests.yarn.waiting import GRACE, until
 from yarrow.am.yarn import running_master
 from yarrow.am.yarn.application_master import tell_end
 from yarrow.am.yarn.modes.application_end import ApplicationEnd
@@ -70,6 +73,26 @@ def application(
     return made
 
 
+def leave_an_unfinished_job(session: Application, survives: Surviving) -> None:
+    """Stores a job that no master can read, behind the look of this leadership at the jobs of earlier ones.
+
+    REST is there before the leadership. The Dispatcher answers once it knows the jobs of earlier leaderships, and would
+    try to take over a job that had been stored before.
+    """
+
+    def dispatcher_answers() -> bool:
+        try:
+            session.ask("GET", "/jobs")
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            assert refused.code == HTTPStatus.SERVICE_UNAVAILABLE
+            return False
+        return True
+
+    until(dispatcher_answers, GRACE, "an answer of the Dispatcher")
+    survives.records(1).write(Put("jobs/" + "ab" * 16, b"?"))
+
+
 @pytest.mark.cluster
 def test_how_an_application_ended_is_stored_until_yarn_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -78,8 +101,8 @@ def test_how_an_application_ended_is_stored_until_yarn_knows(
     session = application(tmp_path, DeploymentMode.SESSION, survives, monkeypatch)
 
     def stop() -> None:
-        # A job that was never ended: nobody will lead under the id of this application again.
-        survives.records(1).write(Put("jobs/" + "ab" * 16, b"?"))
+        # Nobody will lead under the id of this application again.
+        leave_an_unfinished_job(session, survives)
         session.ask("DELETE", "/cluster")
 
     async def body() -> None:
@@ -107,7 +130,7 @@ def test_jobs_of_a_cluster_with_a_name_of_its_own_are_kept(
     )
 
     def stop() -> None:
-        survives.records(1).write(Put("jobs/" + "ab" * 16, b"?"))
+        leave_an_unfinished_job(session, survives)
         session.ask("DELETE", "/cluster")
 
     async def body() -> None:
