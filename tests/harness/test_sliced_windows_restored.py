@@ -6,13 +6,14 @@ The general operator may have begun: its open windows are taken up. The way back
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.test_tumbling_windows_restored import Shown, ShownReduced
+from tests.harness.test_tumbling_windows_restored import RESTARTS, Shown, ShownReduced
 from tests.harness.test_windows_restored import (
     ASSIGNERS,
     KEYS,
@@ -66,9 +67,13 @@ class SlicedJob(RestartedJob):
         reduced: bool = False,
         general_starts: int = 0,
         lateness: int = 0,
+        later: int | None = None,
     ) -> None:
+        """`later`: the lateness of slices, if it is another one than that of the general operator."""
+        latenesses = lateness if later is None else later, lateness
         self._ways = [
-            sliced(assigner, general=general, reduced=reduced, lateness=lateness) for general in (False, True)
+            sliced(assigner, general=general, reduced=reduced, lateness=latenesses[general])
+            for general in (False, True)
         ]
         self.general_starts = general_starts
         super().__init__(self._ways[0])
@@ -303,6 +308,58 @@ def test_a_late_row_fires_windows_again_that_its_former_subtask_had_fired(backen
     assert job.take() == []
     assert all(map(keeps_nothing, windowing(job)))
     job.stop(CANONICAL)
+
+
+def fired_in_part(job: SlicedJob, backend: str, parallelisms: Sequence[int]) -> list[Any]:
+    """The general operator fires two windows for keys of one subtask; it and slices go on at these parallelisms."""
+    job.start(2, backend)
+    job.push([(key, 1) for key in KEYS], [5] * len(KEYS))
+    job.watermark(9, subtask=0)
+    fired = [row for row, _ in job.take()]
+    assert 0 < len({row[0] for row in fired}) < len(KEYS)
+    for parallelism in parallelisms:
+        job.stop(CANONICAL)
+        job.start(parallelism, backend)
+    return fired
+
+
+@pytest.mark.parametrize(("backend", "parallelisms"), RESTARTS[1:3])
+def test_what_the_general_operator_fired_fires_again_for_late_rows_only(
+    backend: str, parallelisms: Sequence[int]
+) -> None:
+    job = SlicedJob(ASSIGNERS["sliding"], lateness=50, general_starts=len(parallelisms))
+    first = fired_in_part(job, backend, parallelisms)
+    job.watermark(9)
+    both = Counter((key, start, start + 10, (1,)) for key in KEYS for start in (-4, 0))
+    assert Counter([*first, *(row for row, _ in job.take())]) == both
+    job.push([(key, 2) for key in KEYS], [6] * len(KEYS))
+    assert Counter(row for row, _ in job.take()) == Counter((key, 0, 10, (1, 2)) for key in KEYS)
+    job.watermark(1000)
+    assert Counter(row for row, _ in job.take()) == Counter((key, 4, 14, (1, 2)) for key in KEYS)
+    assert all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize(("backend", "parallelisms"), RESTARTS[1:3])
+def test_what_the_general_operator_fired_goes_at_the_end_of_its_window_without_lateness(
+    backend: str, parallelisms: Sequence[int]
+) -> None:
+    job = SlicedJob(ASSIGNERS["sliding"], lateness=50, later=0, general_starts=len(parallelisms))
+    first = fired_in_part(job, backend, parallelisms)
+    # A row of a key that has fired the window, where all watermarks have gone back.
+    again = [] if parallelisms == (3,) else [first[0][0]]
+    job.push([(key, 2) for key in again], [6] * len(again))
+    job.watermark(9)
+    expected: Counter[Any] = Counter((key, start, start + 10, (1,)) for key in KEYS for start in (-4, 0))
+    expected.update((key, 0, 10, (1, 2)) for key in again)
+    assert Counter([*first, *(row for row, _ in job.take())]) == expected
+    job.push([(key, 3) for key in KEYS], [6] * len(KEYS))
+    assert job.take() == []
+    job.watermark(1000)
+    last = {key: (1, 2, 3) if key in again else (1, 3) for key in KEYS}
+    assert Counter(row for row, _ in job.take()) == Counter((key, 4, 14, last[key]) for key in KEYS)
+    assert all(map(keeps_nothing, windowing(job)))
+    assert all(not subtask.keyed for subtask in job.stop(CANONICAL).subtasks.values())
 
 
 @pytest.mark.parametrize("assigner", SLICED)

@@ -7,7 +7,7 @@ from one operator to the other, over a savepoint or a checkpoint of the backend'
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from tests.harness.test_windows_restored import (
     windowing,
 )
 from tests.support.kept_windows import keeps_nothing
-from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN, RestartedJob
 from tests.support.window_functions import Numbers, OwnTrigger
 from yarrow.container.operators.window.tumbling_windows import TumblingWindows
 from yarrow.container.operators.window.window_operator import WindowingOperator
@@ -34,6 +34,8 @@ from yarrow.datastream.functions import ProcessWindowFunction, WindowFunction
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window import CountTrigger, Trigger
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
+from yarrow.runtime.data.key_groups import key_group_of
+from yarrow.runtime.data.keys import canonicalize
 from yarrow.testing.operator_harness import FragmentFailedError
 
 
@@ -81,6 +83,10 @@ class ChangingJob(RestartedJob):
         self._options: dict[str, Any] = {"lateness": lateness, "reduced": reduced}
         self._ways = iter(ways)
         super().__init__(tumbling(general=False, **self._options))
+
+    def change(self, **options: Any) -> None:
+        """Changes what the next start builds."""
+        self._options |= options
 
     def start(self, parallelism: int, backend: str, *, general: bool | None = None) -> None:
         general = next(self._ways, False) if general is None else general
@@ -208,6 +214,88 @@ def test_no_window_fires_twice_when_subtasks_with_other_watermarks_become_one(ba
     assert Counter(second) == Counter(expected)
     job.watermark(200)
     assert all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
+def fired_in_part(job: ChangingJob, backend: str, parallelisms: Sequence[int]) -> list[Any]:
+    """The general operator fires [0, 10) for keys of one subtask, then goes on at all parallelisms but the last."""
+    job.start(2, backend, general=True)
+    job.push([(key, 1) for key in KEYS], [5] * len(KEYS))
+    job.watermark(9, subtask=0)
+    fired = [row for row, _ in job.take()]
+    assert 0 < len(fired) < len(KEYS)
+    for parallelism in parallelisms[:-1]:
+        job.stop(CANONICAL)
+        job.start(parallelism, backend, general=True)
+    job.stop(CANONICAL)
+    return fired
+
+
+#: Backends, and parallelisms of the restarts.
+RESTARTS = [("hashmap", (1,)), ("rocksdb", (3,)), ("rocksdb", (1, 4)), ("hashmap", (3, 1, 2))]
+
+
+@pytest.mark.parametrize(("backend", "parallelisms"), RESTARTS)
+def test_what_the_general_operator_fired_fires_again_for_late_rows_only(
+    backend: str, parallelisms: Sequence[int]
+) -> None:
+    job = ChangingJob(100, reduced=False)
+    first = fired_in_part(job, backend, parallelisms)
+    job.start(parallelisms[-1], backend, general=False)
+    job.watermark(9)
+    assert Counter([*first, *(row for row, _ in job.take())]) == Counter((key, 0, 10, (1,)) for key in KEYS)
+    job.push([(key, 2) for key in KEYS], [6] * len(KEYS))
+    assert Counter(row for row, _ in job.take()) == Counter((key, 0, 10, (1, 2)) for key in KEYS)
+    job.watermark(200)
+    assert job.take() == []
+    assert all(map(keeps_nothing, windowing(job)))
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize(("backend", "parallelisms"), RESTARTS)
+def test_what_the_general_operator_fired_goes_at_the_end_of_its_window_without_lateness(
+    backend: str, parallelisms: Sequence[int]
+) -> None:
+    job = ChangingJob(100, reduced=False)
+    first = fired_in_part(job, backend, parallelisms)
+    job.change(lateness=0)
+    job.start(parallelisms[-1], backend, general=False)
+    # Where all watermarks have gone back, a row is in time. Its key fires the whole window once more, at its end.
+    again = [] if parallelisms == (3,) else [first[0][0]]
+    job.push([(key, 2) for key in again], [6] * len(again))
+    assert job.take() == []
+    job.watermark(9)
+    expected = Counter([*((key, 0, 10, (1,)) for key in KEYS), *((key, 0, 10, (1, 2)) for key in again)])
+    assert Counter([*first, *(row for row, _ in job.take())]) == expected
+    # Each function has heard of the end of its windows, and nothing waits for late rows.
+    assert all(map(keeps_nothing, windowing(job)))
+    job.push([(key, 3) for key in KEYS], [7] * len(KEYS))
+    assert job.take() == []
+    assert sum(operator.late_dropped for operator in windowing(job)) == len(KEYS)
+    assert all(not subtask.keyed for subtask in job.stop(CANONICAL).subtasks.values())
+
+
+def test_windows_of_a_trigger_without_timers_fire_where_their_end_was_not_reached() -> None:
+    def build(trigger: Trigger[Any, Any] | None) -> Any:
+        def fragment(rows: DataStream) -> DataStream:
+            windows = rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"]).allowed_lateness(100)
+            windows = windows if trigger is None else windows.trigger(trigger)
+            return windows.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("windows")
+
+        return fragment
+
+    job = RestartedJob(build(CountTrigger.of(2)))
+    job.start(2, "hashmap")
+    job.push([(key, 1) for key in KEYS], [5] * len(KEYS))
+    job.watermark(9, subtask=0)
+    groups = [operator.context.state.context.key_groups for operator in job.operators]  # type: ignore[attr-defined]
+    waiting = [key for key in KEYS if groups[1].holds(key_group_of(canonicalize(key), MAX_PARALLELISM))]
+    assert job.take() == [] and 0 < len(waiting) < len(KEYS)
+    job.stop(CANONICAL)
+    job._build = build(None)
+    job.start(1, "hashmap")
+    job.watermark(9)
+    assert Counter(row for row, _ in job.take()) == Counter((key, 1) for key in waiting)
     job.stop(CANONICAL)
 
 

@@ -23,9 +23,15 @@ class FiredContents:
         self.contents = contents
         self.tables: WindowTables[TimeWindow] = contents.values.tables
         self._lateness = lateness_ms
+        self.note_ahead(watermark)
+
+    def note_ahead(self, watermark: int) -> None:
+        """Looks for restored windows that the watermark has not reached."""
         #: Restored windows that the watermark has not reached. They have fired for some keys only, since subtasks with
         #: different watermarks have become one.
-        self.ahead = {window for window in self.tables.windows() if window.max_timestamp() > watermark}
+        self.ahead: set[TimeWindow] = {
+            window for window in self.tables.windows() if window.max_timestamp() > watermark
+        }
 
     def __contains__(self, window: TimeWindow) -> bool:
         """Whether a window waits for late rows."""

@@ -78,13 +78,13 @@ class FoldingWindows(WindowingBase):
 
     def _take_restored(self, context: OperatorContext, contents: WindowTables[TimeWindow] | None) -> None:
         """Takes the timers of a former operator, which kept one a key and window. None = there are no such contents."""
-        fired = None if self._fired is None else self._fired.tables
         self._marks = marks_of(context)
         timers = RestoredTimers()
         context.state.register_timers(EVENT_TIMERS, timers)
         context.state.register_timers(PROCESSING_TIMERS, RestoredTimers())
-        if contents is not None and self._event_time and not self._marks.get():
-            set_fired_apart(contents, fired, timers.unfired, self._timers.watermark)
+        if contents is not None and self._fired is not None and not self._marks.get():
+            set_fired_apart(contents, self._fired.tables, timers.unfired, self._stored_watermark)
+            self._fired.note_ahead(self._timers.watermark)
 
     def open(self) -> None:
         self._open_functions(merging=False)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS, other_windows, restored_names
 from yarrow.container.operators.window.window_contents import CONTENTS, contents_type
 from yarrow.container.operators.window.window_rules import cleanup_time
@@ -103,21 +104,24 @@ class RestoredTimers:
 
 def set_fired_apart(
     contents: WindowTables[TimeWindow],
-    fired: WindowTables[TimeWindow] | None,
+    fired: WindowTables[TimeWindow],
     unfired: Mapping[Any, Collection[Any]],
-    watermark: int,
+    time: StoredWatermark,
 ) -> None:
-    """Moves contents of windows that have fired, as `unfired` says, to `fired`; None = they are not needed any more."""
-    values = WindowValues(contents)
-    for window in contents.windows_until(watermark):
-        waiting = unfired.get(TIME_WINDOWS.stored(window), ())
+    """Moves contents of windows that have fired to `fired`.
+
+    A window has fired for a key whose former subtask had reached its end, unless `unfired` has the key.
+    """
+    values, of_fired = WindowValues(contents), WindowValues(fired)
+    for window in contents.windows_until(time.greatest):
+        waiting, end = unfired.get(TIME_WINDOWS.stored(window), ()), window.max_timestamp()
         left: list[tuple[Any, Any]] = []
         for keys, kept in contents.take(window):
             for key, value in zip(keys, kept, strict=True):
-                if key in waiting:
+                if key in waiting or not time.had_reached(key, end):
                     left.append((key, value))
-                elif fired is not None:
-                    WindowValues(fired).put(window, key, value)
+                else:
+                    of_fired.put(window, key, value)
         for key, value in left:
             values.put(window, key, value)
         if not left:
