@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yarrow.common.values.conditions import Comparison, Condition, LiteralKind, comparisons_of
+from yarrow.common.values.conditions import (
+    Comparison,
+    Condition,
+    LiteralKind,
+    comparisons_of,
+    expressions_of,
+)
+from yarrow.runtime.columns.arrow_expressions import why_no_condition
+from yarrow.runtime.columns.schema_text import why_not_there
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,16 +29,7 @@ def why_not_compared(condition: Condition, schema: pa.Schema) -> str:
             return why
         if isinstance(part, Comparison) and (why := _why_no_value(part, schema.field(part.column).type)):
             return why
-    return ""
-
-
-def why_not_there(column: str, schema: pa.Schema) -> str:
-    """Why `schema` has no such column; "" = it has it once."""
-    number = len(schema.get_all_field_indices(column))
-    if number == 1:
-        return ""
-    there = "there is no column" if number == 0 else f"there are {number} columns named"
-    return f"{there} {column!r}; the stream has {schema.names}"
+    return next((why for each in expressions_of(condition) if (why := why_no_condition(each, schema))), "")
 
 
 def values_of(kind: pa.DataType) -> Any:

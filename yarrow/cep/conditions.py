@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from yarrow.common.values.conditions import AnyCondition
-from yarrow.common.values.conditions import Condition as ColumnExpression
+from yarrow.common.values.conditions import AnyCondition, condition_of
 from yarrow.datastream.functions import Function
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 __all__ = ["Condition", "IterativeCondition", "RichIterativeCondition", "SimpleCondition", "as_condition"]
 
@@ -60,8 +62,10 @@ class SimpleCondition(Function, ABC):
 
 
 #: What `where`, `or_where` and `until` take: a callable of a record, or of a record and a context, may stand for both.
-#: A condition over columns is for streams of record batches.
-Condition = SimpleCondition | IterativeCondition | Callable[..., bool] | AnyCondition
+#: A condition over columns, or an Arrow expression, is for streams of record batches.
+Condition: TypeAlias = (
+    "SimpleCondition | IterativeCondition | Callable[..., bool] | AnyCondition | pc.Expression"
+)
 
 
 class CallableCondition(SimpleCondition):
@@ -112,11 +116,18 @@ def call_of(condition: SimpleCondition) -> Callable[[Any], bool]:
 
 
 def as_condition(call: str, condition: object) -> SimpleCondition | IterativeCondition:
-    """The condition that was given to `call`, a method of Pattern. Raises TypeError for what is none."""
+    """The condition that was given to `call`, a method of Pattern.
+
+    Raises TypeError for what is none, and ValueError for an Arrow expression that cannot leave the process.
+    """
     if isinstance(condition, SimpleCondition | IterativeCondition):
         return condition
-    if isinstance(condition, ColumnExpression):
-        return ColumnCondition(cast(AnyCondition, condition))
+    try:
+        over_columns = condition_of(condition)
+    except ValueError as error:
+        raise ValueError(f"{call}: {error}") from None
+    if over_columns is not None:
+        return ColumnCondition(over_columns)
     if not callable(condition):
         raise TypeError(
             f"{call} takes a SimpleCondition, an IterativeCondition, or a callable of a record (and a context), not"

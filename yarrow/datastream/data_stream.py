@@ -15,7 +15,7 @@ import msgspec
 
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
-from yarrow.common.values.conditions import AnyCondition, Condition
+from yarrow.common.values.conditions import AnyCondition, condition_of
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.data_stream_sink import DataStreamSink
@@ -45,6 +45,8 @@ from yarrow.runtime.graph.transformations import SpecTransformation, Transformat
 from yarrow.runtime.graph.window_spec import EventTimeOrderOperator
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
     from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams, IterativeStream
@@ -121,14 +123,21 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         require_function(func, FlatMapFunction, "flat_map")
         return self._row_function("Flat Map", RowShape.FLAT_MAP, func, declared(output_type))
 
-    def filter(self, func: Callable[[Any], bool] | FilterFunction[Any] | AnyCondition) -> DataStream:
+    def filter(
+        self, func: Callable[[Any], bool] | FilterFunction[Any] | AnyCondition | pc.Expression
+    ) -> DataStream:
         """Return the stream of the records for which `func` is true.
 
-        A condition over columns (`yarrow.table.expressions.col`) keeps record batches. It makes batches of rows with a
-        declared type. Raises InvalidProgramError for columns that a known schema does not have, or cannot compare so.
+        A condition over columns (`yarrow.table.expressions.col`, or a `pyarrow.compute.Expression`) keeps record
+        batches. It makes batches of rows with a declared type. Raises InvalidProgramError for columns that a known
+        schema does not have, or cannot compare so, and for an Arrow expression that gives no boolean.
         """
-        if isinstance(func, Condition):
-            return self._filter_columns(func)
+        try:
+            condition = condition_of(func)
+        except ValueError as error:
+            raise InvalidProgramError(f"filter: {error}") from None
+        if condition is not None:
+            return self._filter_columns(condition)
         require_function(func, FilterFunction, "filter")
         return self._row_function("Filter", RowShape.FILTER, func, self.transformation.output_type)
 

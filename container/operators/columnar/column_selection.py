@@ -1,7 +1,8 @@
 """filter by a condition over columns, and select: built-in operators of whole batches.
 
 Owner: the task thread. A condition is checked against the schema of the batches whenever that changes. Spark SQL
-computes the same in bounded jobs, so each rule here has its counterpart there. Must not call user code.
+computes the same in bounded jobs, except for Arrow expressions, so each rule here has its counterpart there. Must not
+call user code.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from yarrow.common.values.conditions import (
     AllOf,
     AnyOf,
+    ArrowExpression,
     Comparison,
     ComparisonKind,
     Condition,
@@ -27,7 +29,9 @@ from yarrow.common.values.conditions import (
 from yarrow.container.operators.columnar.kept_rows import kept_rows
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
-from yarrow.runtime.columns.condition_checks import values_of, why_not_compared, why_not_there
+from yarrow.runtime.columns.arrow_expressions import truth_of_expression
+from yarrow.runtime.columns.condition_checks import values_of, why_not_compared
+from yarrow.runtime.columns.schema_text import why_not_there
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import ColumnFilterOperator, ColumnSelectionOperator
@@ -107,7 +111,10 @@ class ColumnSelection(_CheckedOperator):
 
 
 def truth_of(condition: Condition, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """The condition for each row, a boolean array with null where it is unknown."""
+    """The condition for each row, a boolean array with null where it is unknown.
+
+    Raises ExpressionError for a row on which an Arrow expression fails.
+    """
     match condition:
         case Comparison(column, kind, value):
             return _COMPARISONS[kind](*_comparable(batch.column(column), value))
@@ -119,6 +126,8 @@ def truth_of(condition: Condition, batch: pa.RecordBatch) -> pa.BooleanArray:
             return reduce(pc.or_kleene, [truth_of(part, batch) for part in parts])
         case Negation(part):
             return pc.invert(truth_of(part, batch))
+        case ArrowExpression():
+            return truth_of_expression(condition, batch)
     raise TypeError(f"a {type(condition).__name__} is no condition")
 
 

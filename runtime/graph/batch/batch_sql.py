@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from yarrow.common.values.conditions import AllOf, AnyCondition, Condition, comparisons_of
+from yarrow.common.values.conditions import AllOf, AnyCondition, Condition, comparisons_of, expressions_of
 from yarrow.runtime.columns.condition_checks import values_of, why_not_compared
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import batch
@@ -120,6 +120,10 @@ def _aggregation_behind(graph: JobGraph, vertex: JobVertex, scan: ColumnScan) ->
         if [call.target for call in vertex.chained_edges if call.source == number] != [number + 1]:
             return f"several operators read the rows of '{vertex.operators[number].name}'"
         if condition is not None:
+            for expression in expressions_of(condition):
+                return (
+                    f"'{operator.name}' has the Arrow expression {expression.text}, which Spark cannot read"
+                )
             conditions.append(condition)
         if selected is not None:
             kept = set(selected)

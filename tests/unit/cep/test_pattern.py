@@ -85,7 +85,7 @@ def test_what_cannot_match_as_a_whole_is_refused(build: Callable[[], Pattern], m
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: begin().where(3),  # type: ignore[arg-type]
+        lambda: begin().where(3),
         lambda: begin().next(3),  # type: ignore[arg-type]
         lambda: begin().not_next(begin()),  # type: ignore[arg-type]
         lambda: begin().within(1000),  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -208,6 +209,23 @@ def test_a_null_is_no_match_and_null_keys_are_keys() -> None:
         assert job.output == [((("a", (0,)), ("b", (2,))), 3)]
 
 
+def test_arrow_expressions_are_conditions_of_steps() -> None:
+    letter = pc.field("letter")
+    pattern = Pattern.begin("a").where(letter == "a").followed_by("many").where(letter.isin(["b"]))
+    pattern = pattern.or_where(pc.field("number") > 6).one_or_more().until(pc.starts_with(letter, "e"))
+    with harness(pattern.within(Time.milliseconds(100))) as job:
+        push(
+            job,
+            [(1, "a", 0), (1, None, 1), (1, "b", 2), (1, "x", 7), (1, "end", 9), (1, "b", 4)],
+            [*range(6)],
+        )
+        job.watermark(FAR)
+        assert [shown for shown, _ in job.output] == [
+            (("a", (0,)), ("many", (2,))),
+            (("a", (0,)), ("many", (2, 7))),
+        ]
+
+
 def test_late_rows_leave_as_batches_and_are_counted() -> None:
     with harness(a_then_b(), behind=lambda stream: stream.side_output_late_data(LATE)) as job:
         job.watermark(5)
@@ -329,8 +347,13 @@ def test_what_columns_do_not_have_is_refused_with_the_step() -> None:
     until = Pattern.begin("many").where(on("a")).one_or_more().until(col("end") == 1)
     with pytest.raises(InvalidProgramError, match="the step 'many': there is no column 'end'"):
         CEP.pattern(columns, until)
+    loop = Pattern.begin("many").where(pc.field("letter") == "a").one_or_more().until(pc.field("end") == 1)
+    with pytest.raises(InvalidProgramError, match="the step 'many': there is no column 'end'"):
+        CEP.pattern(columns, loop)
+    with pytest.raises(ValueError, match=r"until: the Arrow expression .* Name each column"):
+        Pattern.begin("many").one_or_more().until(pc.field(0) == 1)
     with pytest.raises(TypeError, match=r"where takes .* such as col\('amount'\) > 5"):
-        Pattern.begin("a").where(col("number"))  # type: ignore[arg-type]
+        Pattern.begin("a").where(col("number"))
     with pytest.raises(InvalidProgramError, match="no comparator orders them"):
         CEP.pattern(columns, a_then_b(), lambda one, other: 0)
     with pytest.raises(InvalidProgramError, match="a stream of columns is looked through in event time"):
@@ -381,6 +404,14 @@ def test_batches_that_no_pattern_takes_fail_with_operator_and_record() -> None:
     other = pa.record_batch([[1], ["a"]], names=["k", "letter"])
     with harness(a_then_b()) as job, pytest.raises(FragmentFailedError, match="its stream says k: int64"):
         job.send(ArrowBatch(other, pa.array([1])))
+
+
+def test_an_arrow_expression_that_fails_names_operator_and_row() -> None:
+    inverse = pc.divide(pc.scalar(6), pc.field("number"))
+    with harness(Pattern.begin("a").where(inverse > 1).within(Time.seconds(1))) as job:
+        push(job, [(7, "a", 1)], [1])
+        with pytest.raises(FragmentFailedError, match=r"row 1 of a batch, with number = 0: .*[\s\S]*'CEP'"):
+            push(job, [(7, "b", 2), (7, "a", 0)], [2, 3])
 
 
 def test_an_error_of_a_condition_names_operator_row_and_key() -> None:

@@ -32,4 +32,4 @@ def test_conditions_are_combined_by_operators_alone() -> None:
     with pytest.raises(TypeError, match="Combine conditions by &"):
         _ = (col("x") > 1) and (col("x") < 3)
     with pytest.raises(TypeError, match="with another condition only"):
-        _ = (col("x") > 1) & True  # type: ignore[operator]
+        _ = (col("x") > 1) & True

@@ -1,16 +1,23 @@
 """Conditions over the columns of a row, as data.
 
 Owner: none (frozen values). Whoever plans a job can read a condition: the engine's operators and Spark SQL compute it
-alike. Must not evaluate anything, nor import pyarrow.
+alike. An Arrow expression is the exception: only Arrow can read it. Must not evaluate anything, nor import pyarrow.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+#: Characters of an expression that people get to see.
+_SHOWN: Final = 200
 
 
 class LiteralKind(StrEnum):
@@ -49,13 +56,13 @@ class ComparisonKind(StrEnum):
 class Condition(msgspec.Struct, frozen=True):
     """Base of conditions over the columns of a row: true, false or null. Rows for which it is true are kept.
 
-    `&`, `|` and `~` combine conditions by the rules of SQL for null.
+    `&`, `|` and `~` combine conditions by the rules of SQL for null. An Arrow expression may stand on the right.
     """
 
-    def __and__(self, other: Condition) -> AllOf:
+    def __and__(self, other: Condition | pc.Expression) -> AllOf:
         return AllOf((_condition(self), _condition(other)))
 
-    def __or__(self, other: Condition) -> AnyOf:
+    def __or__(self, other: Condition | pc.Expression) -> AnyOf:
         return AnyOf((_condition(self), _condition(other)))
 
     def __invert__(self) -> Negation:
@@ -69,9 +76,10 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def _condition(other: object) -> AnyCondition:
-    if not isinstance(other, Comparison | NullCheck | AllOf | AnyOf | Negation):
+    condition = condition_of(other)
+    if condition is None:
         raise TypeError(f"a condition can be combined with another condition only, not with {other!r}")
-    return other
+    return condition
 
 
 class Comparison(Condition, frozen=True, tag="comparison"):
@@ -106,16 +114,59 @@ class Negation(Condition, frozen=True, tag="not"):
     part: AnyCondition
 
 
-AnyCondition = Comparison | NullCheck | AllOf | AnyOf | Negation
+class ArrowExpression(Condition, frozen=True, tag="arrow"):
+    """A `pyarrow.compute.Expression`, true, false or null for each row."""
+
+    #: The expression in Arrow's own form, a file of Arrow IPC: data that can be opened without running code.
+    message: bytes
+    #: The expression for people.
+    text: str
+
+
+AnyCondition = Comparison | NullCheck | AllOf | AnyOf | Negation | ArrowExpression
+
+
+def condition_of(value: object) -> AnyCondition | None:
+    """The condition that a value is, also as an Arrow expression; None = it is none.
+
+    Raises ValueError for an Arrow expression that cannot leave the process.
+    """
+    if isinstance(value, Comparison | NullCheck | AllOf | AnyOf | Negation | ArrowExpression):
+        return value
+    # A program with an expression has imported the module, and the others do not need it.
+    compute = sys.modules.get("pyarrow.compute")
+    return _arrow_expression(value) if compute and isinstance(value, compute.Expression) else None
+
+
+def _arrow_expression(expression: pc.Expression) -> ArrowExpression:
+    text = " ".join(str(expression).split())[:_SHOWN]
+    try:
+        # The only public way to Arrow's form of an expression for which no schema is known. Nothing is pickled.
+        _, (message,) = expression.__reduce__()
+    except NotImplementedError as error:
+        raise ValueError(
+            f"the Arrow expression {text} cannot leave this process: {error}. Name each column, as in"
+            " pc.field('price'), not by its position"
+        ) from None
+    return ArrowExpression(bytes(message), text)
 
 
 def comparisons_of(condition: Condition) -> Iterator[Comparison | NullCheck]:
-    """The parts of a condition that read a column."""
+    """The parts of a condition that read one column. Arrow expressions are not among them."""
+    return (part for part in _leaves(condition) if not isinstance(part, ArrowExpression))
+
+
+def expressions_of(condition: Condition) -> Iterator[ArrowExpression]:
+    """The Arrow expressions in a condition."""
+    return (part for part in _leaves(condition) if isinstance(part, ArrowExpression))
+
+
+def _leaves(condition: Condition) -> Iterator[Comparison | NullCheck | ArrowExpression]:
     match condition:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
-                yield from comparisons_of(part)
+                yield from _leaves(part)
         case Negation(part):
-            yield from comparisons_of(part)
-        case Comparison() | NullCheck():
+            yield from _leaves(part)
+        case Comparison() | NullCheck() | ArrowExpression():
             yield condition

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,6 +164,14 @@ def test_rows_become_columns_that_are_filtered_and_selected() -> None:
     assert collect(env, found.to_rows(as_tuple=True)) == [(8, "bob")]
 
 
+def test_an_arrow_expression_filters_columns() -> None:
+    env = environment(1)
+    people = env.from_collection([*PEOPLE, Row("zoe", None)], ROW)
+    found = people.filter((pc.field("number") > 3) & ~pc.field("name").isin(["eve"]))
+    assert found.is_columnar
+    assert collect(env, found.to_rows(as_tuple=True)) == [("bob", 8)]
+
+
 def test_a_schema_that_is_known_late_is_checked_by_the_operator() -> None:
     def run(build: Callable[[Any], Any]) -> str:
         env = environment(1)
@@ -178,6 +187,21 @@ def test_a_schema_that_is_known_late_is_checked_by_the_operator() -> None:
         lambda s: s.filter(col("number") == "3")
     )
     assert "operator 'Select': there is no column 'age'" in run(lambda s: s.select("age"))
+    assert run(lambda s: s.filter(pc.field("age") > 3)) == (
+        "operator 'Filter': there is no column 'age'; the stream has ['name', 'number']"
+    )
+    assert "'Filter': the Arrow expression number is of type int64" in run(
+        lambda s: s.filter(pc.field("number"))
+    )
+
+
+def test_an_arrow_expression_that_fails_on_a_row_fails_the_job_with_operator_and_row() -> None:
+    env = environment(1)
+    people = env.from_collection([*PEOPLE, Row("zoe", 0)], ROW)
+    with pytest.raises(OperatorFailure) as failed:
+        collect(env, people.filter(pc.divide(pc.scalar(9), pc.field("number")) > 1).to_rows())
+    assert failed.value.operator_name == "Filter"
+    assert "fails on row 3 of a batch, with number = 0: divide by zero" in str(failed.value.__cause__)
 
 
 def test_what_is_refused_while_the_program_is_built() -> None:
@@ -189,6 +213,9 @@ def test_what_is_refused_while_the_program_is_built() -> None:
             "compare it with a whole number, not with the float 3.5",
         ),
         (lambda: people.filter(col("number") == True), "not with the boolean True"),  # noqa: E712
+        (lambda: people.filter(pc.field("age") > 3), "filter: there is no column 'age'"),
+        (lambda: people.filter(pc.field("number") + 1), "is of type int64, and a condition is a boolean"),
+        (lambda: people.filter(pc.field(1) > 3), "Name each column, as in pc.field"),
         (lambda: people.select("age"), "select: there is no column 'age'"),
         (lambda: people.select("name", "name"), "are named twice"),
         (lambda: people.select(), "select takes names of columns"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -148,6 +149,14 @@ def test_filters_and_selections_before_aggregates_become_sql(folder: str) -> Non
         (
             lambda s: s.filter(col("whole") > 3).disable_chaining().key_by("key").count(),
             "'Filter' takes the rows, which is no built-in aggregate of columns",
+        ),
+        (
+            lambda s: s.filter(pc.field("whole") > 3).key_by("key").count(),
+            "'Filter' has the Arrow expression (whole > 3), which Spark cannot read",
+        ),
+        (
+            lambda s: s.filter(~(col("key").is_null | (pc.field("whole") > 3))).key_by("key").count(),
+            "'Filter' has the Arrow expression (whole > 3), which Spark cannot read",
         ),
     ],
 )
