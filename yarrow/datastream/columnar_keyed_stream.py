@@ -119,6 +119,10 @@ class ColumnarKeyedStream(DataStream, _ColumnAggregates):
         partition = environment.graph_builder.partition(stream.transformation, spec)
         return cls(environment, partition, key_column, _type_of_keys(schema, columns, declared(key_type)))
 
+    def get_name(self) -> str:
+        """Raise InvalidProgramError, as in PyFlink: a key is no operator, which could have a name."""
+        return self.operator("get_name").name
+
     def window(
         self, window_assigner: WindowAssigner[Any, Any], time_column: str | None = None
     ) -> ColumnarWindowedStream:

@@ -80,6 +80,10 @@ class KeyedStream(DataStream):
         partition = builder.partition(builder.as_rows(stream.transformation), spec)
         return cls(environment, partition, pickled, declared(key_type))
 
+    def get_name(self) -> str:
+        """Raise InvalidProgramError, as in PyFlink: a key is no operator, which could have a name."""
+        return self.operator("get_name").name
+
     def reduce(
         self, func: Callable[[Any, Any], Any] | ReduceFunction[Any], *, commutes: bool = False
     ) -> DataStream:

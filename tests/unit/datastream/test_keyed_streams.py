@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.graph.programs import environment
@@ -145,6 +146,7 @@ def test_no_other_distribution_undoes_the_key(kind: str) -> None:
 SETTINGS: dict[str, Callable[[], object]] = {
     "disable_chaining": lambda: pairs_by_word().disable_chaining(),
     "force_non_parallel": lambda: pairs_by_word().force_non_parallel(),
+    "get_name": lambda: pairs_by_word().get_name(),
     "name": lambda: pairs_by_word().name("Pairs"),
     "set_buffer_timeout": lambda: pairs_by_word().set_buffer_timeout(10),
     "set_max_parallelism": lambda: pairs_by_word().set_max_parallelism(8),
@@ -159,9 +161,15 @@ SETTINGS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_settings_belong_to_the_operators_before_and_behind_the_key(setting: str) -> None:
     """As in PyFlink, a key is no operator, which could be given a name or a parallelism."""
-    assert pairs_by_word().get_name() == "Partition"
     with pytest.raises(InvalidProgramError, match=rf"^{setting}\(\) concerns an operator"):
         SETTINGS[setting]()
+
+
+def test_only_a_key_hides_the_name_of_an_operator() -> None:
+    pairs = pairs_by_word().sum(1)
+    assert pairs.get_name() == "Keyed Aggregation" and pairs.rebalance().get_name() == "Partition"
+    with pytest.raises(InvalidProgramError, match=r"^get_name\(\) concerns an operator"):
+        pairs.to_arrow(pa.schema([("word", pa.string()), ("n", pa.int64())])).key_by("word").get_name()
 
 
 def test_records_of_a_keyed_stream_are_not_kept_for_later_jobs() -> None:

@@ -9,7 +9,7 @@ import csv
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from yarrow.common.type_information import require_type
 from yarrow.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
@@ -18,6 +18,13 @@ from yarrow.datastream.formats.data_types import decimal_fitter, type_informatio
 from yarrow.datastream.formats.values import text_reader
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.table.types import DataType, DecimalType
+
+
+class _SchemaWide(str):
+    """The separator of an array column that was given none: it follows the schema's, whose default it shows."""
+
+
+_SCHEMA_WIDE: Final = _SchemaWide(";")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +90,10 @@ class CsvSchemaBuilder:
     """Collects columns and settings."""
 
     def __init__(self) -> None:
+        #: An array column without a separator of its own has "".
         self._columns: list[CsvColumn] = []
         self._settings: dict[str, Any] = {}
-        self._array_separator: str | None = ";"
+        self._array_separator: str = _SCHEMA_WIDE
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
         """Add a column of str."""
@@ -102,11 +110,18 @@ class CsvSchemaBuilder:
         return self._add(CsvColumn(name, Types.BOOLEAN()))
 
     def add_array_column(
-        self, name: str, separator: str = ";", element_type: TypeInformation | DataType | None = None
+        self,
+        name: str,
+        separator: str = _SCHEMA_WIDE,
+        element_type: TypeInformation | DataType | None = None,
     ) -> CsvSchemaBuilder:
-        """Add a column of lists; elements are strings unless another type is given, of Types or DataTypes."""
+        """Add a column of lists; elements are strings unless another type is given, of Types or DataTypes.
+
+        A separator that is given is the column's own. Without one, and with "", `set_array_element_separator` counts.
+        """
         element, _, data_type = _declared(element_type or Types.STRING())
-        return self._add(CsvColumn(name, Types.LIST(element), separator, data_type))
+        own = "" if separator is _SCHEMA_WIDE else separator
+        return self._add(CsvColumn(name, Types.LIST(element), own, data_type))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """Add the columns of another schema behind the present ones."""
@@ -169,20 +184,22 @@ class CsvSchemaBuilder:
         return self._set("allow_comments", allow)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Set the separator of all array columns added so far."""
-        self._columns = [
-            replace(column, separator=separator) if column.separator is not None else column
-            for column in self._columns
-        ]
+        """Set the separator of all array columns without one of their own; a semicolon unless set.
+
+        Columns may be added before or after. As in Jackson, which Flink reads CSV files with.
+        """
+        self._array_separator = separator
         return self
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Read and write the array column at this position as one element."""
-        self._columns[index] = replace(self._columns[index], separator="")
+        """Take its own separator from the array column at this position, so that it has the schema's."""
+        column = self._columns[index]
+        if column.separator is not None:
+            self._columns[index] = replace(column, separator="")
         return self
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """Read and write all array columns added so far as one element each."""
+        """Read and write each array column without a separator of its own as one element."""
         return self.set_array_element_separator("")
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
@@ -206,7 +223,11 @@ class CsvSchemaBuilder:
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise ValueError(f"columns of a CSV schema must have different names: {sorted(twice)}")
-        return CsvSchema(tuple(self._columns), **self._settings)
+        columns = (
+            replace(column, separator=str(self._array_separator)) if column.separator == "" else column
+            for column in self._columns
+        )
+        return CsvSchema(tuple(columns), **self._settings)
 
     def _add(self, column: CsvColumn) -> CsvSchemaBuilder:
         field_reader(column)  # refuses a type without a form in text

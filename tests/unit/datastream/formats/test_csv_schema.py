@@ -81,7 +81,32 @@ def test_elements_of_arrays_stand_between_their_separator(tmp_path: Path) -> Non
     changed = arrays().set_array_element_separator("/").build()
     assert written(changed, (["x;y", "z"], [1, 2])) == "x;y/z,1/2\n"
     assert read(changed, tmp_path, "x;y/z,1/2\n") == [(["x;y", "z"], [1, 2])]
-    first = arrays().remove_array_element_separator(0).build()
-    assert read(first, tmp_path, "x;y,1;2\n") == [(["x;y"], [1, 2])]
     none = arrays().disable_array_element_separator().build()
     assert read(none, tmp_path, "x;y,12\n") == [(["x;y"], [12])]
+
+
+def test_a_separator_of_a_column_counts_more_than_that_of_the_schema_in_any_order(tmp_path: Path) -> None:
+    def separators(builder: CsvSchemaBuilder) -> list[str | None]:
+        return [each.separator for each in builder.build().columns]
+
+    before = CsvSchema.builder().add_array_column("own", "|").add_array_column("plain")
+    before.set_array_element_separator("/")
+    assert separators(before) == ["|", "/"]
+    assert separators(before.add_array_column("later").add_array_column("semicolon", ";")) == [
+        "|",
+        "/",
+        "/",
+        ";",
+    ]
+    assert read(before.build(), tmp_path, "a|b/c,a|b/c,d/e,d;e/f\n") == [
+        (["a", "b/c"], ["a|b", "c"], ["d", "e"], ["d", "e/f"])
+    ]
+    # A column that loses its own separator has the schema's, and the last one of the schema counts.
+    assert separators(before.remove_array_element_separator(0)) == ["/", "/", "/", ";"]
+    assert separators(before.set_array_element_separator("-")) == ["-", "-", "-", ";"]
+    assert separators(before.disable_array_element_separator()) == ["", "", "", ";"]
+
+
+def test_columns_that_are_no_arrays_have_no_separator(tmp_path: Path) -> None:
+    schema = two_texts().set_array_element_separator("/").remove_array_element_separator(1).build()
+    assert read(schema, tmp_path, "x/y,z\n") == [("x/y", "z")]
