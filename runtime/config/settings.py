@@ -98,7 +98,12 @@ class Settings:
 
     def name_in_use(self, option: EngineOption[Any]) -> str | None:
         """The key under which the value of an option is found, or None when it is not set."""
-        return next((name for name in option.names if name in self._values), None)
+        if option.key in self._values:
+            return option.key
+        for name in (*option.fallback_keys, *option.deprecated_keys):
+            if name in self._values:
+                return name
+        return None
 
     def origin_of(self, key: str) -> str:
         """The place where a key was set; empty if unknown."""

@@ -69,6 +69,8 @@ class OnceLog:
 
 
 _process_log: Final = OnceLog()
+#: Most configurations set few of some hundred options, and each job, harness and client checks its own.
+_NAMES_OF_OPTIONS: Final = tuple((frozenset(option.names), option) for option in ALL_OPTIONS)
 
 
 def validate(settings: Settings, log: OnceLog | None = None) -> None:
@@ -98,7 +100,7 @@ def check(settings: Settings) -> Findings:
             case KeyKind.OPTION | KeyKind.FAMILY:
                 pass
     unreadable: dict[str, ConfigError] = {}
-    for option in ALL_OPTIONS:
+    for option in _options_set_in(settings):
         try:
             settings.get(option)
         except ConfigError as error:
@@ -122,6 +124,14 @@ def check(settings: Settings) -> Findings:
         for rule in RULES:
             problems += rule(settings)
     return Findings(tuple(problems), tuple(warnings))
+
+
+def _options_set_in(settings: Settings) -> Iterator[EngineOption[Any]]:
+    """Options that may have another value than their default. A map may be set by keys of its entries."""
+    keys = frozenset(settings)
+    for names, option in _NAMES_OF_OPTIONS:
+        if option.type.is_map or not names.isdisjoint(keys):
+            yield option
 
 
 def _without_effect_in_batch(settings: Settings) -> list[ConfigWarning]:

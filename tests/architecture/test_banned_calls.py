@@ -62,6 +62,7 @@ def _is_banned(name: str) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_nobody_has_a_clock_random_or_id_of_its_own() -> None:
     uses = [
         f"{path.relative_to(ROOT)}:{line}: {name}"

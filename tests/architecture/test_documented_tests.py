@@ -63,6 +63,7 @@ def test_named_places_exist(document: Path) -> None:
     assert not gone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_parts_of_names_are_those_of_tests(document: Path) -> None:
     gone = []

@@ -113,6 +113,7 @@ def documents() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+@pytest.mark.slow
 def test_sentences_that_are_too_long_become_fewer() -> None:
     found: Counter[str] = Counter()
     for package, text in docstrings():
@@ -125,6 +126,7 @@ def test_no_sentence_of_a_page_is_too_long(path: Path) -> None:
     assert long_sentences(paragraphs_of_document(path.read_text())) == []
 
 
+@pytest.mark.slow
 def test_no_sentence_of_a_log_line_or_error_message_is_too_long() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {sentence}"

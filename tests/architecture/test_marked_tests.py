@@ -73,6 +73,7 @@ def _is_collected(node: ast.AST, tree: ast.Module) -> bool:
     return node in tree.body
 
 
+@pytest.mark.slow
 def test_no_test_is_left_out_of_the_suite() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {fault}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from tests.architecture.source_tree import engine_files, module_name, parse
 
 MOST_PARAMETERS = 8
@@ -42,6 +44,7 @@ def functions(node: ast.AST, name: str, in_class: bool = False) -> Iterator[tupl
             yield from functions(child, name, in_class)
 
 
+@pytest.mark.slow
 def test_no_function_takes_more_than_eight_parameters() -> None:
     found = {
         name: number

@@ -282,6 +282,7 @@ POSITIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_columns", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize(("before", "done"), POSITIONS)

@@ -101,6 +101,7 @@ def test_each_attempt_gets_its_row_as_it_came() -> None:
         assert harness.output == [["a", "changed"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [Types.STRING(), None], ids=["declared", "undeclared"])
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize(("before", "done"), POSITIONS)
@@ -317,6 +318,7 @@ def in_flight_state(taken: TakenCheckpoint, graph: JobGraph) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("unaligned", [False, True])
 def test_restored_at_other_parallelisms(

@@ -67,6 +67,7 @@ def job_of(assigner: str, lateness: int) -> RestartedColumns:
     return RestartedColumns(windowed(ASSIGNERS[assigner][0], lateness), SCHEMA, "k")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assigner", ["cumulative", "overlapping", "session", "tumbling"])
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]), lateness=st.sampled_from([0, 7]))

@@ -94,6 +94,7 @@ def expected(model: AsOf) -> Counter[Any]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outer", [False, True])
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

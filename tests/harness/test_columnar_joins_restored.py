@@ -86,6 +86,7 @@ def expected(results: Counter[Any]) -> Counter[Any]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JoinKind)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS, backend=st.sampled_from(["hashmap", "rocksdb"]), bounds=st.sampled_from(BOUNDS))

@@ -134,6 +134,7 @@ def run(model: Model, job: RestartedColumns, steps: list[Any], backend: str) -> 
     assert not model.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("windows", "kind"),
     [
@@ -157,6 +158,7 @@ def test_joins_of_columns_by_window_are_those_of_the_model(
     run(Model(kind, of_time), job, steps, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JoinKind)
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS)

@@ -175,6 +175,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lateness", LATENESS)
 @pytest.mark.parametrize("assigner", sorted(ASSIGNERS))
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -265,6 +266,7 @@ def test_windows_fire_after_a_restore_before_any_batch_has_come() -> None:
     job.stop(CANONICAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("assigner", ["session", "sliding", "tumbling"])
 @pytest.mark.parametrize("lateness", LATENESS)
@@ -304,6 +306,7 @@ def test_a_cut_in_the_middle_of_firing_loses_and_doubles_nothing(
     assert all(not subtask.keyed for subtask in state.subtasks.values())
 
 
+@pytest.mark.slow
 def test_rows_and_columns_give_the_same() -> None:
     """The same rows through windows of rows and of columns; without lateness each window fires once."""
     chosen = Random(7)

@@ -71,6 +71,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [counted, declared])
 @settings(max_examples=7, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]))

@@ -66,6 +66,7 @@ def evicting(
     return build
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("assigner", "recent"), [("tumbling", False), ("sliding", True), ("session", True)])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])

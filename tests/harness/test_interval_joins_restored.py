@@ -100,6 +100,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JoinKind)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]), bounds=st.sampled_from(BOUNDS))

@@ -92,6 +92,7 @@ def mixed(rows: list[tuple[str, int]], keys: list[str]) -> list[tuple[str, int]]
     return [waiting[key].pop(0) for key in order if waiting[key]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @settings(max_examples=25)
 @given(

@@ -99,6 +99,7 @@ def test_a_wait_outlasts_pauses_in_the_loop() -> None:
         assert ended(harness)
 
 
+@pytest.mark.slow
 def test_what_event_time_brings_forth_at_the_end_goes_round() -> None:
     def windows(numbers: DataStream) -> DataStream:
         loop = numbers.iterate()
@@ -169,6 +170,7 @@ def test_a_record_that_cannot_change_any_more_goes_round() -> None:
         assert harness.output == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LOOPS)
 def test_a_savepoint_that_stops_the_job_has_the_records_of_the_loop(form: str) -> None:
     held = 0
@@ -189,6 +191,7 @@ def test_a_savepoint_that_stops_the_job_has_the_records_of_the_loop(form: str) -
     assert held > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LOOPS)
 def test_a_drained_job_has_emptied_its_loop(form: str) -> None:
     for seed in range(3):

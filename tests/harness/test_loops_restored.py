@@ -33,6 +33,7 @@ def until_complete(run: LoopRun, number: int, most: int) -> None:
         run.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unaligned", [False, True])
 @pytest.mark.parametrize("form", LOOPS)
 def test_killed_and_restored_over_and_over(form: str, unaligned: bool) -> None:

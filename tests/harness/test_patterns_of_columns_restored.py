@@ -66,6 +66,7 @@ def shown(match: Any) -> Any:
     return tuple((name, (row.time, row.letter, row.number)) for name, row in match)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", WHOLES, ids=lambda whole: "".join(kind.name for kind in whole.kinds))
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -101,6 +101,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", WHOLES, ids=lambda whole: "".join(kind.name for kind in whole.kinds))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]), typed=st.booleans())
@@ -181,6 +182,7 @@ STEPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("whole", "backend"),
     [(WHOLES[2], "hashmap"), (WHOLES[2], "rocksdb"), (WHOLES[3], "hashmap")],

@@ -153,6 +153,7 @@ class Compared:
         assert self._found == self._model.fired
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduced", [False, True], ids=["aggregated", "reduced"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape)))
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -314,6 +315,7 @@ SCRIPT: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape)))
 @pytest.mark.parametrize("at", range(1, len(SCRIPT), 2))
 def test_a_restart_at_any_place_loses_and_doubles_nothing(shape: tuple[str, int], at: int) -> None:

@@ -266,6 +266,7 @@ class SplitPairs(ProcessFunction[Any, Any]):
             yield ODD, value
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     rows=st.lists(st.integers(-20, 20), max_size=40),

@@ -53,6 +53,7 @@ def sessions(lateness: int = 0, *, declared: bool = True, trigger: Any = None, e
     return build
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [False, True], ids=["undeclared", "declared"])
 @pytest.mark.parametrize("lateness", LATENESS)
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -71,6 +72,7 @@ SCRIPT: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("lateness", LATENESS)
 def test_a_restart_at_any_position_changes_nothing(backend: str, lateness: int) -> None:
@@ -82,6 +84,7 @@ def test_a_restart_at_any_position_changes_nothing(backend: str, lateness: int) 
         compare_with_the_model(Model("session", lateness), RestartedJob(sessions(lateness)), steps, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("lateness", LATENESS)

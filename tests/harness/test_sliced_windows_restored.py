@@ -100,6 +100,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduced", [False, True], ids=["aggregated", "reduced"])
 @pytest.mark.parametrize("assigner", SLICED)
 @pytest.mark.parametrize("lateness", LATENESS)
@@ -154,6 +155,7 @@ def test_slices_and_the_general_operator_agree_on_any_numbers_of_windows() -> No
     holds()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before,behind", [(0, 12), (12, 0), (4, 12), (12, 4)])
 def test_slices_and_the_general_operator_agree_on_another_lateness_over_a_savepoint(
     before: int, behind: int
@@ -199,6 +201,7 @@ def test_slices_and_the_general_operator_agree_on_another_lateness_over_a_savepo
     holds()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("assigner", SLICED)
@@ -408,6 +411,7 @@ def test_windows_that_wait_for_late_rows_are_cleared_where_the_lateness_goes(bac
     assert all(not subtask.keyed for subtask in job.stop(CANONICAL).subtasks.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_long_window_of_many_keys_goes_on_from_checkpoints_while_it_fires(backend: str) -> None:
     class Count(AggregateFunction[Any, Any, Any]):

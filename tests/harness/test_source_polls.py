@@ -282,6 +282,7 @@ def column_harness(source: ColumnPolled, parts: list[int]) -> OperatorHarness:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row_seconds", "sizes"),
     [
@@ -344,6 +345,7 @@ def in_batches(env: Any) -> Any:
     return stream.map_batches(request, pa.schema([("value", pa.int64())])).map(lambda row: row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment", [with_requests, in_batches])
 def test_what_a_sink_or_a_function_of_batches_costs_by_itself_is_spread_too(fragment: Any) -> None:
     World.row, World.end, Requests.written = 1e-6, 100_000, []

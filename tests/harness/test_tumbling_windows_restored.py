@@ -109,6 +109,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduced", [False, True], ids=["aggregated", "reduced"])
 @pytest.mark.parametrize("lateness", LATENESS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -124,6 +125,7 @@ def test_both_operators_are_the_model_whichever_began(
     compare_with_the_model(Model("tumbling", lateness), job, steps, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("lateness", LATENESS)

@@ -154,6 +154,7 @@ def begin(workers: CheckpointHarness, graph: JobGraph, restored: TakenCheckpoint
     workers.until(lambda: len(workers.output) > 5)
 
 
+@pytest.mark.slow
 def test_rows_in_flight_are_in_the_checkpoint_once(workers: CheckpointHarness) -> None:
     graph = job(2)
     begin(workers, graph)
@@ -175,6 +176,7 @@ def test_rows_in_flight_are_in_the_checkpoint_once(workers: CheckpointHarness) -
     check_exact(workers.output)
 
 
+@pytest.mark.slow
 def test_recovered_rows_are_in_flight_again(workers: CheckpointHarness) -> None:
     begin(workers, job(2))
     taken = unaligned(workers, 1)
@@ -189,6 +191,7 @@ def test_recovered_rows_are_in_flight_again(workers: CheckpointHarness) -> None:
     check_exact(workers.output)
 
 
+@pytest.mark.slow
 def test_an_aligned_checkpoint_holds_no_rows_in_flight(workers: CheckpointHarness) -> None:
     begin(workers, job(2))
     first = unaligned(workers, 1)
@@ -205,6 +208,7 @@ def test_an_aligned_checkpoint_holds_no_rows_in_flight(workers: CheckpointHarnes
     check_exact(before + workers.output)
 
 
+@pytest.mark.slow
 def test_undeclared_rows_are_read_by_their_own_job_alone(workers: CheckpointHarness) -> None:
     graph = job(2, declared=False)
     begin(workers, graph)
@@ -270,6 +274,7 @@ def test_with_a_timeout_that_does_not_pass_nothing_is_overtaken(workers: Checkpo
     workers.cancel_and_wait()
 
 
+@pytest.mark.slow
 def test_an_aborted_checkpoint_holds_nothing(workers: CheckpointHarness) -> None:
     begin(workers, job(2))
     for number in (1, 2, 3):
@@ -308,6 +313,7 @@ def columnar_job(parallelism: int) -> JobGraph:
     return env.get_job_graph("columns")
 
 
+@pytest.mark.slow
 def test_columns_in_flight(workers: CheckpointHarness) -> None:
     """Columnar edges, keyed: at other parallelisms each subtask leaves out the rows of others."""
     begin(workers, columnar_job(2))

@@ -190,6 +190,7 @@ def late_dropped(job: RestartedJob) -> int:
     return dropped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("direction", "outer"),
     [
@@ -215,6 +216,7 @@ def test_as_of_joins_are_those_of_the_model(
     run(AsOf(direction, tolerance, outer), steps, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "left_outer", "right_outer", "full_outer"])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]), delay=st.sampled_from([1, 700, 3000]))

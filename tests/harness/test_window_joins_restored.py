@@ -77,6 +77,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "lateness"), [(JoinKind.INNER, 0), (JoinKind.INNER, 7), *((kind, 0) for kind in JoinKind)]
 )

@@ -148,6 +148,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduced", [False, True], ids=["rows", "reduced"])
 @pytest.mark.parametrize("lateness", LATENESS)
 @pytest.mark.parametrize("assigner", sorted(ASSIGNERS))

@@ -69,8 +69,12 @@ _WIDTHS: Final = (
 _CODES: Final = {width.tag: width.code for width in _WIDTHS}
 
 
+@functools.lru_cache(256)
 def message_form(type_info: TupleTypeInfo) -> MessagePackForm | None:
-    """The form of tuples of a type; None when MessagePack has none for it."""
+    """The form of tuples of a type, which never changes; None when MessagePack has none for it.
+
+    To make one takes 0.1 ms, and each edge and each state of a task asks for one.
+    """
     return None if _row_type(type_info, _READ) is None else MessagePackForm(type_info)
 
 

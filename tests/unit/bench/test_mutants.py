@@ -26,6 +26,7 @@ def test_each_area_has_mutants_and_none_is_listed_twice() -> None:
     assert len({(mutant.function, mutant.text, mutant.replacement) for mutant in every}) == len(every)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("area", sorted(AREAS))
 def test_each_mutant_applies_exactly_once(sources: Sources, area: str) -> None:
     for mutant in mutants_by_area()[area]:

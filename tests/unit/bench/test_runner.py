@@ -128,6 +128,7 @@ def test_bare_loop_with_distinct_keys_keeps_none() -> None:
     assert json.loads(run.output) == {"records": 20_000, "kept": 0}
 
 
+@pytest.mark.slow
 def test_bare_rocksdb_keeps_every_second_sum_of_a_key() -> None:
     # Three times as many records are there before what counts.
     run = run_program(programs.BARE_ROCKSDB.command(50_000))
@@ -136,6 +137,7 @@ def test_bare_rocksdb_keeps_every_second_sum_of_a_key() -> None:
     assert kept > 1000 and json.loads(run.output)["kept"] == kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", ["dict", "sorted"])
 def test_bare_columnar_loses_no_row(merge: str) -> None:
     run = run_program(programs.bare_columnar(7_000, 4_096, merge, (1, 2)).command(50_001))

@@ -70,6 +70,7 @@ def root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_each_test_is_a_row_with_what_came_of_it(root: Path) -> None:
     (root / "test_all.py").write_text(TESTS)
     (root / "test_broken.py").write_text("import no_such_module")
@@ -96,6 +97,7 @@ def test_each_test_is_a_row_with_what_came_of_it(root: Path) -> None:
     assert "the log of a container" in (kept / "test_all-test_fails.log").read_text()
 
 
+@pytest.mark.slow
 def test_rows_come_while_others_run(root: Path) -> None:
     waits = "import os, time\ndef test_%s():\n    while not os.path.exists('go'): time.sleep(0.01)\n"
     (root / "test_slow.py").write_text(waits % "slow")

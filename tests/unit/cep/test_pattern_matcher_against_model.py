@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import Mock
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -131,6 +132,7 @@ records = st.lists(st.tuples(st.sampled_from(LETTERS), st.integers(0, 2)), max_s
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(wholes(), records)
 def test_each_match_is_found_once(whole: Whole, records: Records) -> None:
@@ -175,6 +177,7 @@ strategies = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(wholes(), strategies, records)
 def test_a_skip_strategy_leaves_the_first_match_and_drops_others(

@@ -148,6 +148,7 @@ def results(harness: OperatorHarness, steps: list[Any]) -> list[Any]:
     return [*found, number]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(

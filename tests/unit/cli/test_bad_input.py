@@ -12,6 +12,7 @@ import pytest
 UNKNOWN = "application_1700000000000_0001"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

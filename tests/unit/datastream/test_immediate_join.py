@@ -153,6 +153,7 @@ steps_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("join", [immediate, latest, outer])
 @settings(max_examples=12, deadline=None)
 @given(steps=steps_of)

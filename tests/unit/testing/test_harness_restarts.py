@@ -50,6 +50,7 @@ class Subtask(MapFunction[Any, Any]):
         return value, self._index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @settings(max_examples=8)
 @given(

@@ -84,6 +84,7 @@ def test_no_other_page_reads_through_the_proxy(cluster: FakeCluster) -> None:
     assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
 def test_links_of_pages_stay_below_the_prefix_of_the_proxy(cluster: FakeCluster, path: str) -> None:
     text = ask(cluster, "GET", path, BY_PROXY).text

@@ -191,6 +191,7 @@ def test_files_of_the_program_are_shipped(cluster: FakeCluster, tmp_path: Path) 
     assert found == [{"helpers/__init__.py"}, {"tool.py"}, {"found.py"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -88,6 +88,7 @@ def _hold(operation: Operation, mode: GenerationMode) -> None:
     answers_as_announced()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 def test_answers_are_as_announced(
     api: schemathesis.BaseSchema, mode: GenerationMode, subtests: pytest.Subtests

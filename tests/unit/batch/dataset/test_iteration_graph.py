@@ -60,6 +60,7 @@ def collatz(number: int) -> int:
     return steps
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 3), st.integers(0, 9))
 def test_an_aggregate_ends_a_bulk_iteration(numbers: list[int], parallelism: int, seed: int) -> None:
@@ -130,6 +131,7 @@ def smaller(candidate: tuple[int, int], known: tuple[int, int]) -> Iterator[tupl
         yield candidate
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12),

@@ -43,6 +43,7 @@ def test_k_means_is_that_of_a_plain_loop() -> None:
     assert 1 < done.supersteps["k-means"] < 30
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=14),

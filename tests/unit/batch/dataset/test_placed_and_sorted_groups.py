@@ -125,6 +125,7 @@ def by_number(rows: list[Pair], order: Order | None) -> tuple[Pair, ...]:
 ORDERS = st.sampled_from([None, *Order])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(PAIRS, PAIRS, PLACEMENTS, SHARES, ORDERS, ORDERS, st.booleans(), st.integers(0, 9))
 def test_co_group_gets_each_side_in_its_order_where_the_partitioner_says(
@@ -313,6 +314,7 @@ class NearGroups(RichCoGroupFunction[Any, Any, Any], Within):
         yield tuple(sorted(first)), tuple(sorted(second)), self.most
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(PAIRS, PAIRS, st.integers(0, 3), st.integers(1, 3), st.integers(1, 3), SHARES, st.integers(0, 9))
 def test_functions_of_two_data_sets_read_parameters_and_broadcast_variables(

@@ -250,6 +250,7 @@ def found_by(engine: Engine, rows: list[Row], names: list[str], declared: bool, 
         return rows_of(data, settings=options, deal=shuffled(seed))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 3)), max_size=25),

@@ -32,6 +32,7 @@ def test_a_sample_has_the_size_that_it_was_asked_for(
         assert len(set(drawn)) == len(drawn) == min(size, count)
 
 
+@pytest.mark.slow
 def test_each_row_is_as_likely_as_any_other() -> None:
     drawn: Counter[int] = Counter()
     for seed in range(150):

@@ -36,6 +36,7 @@ env.execute()
     NO_SINK = _HEAD + "env.from_collection([1]).map(lambda n: n)\nenv.execute('no sink')\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "arguments", "said"),
     [

@@ -28,6 +28,7 @@ WINDOWS: list[tuple[WindowAssigner[Any, Any], int, int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("assigner", "size", "slide"), WINDOWS, ids=["tumbling", "sliding"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_windows_are_those_of_a_list(

@@ -57,6 +57,7 @@ def pair(one: Any, other: Any) -> Any:
     return one, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JoinKind)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_joins_by_window(kind: JoinKind, parallelism: int) -> None:
@@ -82,6 +83,7 @@ class Pairs(ProcessJoinFunction[Any, Any, Any]):
         yield left, right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outer", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_interval_joins(outer: bool, parallelism: int) -> None:
@@ -102,6 +104,7 @@ def test_interval_joins(outer: bool, parallelism: int) -> None:
         assert Counter(found) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_as_of_joins(direction: str, parallelism: int) -> None:
@@ -150,6 +153,7 @@ def test_all_that_waits_for_a_delayed_join_is_joined_at_the_end_of_its_key(paral
         assert Counter(found) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_immediate_joins_take_both_inputs_by_time(parallelism: int) -> None:
     for seed in range(3):
@@ -197,6 +201,7 @@ def test_interval_joins_of_columns(parallelism: int) -> None:
         assert Counter((row["a"], row["b"]) for row in found) == Counter(meeting + alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_joins_of_columns_by_window(parallelism: int) -> None:
     for seed in range(3):
@@ -213,6 +218,7 @@ def test_joins_of_columns_by_window(parallelism: int) -> None:
         assert Counter((row["a"], row["b"]) for row in found) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_as_of_joins_of_columns(direction: str, parallelism: int) -> None:

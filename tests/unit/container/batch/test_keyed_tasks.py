@@ -180,6 +180,7 @@ def many_keys(env: StreamExecutionEnvironment, parallelism: int = 2) -> DataStre
     return timed(env, rows).rebalance().map(lambda row: row).set_parallelism(parallelism)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"execution.batch.sort-memory": "1 mb"}])
 def test_results_depend_neither_on_arrival_nor_on_memory(settings: dict[str, str]) -> None:
     def graph() -> Any:

@@ -42,6 +42,7 @@ class Shown(PatternProcessFunction, TimedOutPartialMatchHandler):
         return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", WHOLES, ids=["by records", "by time"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("form", ["keyed", "columns", "whole"])

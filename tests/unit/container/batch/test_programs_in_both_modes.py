@@ -45,6 +45,7 @@ def run_bounded(graph: JobGraph, seed: int) -> None:
         commit(graph, sink, run.committables[operator], Settings(), SystemClock())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_both_modes_are_equal(
     cluster: MiniCluster, tmp_path_factory: pytest.TempPathFactory, name: str

@@ -352,6 +352,7 @@ def engines() -> st.SearchStrategy[Engine]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(programs(), engines())
 def test_programs_give_what_the_model_gives(program: Program, engine: Engine) -> None:

@@ -185,6 +185,7 @@ AGGREGATES: dict[str, tuple[Callable[[KeyedStream], DataStream], list[float], bo
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_results_come_in_one_order_however_a_source_is_polled(name: str) -> None:
     aggregate, values, timed = AGGREGATES[name]

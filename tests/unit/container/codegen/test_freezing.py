@@ -75,6 +75,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(st.lists(values, max_size=6), max_size=8))
 def test_any_mixture_of_rows_is_fixed(chunks: list[list[Any]]) -> None:

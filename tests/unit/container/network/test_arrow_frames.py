@@ -23,6 +23,7 @@ def _round_trip(batch: ArrowBatch) -> ArrowBatch:
     return decoded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEY_COLUMNS)
 @settings(max_examples=25)
 @given(data=st.data())

@@ -80,6 +80,7 @@ def _numbers(rows: int, start: int = 0) -> ArrowBatch:
     return ArrowBatch(pa.record_batch({"key": numbers, "row": numbers}), stamps, kinds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEY_COLUMNS)
 @pytest.mark.parametrize("max_parallelism", [128, 100])
 @settings(max_examples=25)
@@ -101,6 +102,7 @@ def test_rows_go_where_their_key_would(name: str, max_parallelism: int, data: st
     assert [channel.column("row") for channel in kept] == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data())
 def test_rows_go_where_the_tuple_of_their_columns_would(data: st.DataObject) -> None:
@@ -127,6 +129,7 @@ def test_rows_go_where_the_tuple_of_their_columns_would(data: st.DataObject) -> 
     assert [channel.column("row") for channel in kept] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Kind.KEY_GROUP, Kind.SHUFFLE, Kind.REBALANCE, Kind.RESCALE, Kind.FORWARD])
 @pytest.mark.parametrize("channels", [1, 2, 5, 300])
 @pytest.mark.parametrize("rows", [1, 900, 40_000])

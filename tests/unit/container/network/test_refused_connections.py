@@ -20,6 +20,7 @@ from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.peer_channels import ChannelKey
+from yarrow.container.network.unix_sockets import connect_unix
 from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.common.clock import SystemClock, perf_counter
@@ -100,9 +101,8 @@ def ends(tmp_path: Path) -> Iterator[Callable[..., End]]:
 
 
 def connect(address: WorkerAddress) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX)
+    sock = connect_unix(address.unix_path)
     sock.settimeout(120)
-    sock.connect(address.unix_path)
     return sock
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -163,6 +164,7 @@ def rows_before(elements: list[StreamElement], number: int) -> list[int]:
 counts = st.lists(st.integers(0, 4), min_size=2, max_size=2)
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(st.lists(counts, min_size=2, max_size=3), st.data())
 def test_each_row_before_a_barrier_is_in_state_or_in_flight(

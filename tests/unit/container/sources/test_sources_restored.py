@@ -116,6 +116,7 @@ def test_splits_on_their_way_are_neither_lost_nor_read_twice(workers: Checkpoint
     assert seen() == Counter(range(COUNT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("completed", [False, True])
 def test_one_reader_goes_back_alone(workers: CheckpointHarness, completed: bool) -> None:
     graph = many_splits()
@@ -137,6 +138,7 @@ def test_one_reader_goes_back_alone(workers: CheckpointHarness, completed: bool)
     assert seen() == Counter(range(COUNT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_word_of_a_former_attempt_that_comes_late_is_not_taken_for_the_next(
     workers: CheckpointHarness, times: int
@@ -277,6 +279,7 @@ class Positioned(SourceFunction[int], CheckpointedFunction):
     stop: ClassVar[int] = 300_000
 
 
+@pytest.mark.slow
 def test_a_source_function_is_cut_between_two_records(workers: CheckpointHarness) -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     env.add_source(Positioned(), "positioned").map(Seen()).filter(lambda v: False).print()
@@ -291,6 +294,7 @@ def test_a_source_function_is_cut_between_two_records(workers: CheckpointHarness
     assert Seen.rows[0] == list(range(Positioned.stop))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE])
 def test_a_stopped_source_function_goes_on_behind_its_last_record(
     workers: CheckpointHarness, kind: SnapshotKind

@@ -82,6 +82,7 @@ def check(kinds: Sequence[AggregateKind], first: Any, between: Any, second: Any)
     assert restored.operator.entry_count == again.operator.entry_count == golden.operator.entry_count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEY_COLUMNS)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
@@ -95,6 +96,7 @@ def test_every_type_of_key_comes_back(name: str, data: st.DataObject) -> None:
     check(ALL, *batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUE_COLUMNS)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

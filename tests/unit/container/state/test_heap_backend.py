@@ -211,6 +211,7 @@ def stepped_writes(pending: Any, taken: list[Any]) -> Iterator[None]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(OPERATIONS, SNAPSHOTS), max_size=60), st.booleans(), st.booleans())
 def test_snapshots_hold_what_was_there_at_their_cut(

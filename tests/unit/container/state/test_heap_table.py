@@ -63,6 +63,7 @@ def divide(table: HeapTable) -> None:
         table.end_of_chunk()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(STEPS, st.sampled_from([2, 10, 1000]), st.booleans())
 def test_agrees_with_a_dict_whatever_cuts_hold(
@@ -153,6 +154,7 @@ def test_keys_with_a_common_factor_spread_over_all_shards(step: int) -> None:
     assert max(sizes.values()) < 2 * 100_000 / table.shard_count
 
 
+@pytest.mark.slow
 def test_even_growth_rehashes_few_dicts_at_a_time() -> None:
     table = HeapTable(None, True, flat_limit=100)
     table.live[0].update(dict.fromkeys(range(200)))

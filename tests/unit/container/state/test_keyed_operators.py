@@ -275,6 +275,7 @@ def test_functions_get_every_kind_of_state(backend: str, told: list[list[Any]]) 
     assert Opened.events == ["open", "close"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=25, deadline=None)
 @given(

@@ -96,6 +96,7 @@ def workers() -> Iterator[CheckpointHarness]:
     harness.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", [OWN, HashMapStateBackend()], ids=["own", "hashmap"])
 def test_a_job_goes_on_from_a_checkpoint_of_a_backend_of_ones_own(
     workers: CheckpointHarness, then: StateBackend

@@ -693,6 +693,7 @@ def test_a_cut_takes_no_step_for_windows_that_nobody_touches(
     assert not tables._cuts and backend.entries == 500 + 5000 - 1 + 3 + 1
 
 
+@pytest.mark.slow
 def test_windows_change_and_go_while_the_snapshot_thread_writes_them(place: Place) -> None:
     backend = place.backend("heap")
     tables: Any = backend.window_tables(NAME, LISTS, TIME_WINDOWS)

@@ -82,12 +82,14 @@ def test_a_supervisor_has_loaded_nothing_that_most_jobs_do_without() -> None:
     assert loaded.isdisjoint(costly), sorted(loaded & costly)
 
 
+@pytest.mark.slow
 def test_a_client_that_has_run_a_job_has_loaded_nothing_that_the_job_did_without() -> None:
     loaded = loaded_by(_CLIENT)
     assert "yarrow.embedded.local_cluster" in loaded
     assert loaded.isdisjoint(_NOT_FOR_CLIENTS), sorted(loaded & set(_NOT_FOR_CLIENTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", ["client", "supervisor", "template"])
 def test_a_started_process_has_made_no_more_than_before(process: str) -> None:
     modules, dataclasses = told_by(f"{_CODE[process]}\nimport json, sys\n{_COUNTED}")

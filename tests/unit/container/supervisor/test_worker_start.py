@@ -94,6 +94,7 @@ async def launch_and_report(open_: OpenLauncher, number: int = 0) -> Peer:
     return peer
 
 
+@pytest.mark.slow
 def test_worker_has_no_descriptor_but_its_own(start_mode: str, tmp_path: Path) -> None:
     async def body() -> None:
         async with open_launcher(start_mode, "report", tmp_path) as open_:
@@ -152,6 +153,7 @@ def test_children_of_one_template_draw_different_numbers(tmp_path: Path) -> None
     run(body())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("do", "end"),
     [
@@ -181,6 +183,7 @@ def test_the_end_of_a_worker_is_told(start_mode: str, do: str, end: WorkerExit, 
     run(body())
 
 
+@pytest.mark.slow
 def test_stop_and_kill(start_mode: str, tmp_path: Path) -> None:
     async def body() -> None:
         async with open_launcher(start_mode, "report", tmp_path) as open_:
@@ -194,6 +197,7 @@ def test_stop_and_kill(start_mode: str, tmp_path: Path) -> None:
     run(body())
 
 
+@pytest.mark.slow
 def test_a_worker_sees_the_end_of_its_supervisor(start_mode: str, tmp_path: Path) -> None:
     """No other worker, and not the template, may hold a copy of the supervisor's end."""
 
@@ -207,6 +211,7 @@ def test_a_worker_sees_the_end_of_its_supervisor(start_mode: str, tmp_path: Path
     run(body())
 
 
+@pytest.mark.slow
 def test_a_template_that_dies_takes_its_workers_along_and_is_replaced(tmp_path: Path) -> None:
     async def body() -> None:
         async with open_launcher("fork", "report", tmp_path) as open_:
@@ -282,6 +287,7 @@ def test_closing_a_launcher_that_never_started_ends_the_template_it_was_given(tm
     run(body())
 
 
+@pytest.mark.slow
 def test_a_template_that_cannot_import_says_so(tmp_path: Path) -> None:
     async def body() -> None:
         async with open_launcher("fork", "report", tmp_path) as open_:

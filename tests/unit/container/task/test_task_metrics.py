@@ -64,6 +64,7 @@ def numbers(env: StreamExecutionEnvironment) -> Any:
     ).set_parallelism(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "pressure"), [(flood, "hard"), (numbers, "soft")])
 def test_back_pressure_is_hard_where_user_code_stands_still_in_an_emit(
     source: Callable[[StreamExecutionEnvironment], Any], pressure: str

@@ -111,6 +111,7 @@ def wheel(path: Path) -> None:
         made.writestr(f"{info}/RECORD", f"wanted.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
+@pytest.mark.slow
 def test_requirements_are_installed_from_the_folder_beside_them(fetched: Path) -> None:
     wheel(fetched / "wanted-1.0-py3-none-any.whl")
     with zipfile.ZipFile(fetched / "1", "w") as cache:

@@ -27,6 +27,7 @@ def delays() -> Any:
     return module
 
 
+@pytest.mark.slow
 def test_flights_come_in_order_once_each(delays: Any) -> None:
     harness = SourceHarness(delays.FlightsSource(delays.flights_file()), parallelism=2)
     by_reader: list[list[str]] = []
@@ -41,6 +42,7 @@ def test_flights_come_in_order_once_each(delays: Any) -> None:
         assert all(one <= next_one for one, next_one in pairwise(times))
 
 
+@pytest.mark.slow
 def test_flights_resume(delays: Any) -> None:
     rows = run_with_restores(delays.FlightsSource(delays.flights_file()), 1, 100_000, 2)
     assert len(rows) == 336_776

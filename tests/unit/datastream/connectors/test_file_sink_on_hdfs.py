@@ -51,6 +51,7 @@ def test_rows_are_seen_at_each_checkpoint_though_the_policy_would_wait(remote: R
     job.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "occurrence"),
     [

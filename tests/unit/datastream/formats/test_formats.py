@@ -208,8 +208,9 @@ def test_csv_messages() -> None:
     assert lenient.deserialize(b"a,b,c") is None
 
 
+@pytest.mark.slow
 @one_file
-@given(ROWS, st.booleans(), st.integers(1, 80), st.integers(1, 7), st.integers(1, 3))
+@given(ROWS, st.booleans(), st.integers(4, 80), st.integers(1, 7), st.integers(1, 3))
 def test_json_written_is_json_read(
     tmp_path: Path, rows: list[Any], columnar: bool, split_bytes: int, max_rows: int, polls: int
 ) -> None:
@@ -292,6 +293,7 @@ def test_json_message_settings() -> None:
         JsonRowDeserializationSchema.builder().json_schema("{}")
 
 
+@pytest.mark.slow
 @one_file
 @given(
     st.integers(0, 60),

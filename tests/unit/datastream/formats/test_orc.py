@@ -67,6 +67,7 @@ def of_stripes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 @one_file
 @given(
     st.integers(5000, 50_000), st.integers(2000, 9000), st.integers(3, 9), st.integers(1, 2), st.booleans()

@@ -66,6 +66,7 @@ def encodings(keys: list[Any]) -> set[bytes]:
     return {encode_key(canonicalize(key)) for key in keys}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), list(combinations_with_replacement(KEYS, 2)), ids=label)
 def test_types_are_apart_where_no_key_of_theirs_has_one_encoding(
     one: tuple[TypeInformation, list[Any]], other: tuple[TypeInformation, list[Any]]

@@ -144,6 +144,7 @@ def test_canonicalizing_twice_changes_nothing(key: Any) -> None:
     assert canonicalize(canonical) in {canonical: None}
 
 
+@pytest.mark.slow
 @given(keys)
 def test_round_trip(key: Any) -> None:
     canonical = canonicalize(key)

@@ -152,6 +152,7 @@ def test_whatever_came_first_the_attributes_are_copied_whole(
             assert made.__dict__ == make().__dict__
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.lists(

@@ -98,6 +98,7 @@ COLUMNS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 @settings(max_examples=40)
 @given(st.data())

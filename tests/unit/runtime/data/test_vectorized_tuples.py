@@ -32,6 +32,7 @@ def _expected(rows: list[tuple[Any, ...]]) -> list[int]:
     return [hash_of_key(canonicalize(tuple(map(_raw, row)))) for row in rows]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_every_combination_of_types_agrees_with_the_row_form(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=2, max_size=8))
@@ -48,6 +49,7 @@ def test_every_combination_of_types_agrees_with_the_row_form(data: st.DataObject
     )
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -112,6 +112,7 @@ def test_split_gives_every_key_once_in_order_of_groups(column: list[Any]) -> Non
     )
 
 
+@pytest.mark.slow
 @given(key_columns, st.data(), st.integers(1, 5), st.integers(1, 5))
 def test_rescaling_keeps_every_entry(column: list[Any], data: st.DataObject, old: int, new: int) -> None:
     """Whatever subtasks wrote, another number of subtasks finds all of it, once."""

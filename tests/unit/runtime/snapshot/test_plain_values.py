@@ -109,6 +109,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+@pytest.mark.slow
 @given(st.lists(values, max_size=5))
 def test_any_values_come_back(found: list[Any]) -> None:
     assert same(load_plain(dump_plain(found)), found)

@@ -45,6 +45,7 @@ VALUES: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("declared", "strategy"), VALUES, ids=lambda p: str(p) if isinstance(p, TypeInformation) else ""
 )

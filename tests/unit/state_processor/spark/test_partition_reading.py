@@ -69,6 +69,7 @@ def all_tables(path: str) -> Iterator[tuple[str, TableKind, str]]:
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [1, 5])
 @pytest.mark.parametrize("snapshot", [savepoint, native_checkpoint])
 def test_every_table_of_a_job_with_every_kind_of_state(tmp_path: Path, snapshot: Any, wanted: int) -> None:

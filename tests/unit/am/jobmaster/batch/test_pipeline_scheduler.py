@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -287,6 +288,7 @@ def test_a_stage_that_had_finished_is_in_place_while_it_runs_again() -> None:
     assert A in played.scheduler.stages_in_place
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_whatever_happens_stages_begin_behind_others_and_the_job_ends(data: st.DataObject) -> None:

@@ -125,6 +125,7 @@ def places(container: Path) -> tuple[str, ...]:
     return (f"{container}/", *(f"{link.resolve()}/" for link in container.iterdir()))
 
 
+@pytest.mark.slow
 def test_interpreter_path_and_modules_lie_in_the_container(container: Path, facts: dict[str, object]) -> None:
     inside = places(container)
     path, modules = facts["path"], facts["modules"]
@@ -189,6 +190,7 @@ def test_users_modules_in_the_working_directory_are_found_by_nobody(container: P
         (container / "json.py").unlink()
 
 
+@pytest.mark.slow
 def test_the_second_time_nothing_is_packed_and_an_edit_packs_the_edited_alone(
     small_environment: str, packed: Packed, container: Path
 ) -> None:
@@ -208,6 +210,7 @@ def prefix_of(container: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_node_unpacks_once_whoever_comes_first(packed: Packed, tmp_path: Path) -> None:
     caches = tmp_path / "filecache"
     containers = [lay_out(packed, caches, tmp_path / f"container{number}") for number in range(3)]
@@ -227,6 +230,7 @@ def test_a_node_unpacks_once_whoever_comes_first(packed: Packed, tmp_path: Path)
     assert os.stat(f"{archive}.unpacked").st_ino == before
 
 
+@pytest.mark.slow
 def test_what_a_killed_container_half_unpacked_is_not_used(packed: Packed, tmp_path: Path) -> None:
     container = lay_out(packed, tmp_path / "filecache", tmp_path / "container")
     archive = (container / "environment.tar.gz").resolve()

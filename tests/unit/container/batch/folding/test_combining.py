@@ -112,6 +112,7 @@ AGGREGATES: dict[str, tuple[st.SearchStrategy[Any], Aggregate]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AGGREGATES)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
@@ -305,6 +306,7 @@ def test_values_that_do_not_grow_stay_however_many_rows_they_have() -> None:
     assert sent(found) == 10
 
 
+@pytest.mark.slow
 def test_values_of_unknown_depth_are_sent_after_so_many_rows() -> None:
     little = {"execution.batch.combine-memory": "1 mb", "execution.batch.sort-memory": "1 mb"}
     pairs = [(1, [number]) for number in range(30_000)]
@@ -371,6 +373,7 @@ CONVERTED: list[tuple[TypeInformation, list[Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("aggregate", [lambda keyed: keyed.sum(1), lambda keyed: keyed.reduce(first_or_sum)])
 @pytest.mark.parametrize(("value_type", "values"), CONVERTED)
@@ -438,6 +441,7 @@ DECLARED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", DECLARED)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

@@ -90,6 +90,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(ROWS, st.integers(1, 3), st.sampled_from([1, 2, 1000]))
 def test_results_do_not_show_what_was_aggregated(rows: list[Any], producers: int, most_keys: int) -> None:

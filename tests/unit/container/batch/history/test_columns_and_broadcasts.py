@@ -48,6 +48,7 @@ def aggregated(stream: DataStream) -> DataStream:
     return columns.aggregate(wanted).uid("aggregate").to_rows()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     found=rows,
@@ -149,6 +150,7 @@ def streamed(
         return running.take()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [ruled, ruled_rows])
 @settings(max_examples=25, deadline=None)
 @given(

@@ -28,6 +28,7 @@ from yarrow.runtime.graph.batch.history import history_job
 from yarrow.state_processor import SavepointReader
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))
 def test_history_and_stream_equal_the_stream(case: Case, backend: str) -> None:
@@ -61,6 +62,7 @@ def test_a_source_that_goes_on_is_read_to_what_is_there(case: Case, first: int) 
         assert len(begin) + len(rest) == len(case.rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(case=cases(), first=st.integers(1, 25))
 def test_an_end_that_a_source_which_goes_on_has_not_reached_makes_no_row_late(case: Case, first: int) -> None:

@@ -51,6 +51,7 @@ def streamed(case: Case, rows: list[Any], savepoint: str | None) -> list[Any]:
         return running.take()
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     case=cases(),

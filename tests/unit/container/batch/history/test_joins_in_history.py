@@ -40,6 +40,7 @@ def delayed(rows: KeyedStream) -> DataStream:
     return rows.delayed_join(rows).after(Time.milliseconds(7)).process(Pairs())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("join", [inner, outer, as_of, delayed])
 @settings(max_examples=8, deadline=None)
 @given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))

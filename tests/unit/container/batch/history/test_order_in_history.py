@@ -19,6 +19,7 @@ def keyed(rows: KeyedStream) -> DataStream:
     return rows.in_event_time_order()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [keyed])
 @settings(max_examples=20, deadline=None)
 @given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))

@@ -24,6 +24,7 @@ def history(*program: Any, **options: Any) -> list[Any]:
 _ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     first=_ROWS,

@@ -106,6 +106,7 @@ def repeated(rows: KeyedStream) -> DataStream:
     return windows.trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(5))).apply(Shown())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [tumbling, sliding, sessions, sessions_in_lists, counts, repeated, *FAST])
 @settings(max_examples=15, deadline=None)
 @given(case=cases(), backend=st.sampled_from(["hashmap", "rocksdb"]))

@@ -38,6 +38,7 @@ def write(path: Path, chunks: list[Chunk], budget: int = 1 << 20) -> None:
             writer.add(chunk)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

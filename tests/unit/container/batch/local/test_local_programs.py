@@ -40,6 +40,7 @@ def run(cluster: MiniCluster, graph: JobGraph) -> None:
     cluster.submit(graph).get_job_execution_result().result()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_workers_give_what_the_stream_gives(cluster: MiniCluster, tmp_path: Path, name: str) -> None:
     with main_of(name, 2) as graph:
@@ -70,6 +71,7 @@ def rows_of(program: Program, engine: Engine) -> tuple[list[Any], list[Any]]:
     return found, [(row.row, row.time) for each in streams for row in each.rows]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs(), engines())
 def test_random_programs_give_what_the_model_gives(

@@ -80,6 +80,7 @@ def model_leaves(events: list[Any], done: list[int], left: list[Any], order: Res
         leaving.append(ready[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", list(ResultOrder))
 @given(events=EVENTS)
 def test_results_leave_as_in_the_model(order: ResultOrder, events: list[Any]) -> None:

@@ -53,6 +53,7 @@ def _batch(keys: Any, values: Any, **more: Any) -> ArrowBatch:
     return ArrowBatch(pa.record_batch([keys, values], names=["key", "value"]), **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEY_COLUMNS)
 @settings(max_examples=25)
 @given(data=st.data())
@@ -108,6 +109,7 @@ _expected: dict[AggregateKind, Callable[[list[Any]], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUE_COLUMNS)
 @settings(max_examples=25)
 @given(data=st.data())

@@ -124,6 +124,7 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(ROWS, CONDITIONS)
 def test_a_condition_has_the_truth_of_the_model(rows: list[dict[str, Any]], modelled: Modelled) -> None:

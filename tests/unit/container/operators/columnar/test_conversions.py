@@ -256,6 +256,7 @@ ROUND_TRIPS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 @settings(max_examples=25)
 @given(data=st.data())

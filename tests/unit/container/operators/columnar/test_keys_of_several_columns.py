@@ -63,6 +63,7 @@ def _canonical(values: Sequence[Any]) -> Any:
     return canonicalize(tuple(Row(**value) if isinstance(value, dict) else value for value in values))
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_totals_are_those_of_plain_python_also_across_a_snapshot(data: st.DataObject) -> None:

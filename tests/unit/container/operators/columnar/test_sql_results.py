@@ -97,6 +97,7 @@ def in_words(batch: pa.RecordBatch) -> list[str]:
     return sorted(repr(row) for row in batch.to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", COLUMNS)
 @settings(max_examples=30)
 @given(data=st.data())

@@ -20,6 +20,7 @@ def _canonical(row: tuple[Any, ...]) -> Any:
     return canonicalize(tuple(Row(**value) if isinstance(value, dict) else value for value in row))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data())
 def test_one_slot_for_each_tuple_in_whatever_batches(data: st.DataObject) -> None:

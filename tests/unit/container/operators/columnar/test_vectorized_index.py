@@ -23,6 +23,7 @@ def _canonical(value: Any) -> Any:
     return canonicalize(Row(**value) if isinstance(value, dict) else value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEY_COLUMNS)
 @settings(max_examples=25)
 @given(data=st.data())

@@ -46,6 +46,7 @@ def of_key(of: list[list[tuple[int, int]]], key: int) -> list[tuple[int, int]]:
     return sorted({time: number for number, (its, time) in numbered if its == key}.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", AsOfDirection)
 @settings(max_examples=60, deadline=None)
 @given(left=rows, right=batches, tolerance=st.sampled_from([0, 3, 15, None]))

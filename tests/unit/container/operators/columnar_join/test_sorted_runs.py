@@ -28,6 +28,7 @@ def words(rows: list[tuple[int, int]], by: int = 0) -> Any:
     return ORDERING.shifted(slots, times, by)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 3, 1000])
 @given(batches=batches_of, lower=st.integers(-9, 9), length=st.integers(0, 9))
 def test_rows_between_two_times_of_a_slot_are_found(

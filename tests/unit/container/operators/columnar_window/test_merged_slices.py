@@ -54,6 +54,7 @@ rows_of = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregates", [EXACT, FLOATS, OTHERS], ids=["exact", "floats", "others"])
 @settings(max_examples=15, deadline=None)
 @given(

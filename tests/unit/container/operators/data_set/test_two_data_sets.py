@@ -90,6 +90,7 @@ def counted(rows: list[Any]) -> Counter[str]:
     return Counter(map(repr, rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(ROWS, ROWS, st.sampled_from(JoinKind), SHARES, st.integers(1, 3), st.integers(0, 9))
 def test_joins_are_those_of_the_model(

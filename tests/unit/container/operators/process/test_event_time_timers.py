@@ -306,6 +306,7 @@ def test_a_barrier_that_comes_between_due_timers_finds_the_rest_in_the_state() -
 _records = st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.integers(0, 30), max_size=3)), max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     steps=st.lists(st.one_of(_records, st.integers(0, 40)), max_size=12),

@@ -35,6 +35,7 @@ STEPS: dict[str, Callable[[Job], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 2])
 @given(steps=st.lists(st.sampled_from(sorted(STEPS)), max_size=40))
 @settings(max_examples=150, deadline=None)
@@ -51,6 +52,7 @@ def test_each_row_comes_once_whatever_happens(parallelism: int, steps: list[str]
     assert sorted(job.got) == list(range(end))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @given(
     before=st.lists(st.sampled_from(sorted(STEPS)), max_size=20),

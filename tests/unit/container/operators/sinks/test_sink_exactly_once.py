@@ -227,6 +227,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outside_of", OUTSIDES)
 @settings(max_examples=40, deadline=None)
 @given(steps=STEPS, parallelism=st.integers(1, 3))

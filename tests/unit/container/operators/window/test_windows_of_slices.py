@@ -90,6 +90,7 @@ def test_overlapping_windows_with_an_incremental_function_are_made_of_slices(run
     assert type(operator_of(late)) is WindowsOfSlices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_merges_are_those_of_all_rows_whatever_the_numbers_of_windows(seed: int) -> None:
     random = Random(seed)

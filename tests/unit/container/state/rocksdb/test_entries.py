@@ -87,6 +87,7 @@ def test_values_are_read_and_written_as_one_by_one(values: list[Any], ttl: bool)
     assert made.load_all(data, MISSING) == [MISSING if value is None else value for value in held]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG()], ids=str)
 @given(data=st.data())
 def test_many_numbers_are_written_as_one_by_one(declared: BasicTypeInfo, data: Any) -> None:

@@ -61,6 +61,7 @@ def check(state: MapState[Any, Any], keys: list[Any], equal: list[Any]) -> None:
         assert key != key or key in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("declared", "keys", "equal"), KEYS, ids=IDS)
 @pytest.mark.parametrize("kind", ["heap", "rocksdb"])
 def test_equal_keys_are_one_through_checkpoints_and_savepoints(

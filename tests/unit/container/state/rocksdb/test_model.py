@@ -23,6 +23,7 @@ from yarrow.runtime.data.keys import canonicalize
 STEPS = st.sampled_from(["chunk", "prefetch", "announce", "checkpoint", "savepoint", "abort", "restore"])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.one_of(OPERATIONS, OPERATIONS, STEPS), max_size=60), st.booleans())
 def test_it_is_what_the_model_is_through_checkpoints_and_restores(
@@ -76,6 +77,7 @@ def test_it_is_what_the_model_is_through_checkpoints_and_restores(
         worker.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [CHECKPOINT, SAVEPOINT], ids=["native", "canonical"])
 @pytest.mark.parametrize("other", [False, True], ids=["rocksdb", "heap-between"])
 def test_rescaled_again_and_again_every_kind_is_the_same(worker: Worker, options: Any, other: bool) -> None:

@@ -93,6 +93,7 @@ def test_entries_of_other_key_groups_in_a_database_that_is_opened_do_not_count(w
     assert subtasks.rescaled(1, 1).content() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_rescales_never_change_what_the_maps_hold(worker: Worker, seed: int) -> None:
     chance = random.Random(seed)

@@ -101,6 +101,7 @@ def shared_by(taken: TakenCheckpoint) -> set[str]:
     return {file.path for state in states for file in state.shared_files()}
 
 
+@pytest.mark.slow
 def test_a_restarted_job_uploads_only_what_is_new(workers: CheckpointHarness) -> None:
     """Not what it was restored from, unless that is not its own."""
     incremental = {

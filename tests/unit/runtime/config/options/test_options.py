@@ -97,6 +97,7 @@ def test_no_older_name_is_an_option_of_its_own() -> None:
     assert [name for declared in ALL_OPTIONS for name in declared.deprecated_keys if name in keys] == []
 
 
+@pytest.mark.slow
 @each_option
 def test_an_option_is_documented(declared: EngineOption[Any]) -> None:
     assert len(declared.doc) > 15
@@ -106,6 +107,7 @@ def test_an_option_is_documented(declared: EngineOption[Any]) -> None:
         assert declared.unset, f"{declared.key} does not say what holds when it is not set"
 
 
+@pytest.mark.slow
 @each_option
 def test_default_and_example_are_readable(declared: EngineOption[Any]) -> None:
     declared.parse(declared.type.example)

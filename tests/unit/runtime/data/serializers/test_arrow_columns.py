@@ -34,6 +34,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 TYPES = [pytest.param(declared, id=str(declared)) for declared in VALUES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", TYPES)
 @given(data=st.data())
 def test_the_bytes_are_those_of_the_rows(declared: BasicTypeInfo, data: Any) -> None:
@@ -63,6 +64,7 @@ def test_nulls_and_no_rows_are_left_to_rows(declared: BasicTypeInfo) -> None:
         assert load_column(declared, serializer_for(declared).dump_rows(rows)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", TYPES)
 @given(data=st.data())
 def test_other_bytes_are_left_to_rows(declared: BasicTypeInfo, data: Any) -> None:
