@@ -81,9 +81,9 @@ class PartialMatches(NamedTuple):
 
     def sweep_if_large(self) -> None:
         """Drops the cells and records that no run needs, once they may be as many as the others."""
-        if self.is_empty:
-            for part in (self.records, self.cells):
-                part.clear()
+        if not self.runs and not self.complete:
+            self.records.clear()
+            self.cells.clear()
             self.kept[0] = 0
         elif len(self.cells) >= 2 * self.kept[0] + _LEAST_SWEEP:
             self.sweep()

@@ -12,10 +12,10 @@ from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from yarrow.cep.conditions import IterativeCondition, SimpleCondition, call_of
-from yarrow.cep.partial_matches import PartialMatches, Run
+from yarrow.cep.partial_matches import Complete, PartialMatches, Run
 from yarrow.cep.pattern_table import Edge, EdgeAction, PatternTable, RecordTest, Tests
-from yarrow.cep.record_moves import DECIDED, Followed, RecordMoves
-from yarrow.cep.record_step import RecordStep
+from yarrow.cep.record_decisions import RecordDecisions
+from yarrow.cep.record_step import RecordStep, move_apart
 
 
 class PatternResult(NamedTuple):
@@ -103,11 +103,13 @@ class PatternMatcher:
         self._iterative = table.iterative
         self._context = _ConditionContext(table.steps, processing_time)
         self._begins = [edge for edge in table.states[0].edges if edge.action is EdgeAction.TAKE]
+        self._within = table.within_ms
         #: No step has a time limit of its own.
         self._one_limit = all(state.gap_ms is None for state in table.states)
         #: None = runs have to be asked one by one.
-        self._moves = RecordMoves(table) if table.sees_records_alone and observer is None else None
-        self._calls = [self._call_of(number) for number in range(len(table.tests))]
+        self._decisions: RecordDecisions | None = None
+        if table.sees_records_alone and observer is None:
+            self._decisions = RecordDecisions(table, list(map(self._call_of, range(len(table.tests)))))
         #: Results of tests for the record at hand, and of those that look at the run at hand.
         self._known: dict[int, bool] = {}
         self._of_run: dict[int, bool] = {}
@@ -123,8 +125,21 @@ class PatternMatcher:
         `advance` has been called with the time of the record. A condition is called only if a run, or the beginning,
         needs it to know what it does. Errors of conditions are raised as they are.
         """
-        if self._moves is not None:
-            return self._move(self._moves, matches, record, timestamp)
+        decisions = self._decisions
+        if decisions is None:
+            return self._ask(matches, record, timestamp)
+        by_state, begins = decisions.on(matches.runs, record)
+        if by_state is None and not begins:
+            return ()
+        if decisions.keeps_apart:
+            runs, found = move_apart(matches, record, timestamp, by_state, begins or ())
+            return self._behind(matches, runs, found, timestamp)
+        step = RecordStep(matches, record, timestamp)
+        step.move(matches.runs, by_state, begins or ())
+        return self._behind(matches, step.runs, step.found, timestamp)
+
+    def _ask(self, matches: PartialMatches, record: Any, timestamp: int) -> Sequence[PatternResult]:
+        """The same run by run, for patterns whose conditions look at the match, and for observers."""
         self._record, self._known = record, {}
         self._context.matches, self._context.time = matches, timestamp
         if not matches.runs:
@@ -141,37 +156,7 @@ class PatternMatcher:
             after = step.take(edge, -1, step.position)
             if self._observer is not None:
                 self._observer.took(None, edge, after)
-        return self._behind(step, matches, timestamp)
-
-    def _move(
-        self, moves: RecordMoves, matches: PartialMatches, record: Any, timestamp: int
-    ) -> Sequence[PatternResult]:
-        """The same as `take`, state by state: runs in one state do the same with a record."""
-        results: dict[int, bool] = {}
-        by_state: dict[int, Followed] = {}
-        is_idle = True
-        for run in matches.runs:
-            state = run[0]
-            if state not in by_state:
-                followed = by_state[state] = self._followed(moves, state, record, results)
-                if followed is not None:
-                    is_idle = False
-        begins = self._followed(moves, 0, record, results)
-        if is_idle and not begins:
-            return ()
-        step = RecordStep(matches, record, timestamp)
-        step.move(matches.runs, by_state, begins or ())
-        return self._behind(step, matches, timestamp)
-
-    def _followed(self, moves: RecordMoves, state: int, record: Any, results: dict[int, bool]) -> Followed:
-        """What a record does in a state. `results` has those of tests asked before; this state adds its own."""
-        decision = moves.first[state]
-        while (test := decision.test) != DECIDED:
-            result = results.get(test)
-            if result is None:
-                result = results[test] = bool(self._calls[test](record))
-            decision = decision.behind[result] or moves.behind(decision, result)
-        return decision.followed
+        return self._behind(matches, step.runs, step.found, timestamp)
 
     def _call_of(self, number: int) -> Callable[[Any], bool]:
         """What tests a record alone: the program's own callable, where a test is one condition."""
@@ -180,15 +165,18 @@ class PatternMatcher:
             return call_of(parts[0].condition)
         return lambda record: evaluate(record, context)
 
-    def _behind(self, step: RecordStep, matches: PartialMatches, timestamp: int) -> list[PatternResult]:
+    def _behind(
+        self, matches: PartialMatches, runs: list[Run], found: list[Complete], timestamp: int
+    ) -> Sequence[PatternResult]:
         """Keeps what a record has made of the runs of a key; the matches that leave."""
-        matches.runs[:] = step.runs
-        if step.found or matches.complete:
-            return self._emit(matches, step.found, timestamp)
+        if runs is not matches.runs:
+            matches.runs[:] = runs
+        if found or matches.complete:
+            return self._emit(matches, found, timestamp)
         if self._most is not None:
             self._drop_oldest(matches)
         matches.sweep_if_large()
-        return []
+        return ()
 
     def _passed_begins(self) -> list[Edge]:
         """The edges by which a match begins with the record at hand."""
@@ -232,14 +220,14 @@ class PatternMatcher:
             return None
         if self._one_limit:
             # Runs stand in the order in which they began.
-            within = self.table.within_ms
+            within = self._within
             return None if within is None else matches.records[runs[0][2]][0] + within
         times = (self._deadline_of(matches, run) for run in runs)
         return min((time for time in times if time is not None), default=None)
 
     def _deadline_of(self, matches: PartialMatches, run: Run) -> int | None:
         number, cell, start = run
-        within, gap = self.table.within_ms, self._states[number].gap_ms
+        within, gap = self._within, self._states[number].gap_ms
         whole = None if within is None else matches.records[start][0] + within
         if gap is None:
             return whole
@@ -248,8 +236,14 @@ class PatternMatcher:
 
     def advance(self, matches: PartialMatches, time: int) -> Sequence[PatternResult]:
         """Ends the runs whose time has passed at `time`; returns matches and partial matches by their end."""
-        if not matches.runs:
+        runs = matches.runs
+        if not runs:
             return ()
+        if self._one_limit:
+            # Most often no time has passed: this is `deadline` without its call.
+            within = self._within
+            if within is None or matches.records[runs[0][2]][0] + within > time:
+                return ()
         end = self.deadline(matches)
         if end is None or end > time:
             return ()
@@ -295,7 +289,8 @@ class PatternMatcher:
         """The matches that leave now. With a skip strategy each waits for runs that began earlier, and drops others."""
         steps, strategy, runs = self.table.steps, self.table.skip_strategy, matches.runs
         if not strategy.is_skip_strategy:
-            found.sort(key=_start)
+            if len(found) > 1:
+                found.sort(key=_start)
             results = [PatternResult(matches.match(cell, steps), time) for cell, _ in found]
         else:
             complete, results = matches.complete, []

@@ -7,7 +7,9 @@ steps have no time limit of their own. Must not know records, partial matches or
 
 from __future__ import annotations
 
-from typing import Final
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from yarrow.cep.pattern_table import NOWHERE, Edge, EdgeAction, PatternTable, Tests
 
@@ -34,6 +36,14 @@ class Decision:
         self.behind: list[Decision | None] = [None, None]
 
 
+class OneTest(NamedTuple):
+    """What a record does in a state that asks one test alone, which no other state asks."""
+
+    test: int
+    holds: Followed
+    fails: Followed
+
+
 class RecordMoves:
     """The decisions of one pattern."""
 
@@ -41,6 +51,32 @@ class RecordMoves:
         self._table = table
         #: What each state decides on a record of which nothing is known. State 0 is the beginning of a match.
         self.first = [self._decision(state, {}) for state in range(len(table.states))]
+        #: No two partial matches ever have the same last cell.
+        self.keeps_apart = all(_keeps_apart(state.edges) for state in table.states)
+
+    def by_one_test(self) -> list[OneTest | None]:
+        """For each state what its only test decides; None = it asks others, too, or shares the test."""
+        asked = Counter(test for state in self._table.states for test in self._asked(state.edges))
+        found: list[OneTest | None] = []
+        for first in self.first:
+            ways = [] if first.test == DECIDED else [self.behind(first, result) for result in (True, False)]
+            if ways and all(way.test == DECIDED for way in ways) and asked[first.test] == 1:
+                found.append(OneTest(first.test, ways[0].followed, ways[1].followed))
+            else:
+                found.append(None)
+        return found
+
+    def _asked(self, edges: Sequence[Edge]) -> set[int]:
+        """The tests with conditions that may be asked to follow some edges."""
+        asked: set[int] = set()
+        waiting = [number for edge in edges for number, _ in edge.tests]
+        while waiting:
+            number = waiting.pop()
+            if self._table.tests[number].parts:
+                asked.add(number)
+            else:
+                waiting += [joined for joined, _ in self._joined(number)]
+        return asked
 
     def behind(self, decision: Decision, result: bool) -> Decision:
         """The decision behind the result of the test that `decision` needs."""
@@ -91,6 +127,13 @@ class RecordMoves:
         _, taken, unless = self._table.tests[number]
         first: Tests = () if taken is None else ((taken, True),)
         return first if unless is None else (*first, (unless, False))
+
+
+def _keeps_apart(edges: Sequence[Edge]) -> bool:
+    """True if a partial match has a cell of its own behind these edges, whichever of them it follows together."""
+    steps = [edge.step for edge in edges if edge.action is EdgeAction.TAKE]
+    ignoring = sum(edge.action is EdgeAction.IGNORE for edge in edges)
+    return len(set(steps)) == len(steps) and ignoring < 2 and all(edge.waits_in == NOWHERE for edge in edges)
 
 
 def stays(edge: Edge, number: int) -> bool:

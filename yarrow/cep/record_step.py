@@ -7,11 +7,13 @@ know conditions, time limits or skip strategies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from yarrow.cep.partial_matches import PartialMatches, Run
+from yarrow.cep.partial_matches import Complete, PartialMatches, Run
 from yarrow.cep.pattern_table import NOWHERE, Edge, EdgeAction
 from yarrow.cep.record_moves import Followed
+
+_TAKE: Final = EdgeAction.TAKE
 
 
 class RecordStep:
@@ -63,12 +65,17 @@ class RecordStep:
             self.found.append((cell, start))
         return edge.target, cell, start
 
-    def move(self, runs: Sequence[Run], by_state: Mapping[int, Followed], begins: Iterable[Edge]) -> None:
-        """Lets each run follow the edges of its state, and begins a run by each edge of `begins`."""
+    def move(
+        self, runs: Sequence[Run], by_state: Mapping[int, Followed] | None, begins: Iterable[Edge]
+    ) -> None:
+        """Lets each run follow the edges of its state, and begins a run by each edge of `begins`.
+
+        `by_state` None = no run changes.
+        """
         seen, new = self._seen, self.runs
         for run in runs:
             state, cell, start = run
-            edges = by_state[state]
+            edges = None if by_state is None else by_state[state]
             if edges is None:
                 if (state, cell) not in seen:
                     seen.add((state, cell))
@@ -94,3 +101,47 @@ class RecordStep:
         if state != NOWHERE and (state, cell) not in self._seen:
             self._seen.add((state, cell))
             self.runs.append((state, cell, start))
+
+
+def move_apart(
+    matches: PartialMatches,
+    record: Any,
+    time: int,
+    by_state: Mapping[int, Followed] | None,
+    begins: Iterable[Edge],
+) -> tuple[list[Run], list[Complete]]:
+    """The runs and matches behind a record, as `RecordStep.move` makes them, where no two runs have the same cell.
+
+    Then nothing can lead to one place twice, and most records take few steps. `by_state` None = no run changes; then
+    the runs are those of `matches` itself.
+    """
+    records, cells, runs = matches.records, matches.cells, matches.runs
+    position = len(records)
+    found: list[Complete] = []
+    if by_state is not None:
+        before, runs = runs, []
+        for run in before:
+            edges = by_state[run[0]]
+            if edges is None:
+                runs.append(run)
+                continue
+            _, cell, start = run
+            for edge in edges:
+                behind = cell
+                if edge.action is _TAKE:
+                    behind = len(cells)
+                    cells.append((edge.step, position, cell))
+                if edge.target != NOWHERE:
+                    runs.append((edge.target, behind, start))
+                if edge.accepts:
+                    found.append((behind, start))
+    for edge in begins:
+        behind = len(cells)
+        cells.append((edge.step, position, -1))
+        if edge.target != NOWHERE:
+            runs.append((edge.target, behind, position))
+        if edge.accepts:
+            found.append((behind, position))
+    if cells and cells[-1][1] == position:
+        records.append((time, record))
+    return runs, found

@@ -131,7 +131,7 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
     def _run(self, key: Any, rows_for: RowsFor, until: int, following: int | None) -> list[PatternResult]:
         """Runs the pattern over rows of a raw key in their order, then lets time pass until `until`.
 
-        `following`: when a timer of the key is there anyway, for the next row that waits.
+        `following`: when the next row of the key that waits is due; None = no row waits.
         """
         matcher = self._matcher
         place, matches = self._matches.find(key)
@@ -142,20 +142,24 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
             if matches is None:
                 matches = self._nothing
             for time, row in rows_for(matches):
-                if matches.runs:
-                    results += matcher.advance(matches, time)
-                results += matcher.take(matches, row, time)
+                if matches.runs and (found := matcher.advance(matches, time)):
+                    results += found
+                if found := matcher.take(matches, row, time):
+                    results += found
             row = None
-            results += matcher.advance(matches, until)
+            if found := matcher.advance(matches, until):
+                results += found
         except Exception as error:
             raise self._failure(short_record(row), key, error) from error
         if matches is self._nothing:
             if matches.is_empty:
+                if following is not None:
+                    self._queue.register(following, place[0])
                 return results
             # Most keys have no partial match: one empty object serves them all until one begins.
             self._nothing = PartialMatches.none()
         self._keep_matches(place, matches)
-        self._set_timer(place.key, before, matcher.deadline(matches), following)
+        self._set_timer(place[0], before, matcher.deadline(matches), following)
         return results
 
     def _keep_matches(self, place: KeptMatches, matches: PartialMatches) -> None:
@@ -165,14 +169,18 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
     def _set_timer(
         self, canonical: Any, before: int | None, after: int | None, following: int | None
     ) -> None:
-        """Moves the timer that ends partial matches of a canonical key."""
-        if before == after:
-            return
+        """Sets the timer of a canonical key: for its next row, or for the end of its partial matches if that is first.
+
+        The other one needs none before: each run of the key sets the timer anew.
+        """
         queue = self._queue
-        if before is not None and before != following:
+        if before is not None and before != after:
             queue.delete(min(before, MAX_TIMESTAMP), canonical)
-        if after is not None:
-            queue.register(min(after, MAX_TIMESTAMP), canonical)
+        due = after
+        if following is not None and (due is None or following < due):
+            due = following
+        if due is not None:
+            queue.register(min(due, MAX_TIMESTAMP), canonical)
 
     def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
         """Calls the user's function with matches and partial matches, and yields its results."""

@@ -6,7 +6,7 @@ pattern, whose states would mean something else. Must not know conditions or tim
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern_table import PatternTable
@@ -22,14 +22,9 @@ PARTIAL_MATCHES: Final = "_pattern_partial_matches"
 PATTERN: Final = "_pattern"
 
 
-class KeptMatches(NamedTuple):
-    """Where the partial matches of a key stand."""
-
-    #: The canonical key.
-    key: Any
-    entries: dict[Any, Any]
-    #: The five lists, which change in place; None = there are none yet.
-    value: tuple[Any, ...] | None
+#: Where the partial matches of a key stand: (canonical key, dict to write to, the five lists or MISSING). The lists
+#: change in place.
+KeptMatches = tuple[Any, dict[Any, Any], Any]
 
 
 class MatchingState:
@@ -52,18 +47,17 @@ class MatchingState:
 
     def find(self, key: Any) -> tuple[KeptMatches, PartialMatches | None]:
         """The place of a raw key, and its partial matches to be changed and kept again; None if there are none."""
-        canonical, entries, found = self._values.find(key)
-        if found is MISSING:
-            return KeptMatches(canonical, entries, None), None
-        return KeptMatches(canonical, entries, found), PartialMatches._make(found)
+        place = self._values.find(key)
+        found = place[2]
+        return place, None if found is MISSING else PartialMatches._make(found)
 
     def keep(self, place: KeptMatches, matches: PartialMatches) -> None:
         """Keeps what a key has now; no other key was asked for meanwhile."""
-        if matches.is_empty:
-            if place.value is not None:
-                self._values.remove(place.key)
-        else:
-            place.entries[place.key] = tuple(matches) if place.value is None else place.value
+        key, entries, value = place
+        if matches.runs or matches.complete:
+            entries[key] = tuple(matches) if value is MISSING else value
+        elif value is not MISSING:
+            self._values.remove(key)
 
     def store(self) -> None:
         """Puts the pattern into the state of a snapshot."""

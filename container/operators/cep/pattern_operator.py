@@ -71,9 +71,20 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
                 self._generate_row(code, value, timestamp, emit)
 
     def _generate_row(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        if not self._event_time or timestamp is None:
+            on_row = self.on_row if self._event_time else self.on_row_now
+            self._generate_results(code, f"{code.bind('on_row', on_row)}({value}, {timestamp})", emit)
+            return
+        in_time = f"{timestamp} is not None and {timestamp} > {code.bind('timers', self._timers)}.watermark"
+        with code.block(f"if {in_time}:"):
+            code.line(f"{code.bind('keep', self.keep)}({value}, {timestamp}, {timestamp})")
+        with code.block("else:"):
+            self._generate_results(code, f"{code.bind('on_row', self.on_row)}({value}, {timestamp})", emit)
+
+    @staticmethod
+    def _generate_results(code: CodeWriter, results: str, emit: Emit) -> None:
         result, stamp = code.fresh("v"), code.fresh("t")
-        on_row = code.bind("on_row", self.on_row if self._event_time else self.on_row_now)
-        with code.block(f"for {result}, {stamp} in {on_row}({value}, {timestamp}):"):
+        with code.block(f"for {result}, {stamp} in {results}:"):
             emit(result, stamp)
 
     def _generate_care(self, code: CodeWriter, value: str, timestamp: str | None) -> str:
@@ -111,21 +122,22 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
             time = LateTime(timestamp, watermark, watermark - timestamp + 1)
             self._ledger.late(place, self.context.state.current_key, time)
             return () if tag is None else (((tag, row), timestamp),)
-        self._keep(row, timestamp, timestamp)
+        self.keep(row, timestamp, timestamp)
         return ()
 
     def on_row_now(self, row: Any, timestamp: int | None) -> Results:
         """Runs the pattern over a row of the current key, at the time of the machine."""
         now = self._timers.current_processing_time()
         if self._waits:
-            self._keep(row, now, now + 1)
+            self.keep(row, now, now + 1)
             return ()
         key = self.context.state.current_key
         rows = [(now, row if self._fix is None else self._fix(row))]
         found = self._run(key, lambda _: rows, now, None)
         return self._emit(found, key)
 
-    def _keep(self, row: Any, time: int, leaves_at: int) -> None:
+    def keep(self, row: Any, time: int, leaves_at: int) -> None:
+        """Lets a row of the current key wait; it leaves once `leaves_at` has passed."""
         key = self.context.state.current_key
         if self._waiting.add(key, time, row if self._fix is None else self._fix(row)):
             self._queue.register(leaves_at, canonicalize(key))
@@ -138,7 +150,6 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         if following is None:
             return self._run(key, lambda _: rows, time, None)
         leaves_at = following if self._event_time else following + 1
-        self._queue.register(leaves_at, canonicalize(key))
         # Beyond so many rows the others follow in the next slice: no time has passed for them.
         return self._run(key, lambda _: rows, rows[-1][0] if following <= time else time, leaves_at)
 

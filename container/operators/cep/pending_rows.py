@@ -6,7 +6,7 @@ patterns, timers or the watermark.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort_right
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import cmp_to_key
 from itertools import groupby
@@ -53,7 +53,7 @@ class PendingRows:
         if waiting[-1][0] <= time:
             waiting.append((time, row))
         else:
-            insort_right(waiting, (time, row), key=_TIME)
+            waiting.insert(_behind(waiting, time), (time, row))
         entries[canonical] = waiting
         return is_first
 
@@ -65,16 +65,16 @@ class PendingRows:
         canonical, entries, waiting = self._values.find(key)
         if waiting is MISSING:
             return [], None
-        end = bisect_right(waiting, time, key=_TIME)
+        end = len(waiting) if waiting[-1][0] <= time else _behind(waiting, time)
         if end > MOST_ROWS:
-            end = bisect_right(waiting, waiting[MOST_ROWS - 1][0], key=_TIME)
-        leaving, following = waiting[:end], None
+            end = _behind(waiting, waiting[MOST_ROWS - 1][0])
         if end == len(waiting):
             self._values.remove(key)
-        else:
-            following = waiting[end][0]
-            entries[canonical] = waiting[end:]
-        return self._in_order(leaving), following
+            return self._in_order(waiting), None
+        leaving = waiting[:end]
+        del waiting[:end]
+        entries[canonical] = waiting
+        return self._in_order(leaving), waiting[0][0]
 
     def _in_order(self, rows: list[Waiting]) -> list[Waiting]:
         order = self._order
@@ -85,3 +85,10 @@ class PendingRows:
             for _, same in groupby(rows, key=_TIME)
             for row in sorted(same, key=lambda entry: order(entry[1]))
         ]
+
+
+def _behind(rows: list[Waiting], time: int) -> int:
+    """The place behind the rows up to a time, in a list in order of time."""
+    # A tuple of the time alone comes before the rows of that time, so that no row is compared.
+    end: Any = (time + 1,)
+    return bisect_left(rows, end)

@@ -163,9 +163,9 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
     def _keep_matches(self, place: KeptMatches, matches: PartialMatches) -> None:
         super()._keep_matches(place, matches)
         if matches.is_empty:
-            self._live.discard(place.key)
+            self._live.discard(place[0])
         else:
-            self._live.add(place.key)
+            self._live.add(place[0])
 
     def _run_due(self, key: Any, time: int) -> list[PatternResult]:
         return self._run(key, lambda _: (), time, None)
