@@ -1,27 +1,72 @@
-"""Rows of record batches and columns at given positions, views of text and bytes included.
+"""Rows of record batches and columns, at given positions or where a mask is true, of columns of any type.
 
-Owner: the calling thread; no state. pyarrow takes no rows of string_view and binary_view: a column of these is made
-a large one, and a view again. It must not know why rows are chosen.
+Owner: the calling thread; no state. pyarrow takes no rows of string_view, binary_view and run-end-encoded columns, nor
+of nested ones with these inside. A column of views is made a large one, and a view again. Of the others, slices are put
+together. It must not know why rows are chosen.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _LARGE: Final = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def rows_of_batch(records: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
     """The rows of a batch at `positions` (integers, 1-d), in that order and in their own memory."""
-    if not any(kind in _LARGE for kind in records.schema.types):
+    if all(_is_taken(kind) for kind in records.schema.types):
         return records.take(positions)
     columns = [rows_of_column(column, positions) for column in records.columns]
     return pa.RecordBatch.from_arrays(columns, schema=records.schema)
 
 
+def rows_where(records: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
+    """The rows of a batch for which `mask`, as long as the batch, is true; a null drops a row."""
+    if all(_is_taken(kind) for kind in records.schema.types):
+        return records.filter(mask)
+    return rows_of_batch(records, pc.indices_nonzero(mask))
+
+
 def rows_of_column(column: pa.Array, positions: pa.Array) -> pa.Array:
     """The values of a column at `positions` (integers, 1-d), of the column's type."""
+    if _is_taken(column.type):
+        return column.take(positions)
     large = _LARGE.get(column.type)
-    return column.take(positions) if large is None else column.cast(large).take(positions).cast(column.type)
+    return (
+        _slices_of(column, positions)
+        if large is None
+        else column.cast(large).take(positions).cast(column.type)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _is_taken(kind: pa.DataType) -> bool:
+    """True if pyarrow takes rows of a column of that type."""
+    if kind in _LARGE or pa.types.is_run_end_encoded(kind):
+        return False
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_taken(kind.storage_type)
+    # A list view moves no values.
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return True
+    return all(_is_taken(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _slices_of(column: pa.Array, positions: pa.Array) -> pa.Array:
+    """The values as slices of neighbours, which Arrow puts together whatever their type."""
+    places = positions.to_numpy(zero_copy_only=False).astype(np.int64)
+    if not len(places):
+        return column.slice(0, 0)
+    starts = np.flatnonzero(np.diff(places, prepend=places[0] - 2) != 1)
+    sizes = np.diff(starts, append=len(places))
+    return pa.concat_arrays(
+        [
+            column.slice(start, size)
+            for start, size in zip(places[starts].tolist(), sizes.tolist(), strict=True)
+        ]
+    )

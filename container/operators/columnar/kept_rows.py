@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from yarrow.runtime.data.column_rows import rows_where
 from yarrow.runtime.data.elements import ArrowBatch
 
 
@@ -24,7 +25,7 @@ def kept_rows(batch: ArrowBatch, mask: pa.BooleanArray) -> Sequence[ArrowBatch]:
     stamps, kinds = batch.timestamps, batch.kinds
     return (
         ArrowBatch(
-            batch.batch.filter(mask),
+            rows_where(batch.batch, mask),
             None if stamps is None else stamps.filter(mask),
             None if kinds is None else _kept_kinds(kinds, mask),
         ),

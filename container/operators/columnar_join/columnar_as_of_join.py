@@ -23,6 +23,7 @@ from yarrow.container.operators.columnar_join.sorted_runs import MOST_PAIRS, Fla
 from yarrow.container.operators.join.as_of_rule import AsOfRule
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.column_rows import rows_of_batch
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.join_spec import ColumnarAsOfJoinOperator
 
@@ -145,9 +146,9 @@ class ColumnarAsOfJoiningOperator(ColumnarJoiningOperator):
         for number in np.unique(versions.run).tolist():
             chosen = versions.run == number
             own = places[chosen]
-            rows, stamps = run.rows.take(pa.array(own)), ordering.times(run.words[own])
+            rows, stamps = rows_of_batch(run.rows, pa.array(own)), ordering.times(run.words[own])
             if number >= 0:
-                other = of[number].rows.take(pa.array(versions.place[chosen]))
+                other = rows_of_batch(of[number].rows, pa.array(versions.place[chosen]))
                 times = ordering.times(versions.word[chosen])
                 yield self.pairs(LEFT, rows, other, np.maximum(stamps, times))
             elif self._keeps_unmatched:

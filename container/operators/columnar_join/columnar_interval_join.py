@@ -19,6 +19,7 @@ from yarrow.container.operators.columnar_join.sorted_runs import Flags, SortedRu
 from yarrow.container.operators.join.time_buckets import SideBounds
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.column_rows import rows_of_batch
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.join_spec import ColumnarIntervalJoinOperator
 
@@ -53,8 +54,8 @@ class ColumnarIntervalJoiningOperator(ColumnarJoiningOperator):
         for pairs in self.sides[1 - index].rows.meeting(first, last):
             met[pairs.own] = True
             pairs.run.marks[pairs.other] = True
-            own = records.take(pa.array(pairs.own))
-            other = pairs.run.rows.take(pa.array(pairs.other))
+            own = rows_of_batch(records, pa.array(pairs.own))
+            other = rows_of_batch(pairs.run.rows, pa.array(pairs.other))
             stamps = np.maximum(times[pairs.own], ordering.times(pairs.run.words[pairs.other]))
             yield self.pairs(index, own, other, stamps)
         self.sides[index].rows.add(ordering, ordering.words(slots, times), records, met)

@@ -36,6 +36,7 @@ from yarrow.runtime.columns.schema_text import shown_columns
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.data.batch_key import BatchKey
+from yarrow.runtime.data.column_rows import rows_where
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.join_spec import ColumnarJoinOperator
@@ -175,7 +176,7 @@ class ColumnarJoiningOperator(HeldBackTimeOperator, ColumnarOperator):
         if late.any():
             rows = LateRows(times, late_from, late, self.watermark)
             yield from lose_rows(self._ledger, self._joined.late_tags[index], self._keys[index], batch, rows)
-            records, times = records.filter(pa.array(~late)), times[~late]
+            records, times = rows_where(records, pa.array(~late)), times[~late]
         if not records.num_rows:
             return
         if self._ordering is None:

@@ -22,6 +22,7 @@ from yarrow.container.operators.columnar_window.live_slices import LiveSlices
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.column_rows import rows_of_batch, rows_where
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.join_spec import ColumnarWindowJoinOperator
 
@@ -76,7 +77,11 @@ class ColumnarWindowJoiningOperator(ColumnarJoiningOperator):
                 in_window[rows] = False
         if not in_window.all():
             self._ledger.of_no_window(int((~in_window).sum()))
-            records, times, slots = records.filter(pa.array(in_window)), times[in_window], slots[in_window]
+            records, times, slots = (
+                rows_where(records, pa.array(in_window)),
+                times[in_window],
+                slots[in_window],
+            )
         # Windows that the watermark has reached are over for these rows.
         joined = np.full(len(times), self.watermark + 1, np.int64)
         self.sides[index].rows.add(self.ordering, self.ordering.words(slots, times), records, joined)
@@ -135,7 +140,8 @@ class ColumnarWindowJoiningOperator(ColumnarJoiningOperator):
         ordering = self.ordering
         if left is not None and right is not None:
             for pairs in right.meeting(*ordering.whole(ordering.slots(left.words))):
-                own, other = left.rows.take(pa.array(pairs.own)), right.rows.take(pa.array(pairs.other))
+                own = rows_of_batch(left.rows, pa.array(pairs.own))
+                other = rows_of_batch(right.rows, pa.array(pairs.other))
                 yield self.pairs(LEFT, own, other, np.full(len(pairs.own), end - 1))
         for index, rows, others in ((LEFT, left, right), (RIGHT, right, left)):
             if rows is None or not self._keeps[index]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.container.operators.columnar_join.row_words import Numbers, RowWords
+from yarrow.runtime.data.column_rows import rows_of_batch, rows_where
 
 #: Some of the rows: bool, shape (rows,).
 Flags = npt.NDArray[np.bool_]
@@ -39,14 +40,16 @@ class SortedRun(NamedTuple):
         words: int64, marks: those of the side; shape (rows,) both.
         """
         order = np.argsort(words, kind="stable")
-        return cls(words[order], rows.take(pa.array(order)), marks[order], int(ordering.times(words).min()))
+        return cls(
+            words[order], rows_of_batch(rows, pa.array(order)), marks[order], int(ordering.times(words).min())
+        )
 
     def chosen(self, ordering: RowWords, mask: Flags) -> Self | None:
         """The rows of a mask, bool, shape (rows,); None if there are none."""
         if not mask.any():
             return None
         words = self.words[mask]
-        rows = self.rows.filter(pa.array(mask))
+        rows = rows_where(self.rows, pa.array(mask))
         return type(self)(words, rows, self.marks[mask], int(ordering.times(words).min()))
 
     def meeting(self, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
@@ -65,7 +68,7 @@ class SortedRun(NamedTuple):
         """The rows at some places, of which there is one at least: int64, shape (rows,), ascending."""
         words = self.words[places]
         first_time = int(ordering.times(words).min())
-        return type(self)(words, self.rows.take(pa.array(places)), self.marks[places], first_time)
+        return type(self)(words, rows_of_batch(self.rows, pa.array(places)), self.marks[places], first_time)
 
     def split(self, ordering: RowWords, at: int) -> tuple[Self, Self]:
         """The rows before a place and those from there on, which are no copies; there are rows on both sides."""

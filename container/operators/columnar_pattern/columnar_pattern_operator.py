@@ -43,6 +43,7 @@ from yarrow.runtime.columns.schema_text import shown_columns
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.data.batch_key import BatchKey
+from yarrow.runtime.data.column_rows import rows_where
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator
@@ -125,7 +126,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             yield from lose_rows(
                 self._ledger, self._late_tag, self._key, batch, LateRows(times, times, late, watermark)
             )
-            records, times = records.filter(pa.array(~late)), times[~late]
+            records, times = rows_where(records, pa.array(~late)), times[~late]
         if not records.num_rows:
             return
         rows = WaitingColumns.of(times, records, self._conditions.truths(records))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from yarrow.common.types import Row
 from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingColumns, groups_of
 from yarrow.container.operators.columnar_pattern.relevant_rows import Flags
+from yarrow.runtime.data.column_rows import rows_of_batch
 
 #: Rows of a key that leave at once, as a piece of work between two mails.
 MOST_ROWS: Final = 4096
@@ -93,7 +94,7 @@ class LeavingRows:
 
     def _make(self, places: Numbers) -> None:
         """Makes the objects at some places: int64, shape (rows,)."""
-        made = self._rows_of(self._rows.records.take(pa.array(self._order[places])))
+        made = self._rows_of(rows_of_batch(self._rows.records, pa.array(self._order[places])))
         for place, row in zip(places.tolist(), made, strict=True):
             self._objects[place] = row
 
@@ -126,4 +127,6 @@ class LeavingRows:
         if not len(order):
             return None
         rows = self._rows
-        return WaitingColumns.of(rows.times[order], rows.records.take(pa.array(order)), rows.truths[order])
+        return WaitingColumns.of(
+            rows.times[order], rows_of_batch(rows.records, pa.array(order)), rows.truths[order]
+        )

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from yarrow.container.operators.columnar_pattern.column_conditions import Truths
 from yarrow.runtime.data.batch_key import BatchKey
+from yarrow.runtime.data.column_rows import rows_of_batch, rows_where
 
 #: Name of the state.
 PENDING_BATCHES: Final = "_pattern_pending_batches"
@@ -44,7 +45,9 @@ class WaitingColumns(NamedTuple):
         """The rows of a mask, bool, shape (rows,); None if there are none."""
         if not mask.any():
             return None
-        return WaitingColumns.of(self.times[mask], self.records.filter(pa.array(mask)), self.truths[mask])
+        return WaitingColumns.of(
+            self.times[mask], rows_where(self.records, pa.array(mask)), self.truths[mask]
+        )
 
 
 class PendingBatches:
@@ -111,7 +114,7 @@ class PendingBatches:
             return
         codes, keys = codes_of(self._key, rows.records)
         order = np.lexsort((rows.times, codes))
-        records = rows.records.take(pa.array(order))
+        records = rows_of_batch(rows.records, pa.array(order))
         stored = pa.RecordBatch.from_arrays(
             [pa.array(rows.times[order]), *records.columns], schema=self._stored
         )

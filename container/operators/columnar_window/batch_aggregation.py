@@ -19,6 +19,7 @@ from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream.functions import WindowGroups
+from yarrow.runtime.data.column_rows import rows_of_column
 
 _METHOD = "aggregate_batches"
 
@@ -61,7 +62,7 @@ class BatchAggregation:
         times = rows.field(0).to_numpy()
         order = _order(times, offsets)
         if order is not None:
-            rows = rows.take(pa.array(order))
+            rows = rows_of_column(rows, pa.array(order))
         records = pa.RecordBatch.from_arrays(rows.flatten()[1:], schema=schema)
         try:
             made = self._records(self._call(records, WindowGroups(offsets, starts, ends)))

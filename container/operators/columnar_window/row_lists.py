@@ -20,6 +20,7 @@ from yarrow.container.operators.columnar.aggregate_state import (
     ForeignStateError,
 )
 from yarrow.container.operators.columnar.vectorized_index import Slots, grown
+from yarrow.runtime.data.column_rows import rows_of_column
 
 
 class _Piece(NamedTuple):
@@ -33,7 +34,7 @@ class _Piece(NamedTuple):
         mask = slots >= 0
         if mask.all():
             return _Piece(slots, self.rows)
-        return _Piece(slots[mask], self.rows.filter(pa.array(mask)))
+        return _Piece(slots[mask], rows_of_column(self.rows, pa.array(np.flatnonzero(mask))))
 
 
 def _joined(pieces: Sequence[_Piece]) -> _Piece:
@@ -84,7 +85,7 @@ class RowLists(AggregateState):
         if (places[1:] >= places[:-1]).all():
             return _Piece(places, rows)
         order = np.argsort(places, kind="stable")
-        return _Piece(places.take(order), rows.take(pa.array(order)))
+        return _Piece(places.take(order), rows_of_column(rows, pa.array(order)))
 
     def merge(self, slots: Slots, columns: Sequence[pa.Array], size: int) -> None:
         lengths = columns[0].value_lengths().to_numpy()
