@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from bench.programs.rows import DroppingSink
+from yarrow.cep import CEP, Pattern
 from yarrow.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from yarrow.common.watermark_strategy import TimestampAssigner
-from yarrow.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
+from yarrow.datastream import DataStream, KeyedStream, ProcessJoinFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
-from yarrow.datastream.functions import AggregateFunction
+from yarrow.datastream.functions import (
+    AggregateFunction,
+    KeyedProcessFunction,
+    RuntimeContext,
+)
 from yarrow.datastream.window import EventTimeTrigger, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 PARALLELISM = 2
@@ -52,6 +57,11 @@ class Count(AggregateFunction[Any, int, int]):
 
     def merge(self, acc_a: int, acc_b: int) -> int:
         return acc_a + acc_b
+
+
+def kind_of(x: int, percent: int) -> int:
+    """0, 1 and 2 for `percent` of all numbers each, without a pattern, and 3 for the others."""
+    return min(x * 2_654_435_761 % 1_000_003 % 100 // percent, 3)
 
 
 class OwnTrigger(EventTimeTrigger):
@@ -91,6 +101,44 @@ def in_order(rows: KeyedStream) -> DataStream:
     return rows.in_event_time_order()
 
 
+def pattern(rows: KeyedStream) -> DataStream:
+    steps = Pattern.begin("a").where(lambda row: row[1] == 0)
+    steps = steps.followed_by("b").where(lambda row: row[1] == 1)
+    steps = steps.followed_by("c").where(lambda row: row[1] == 2)
+    return CEP.pattern(rows, steps.within(Time.seconds(10))).select(lambda match: 1, output_type=Types.LONG())
+
+
+class TimerARow(KeyedProcessFunction[int, Any, int]):
+    """A timer of processing time for each row, at once due."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        self._last += 1
+        ctx.timer_service().register_processing_time_timer(self._last)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._last = 0
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[int]:
+        yield timestamp
+
+
+def processing_timers(rows: KeyedStream) -> DataStream:
+    return rows.process(TimerARow(), Types.LONG())
+
+
+class Pairs(ProcessJoinFunction[Any, Any, Any]):
+    """Both values of a match."""
+
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterator[Any]:
+        yield left[1], right[1]
+
+
+def interval_join(left: KeyedStream, right: KeyedStream) -> DataStream:
+    """Each row meets the row of the other stream that was made of the same number."""
+    pairs = left.interval_join(right).between(Time.seconds(0), Time.seconds(0))
+    return pairs.process(Pairs(), PAIR)
+
+
 JOBS: dict[str, Callable[[KeyedStream], DataStream]] = {
     "keyed-reduce": keyed_reduce,
     "tumbling-count": tumbling_count,
@@ -102,19 +150,27 @@ JOBS: dict[str, Callable[[KeyedStream], DataStream]] = {
     "sliding-10-minutes": partial(sliding_count, seconds=600),
     "custom-trigger": custom_trigger,
     "in-order": in_order,
+    "pattern": pattern,
+    "processing-timers": processing_timers,
 }
+INTERVAL_JOIN: Final = "interval-join"
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("records", type=int)
-    arguments.add_argument("--job", choices=JOBS, default="tumbling-count")
+    arguments.add_argument("--job", choices=[*JOBS, INTERVAL_JOIN], default="tumbling-count")
     arguments.add_argument("--keys", type=int, default=1000)
     arguments.add_argument("--rows-a-second", type=int, default=ROWS_A_SECOND, help="of event time")
+    arguments.add_argument("--percent", type=int, help="of kinds 0, 1 and 2; rows are (key, kind) then")
     arguments.add_argument("--backend", choices=("hashmap", "rocksdb"), default="hashmap")
     given = arguments.parse_args()
 
-    stamps = Stamps(max(1, given.records // PARALLELISM), given.rows_a_second)
+    keys, percent = given.keys, given.percent
+
+    def row_of(x: int) -> tuple[int, int]:
+        return (x * 1_299_709 % keys, 1 if percent is None else kind_of(x, percent))
+
     with tempfile.TemporaryDirectory(prefix="bench-checkpoints-") as folder:
         options = {
             "parallelism.default": str(PARALLELISM),
@@ -125,14 +181,19 @@ def main() -> None:
         }
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
-        numbers = env.from_source(
-            NumberSequenceSource(0, given.records - 1),
-            strategy.with_timestamp_assigner(stamps),
-            "integers",
-        )
-        keys = given.keys
-        rows = numbers.map(lambda x: (x * 1_299_709 % keys, 1), PAIR)
-        JOBS[given.job](rows.key_by(lambda row: row[0], Types.LONG())).sink_to(DroppingSink())
+
+        def keyed(count: int) -> KeyedStream:
+            stamps = Stamps(max(1, count // PARALLELISM), given.rows_a_second)
+            numbers = env.from_source(
+                NumberSequenceSource(0, count - 1), strategy.with_timestamp_assigner(stamps), "integers"
+            )
+            return numbers.map(row_of, PAIR).key_by(lambda row: row[0], Types.LONG())
+
+        if given.job == INTERVAL_JOIN:
+            results = interval_join(keyed(given.records // 2), keyed(given.records // 2))
+        else:
+            results = JOBS[given.job](keyed(given.records))
+        results.sink_to(DroppingSink())
         env.execute(f"bench {given.job}")
 
 
