@@ -31,9 +31,10 @@ from yarrow.container.protocol.worker_protocol import (
 from yarrow.runtime.common.ids import WorkerID
 
 #: Modules that every worker has imported at birth. Never grpc, polars or pandas (a child of a parent that
-#: used them hangs), nor fastapi (no worker needs it). The module of the worker's main, and with it our own
+#: used them hangs), nor fastapi (no worker needs it). pyarrow takes 28 MB and stays out too: a worker imports it
+#: when its job has columns. The module of the worker's main, and with it our own
 #: modules, comes on top.
-PRELOADED = ("numpy", "pyarrow", "msgspec", "cloudpickle")
+PRELOADED = ("numpy", "msgspec", "cloudpickle")
 
 _PACKET_BYTES = 64 * 1024
 _ENCODER = msgspec.msgpack.Encoder()

@@ -9,11 +9,10 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from yarrow.container.network.frames import FrameType, WireProtocolError
 from yarrow.runtime.data.checkpoint_options import decode_checkpoint_options, encode_checkpoint_options
@@ -33,6 +32,9 @@ from yarrow.runtime.data.elements import (
 )
 from yarrow.runtime.data.errors import SerializationError
 from yarrow.runtime.data.serializers.serializers import RowsSerializer, dump_timestamps, load_timestamps
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,6 +105,8 @@ class ElementCodec:
         self._dump(rows)
 
     def _encode_arrow(self, batch: ArrowBatch) -> tuple[FrameType, list[Buffer], int]:
+        import pyarrow as pa  # only edges with columns load it
+
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.batch.schema) as writer:
             writer.write_batch(batch.batch)
@@ -126,6 +130,8 @@ class ElementCodec:
         return decode_control(frame_type, payload)
 
     def _decode_arrow(self, payload: memoryview, rows: int, flags: int) -> ArrowBatch:
+        import pyarrow as pa  # only edges with columns load it
+
         stamps, kinds, body = _split_columns(payload, flags)
         try:
             with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
@@ -165,6 +171,8 @@ def _dump_stamps(stamps: pa.Array) -> bytes:
 
 
 def _load_stamps(data: memoryview, rows: int) -> pa.Array:
+    import pyarrow as pa  # only edges with columns load it
+
     length = _LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else -1
     start = _LENGTH.size + length + -length % 8
     if length not in (0, (rows + 7) // 8) or len(data) != start + 8 * rows:

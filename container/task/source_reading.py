@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import pyarrow as pa
-
 from yarrow.container.chain.batch_flow import never
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.sources.source_head import SourceHead
@@ -24,7 +22,7 @@ from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.container.task.task_slices import TaskSlices
 from yarrow.container.task.waiting_records import WaitingRecords, part_of
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
-from yarrow.runtime.data.elements import ArrowBatch, stamps_column
+from yarrow.runtime.data.elements import ArrowBatch, is_record_batch, stamps_column
 
 #: More rows than any source gives at once.
 _ALL = 1 << 62
@@ -120,7 +118,7 @@ class SourceReading:
     def recover(self) -> None:
         """Begins with the restored rows that the source had read and the chain had not run."""
         for records in self._source.take_carried():
-            self._in_columns = self._in_columns or isinstance(records.rows, pa.RecordBatch)
+            self._in_columns = self._in_columns or is_record_batch(records.rows)
             self._waiting.put(records)
         self.tell_source()
 
@@ -202,7 +200,7 @@ class SourceReading:
         if isinstance(found, SourceRecords):
             spent = seconds() - started
             if len(found.rows):
-                self._in_columns = isinstance(found.rows, pa.RecordBatch)
+                self._in_columns = is_record_batch(found.rows)
             self._polls.measured(len(found.rows), spent, self._sizer)
             self._waiting.put(found)
         else:

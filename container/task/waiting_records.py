@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from yarrow.container.task.slice_sizer import MIN_POLL_ROWS
 from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.data.elements import is_record_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SLICED = (list, tuple, range)
 
@@ -59,7 +61,7 @@ class WaitingRecords:
             self._records.popleft()
             self._position = 0
             return part_of(records, start)
-        if isinstance(records.rows, pa.RecordBatch):
+        if is_record_batch(records.rows):
             max_rows = ceil(left / ceil(left / max_rows))
         self._position = end = start + max_rows
         return part_of(records, start, end)
@@ -122,7 +124,7 @@ def part_of(records: SourceRecords, start: int, end: int | None = None) -> Sourc
 
 
 def _rows_of(rows: Sequence[Any] | pa.RecordBatch, start: int, stop: int) -> Sequence[Any] | pa.RecordBatch:
-    if isinstance(rows, pa.RecordBatch):
+    if is_record_batch(rows):
         return rows.slice(start, stop - start)
     found: Sequence[Any] = rows[start:stop]
     return found

@@ -1,18 +1,21 @@
 """The elements of a stream: batches of rows or columns, and the control elements between them.
 
 Owner: the task thread that made an element, then the one that consumes it; elements are never changed after they
-were handed on. Must not know operators or transport.
+were handed on. Must not know operators or transport, nor load pyarrow for a job without columns.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final
 
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from typing_extensions import TypeIs
 
 #: Timestamp of a stream on which no event time is known yet, and of the last watermark (Flink's Long.MIN/MAX).
 MIN_TIMESTAMP: Final = -(2**63)
@@ -93,7 +96,18 @@ class SideBatch(ArrowBatch):
 
 def stamps_column(timestamps: Sequence[int | None] | None) -> pa.Array | None:
     """Timestamps as an ArrowBatch has them."""
-    return None if timestamps is None else pa.array(timestamps, pa.int64())
+    if timestamps is None:
+        return None
+    import pyarrow as pa  # only jobs with columns load it
+
+    return pa.array(timestamps, pa.int64())
+
+
+def is_record_batch(rows: object) -> TypeIs[pa.RecordBatch]:
+    """Whether `rows` is a pyarrow RecordBatch. It does not load pyarrow: who has a batch has loaded it."""
+    # While another thread imports it, the module is there and has no such class yet.
+    kind = None if type(rows) is list else getattr(sys.modules.get("pyarrow"), "RecordBatch", None)
+    return kind is not None and isinstance(rows, kind)
 
 
 class Watermark:

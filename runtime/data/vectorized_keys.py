@@ -27,8 +27,9 @@ from yarrow.runtime.data.column_numbers import (
 from yarrow.runtime.data.column_payloads import ColumnPayloads, payloads_of
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_classes import RowKey
-from yarrow.runtime.data.key_groups import GAMMA, MIX1, MIX2, SALTS, hash_of_key
+from yarrow.runtime.data.key_groups import SALTS, hash_of_key
 from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.data.vectorized_hashes import mix64_array
 
 #: The hash or payload of each row: uint64, shape (rows,).
 Hashes = npt.NDArray[np.uint64]
@@ -177,21 +178,6 @@ def _with_none(hashes: Hashes, column: pa.Array) -> Hashes:
     if absent is not None:
         hashes[absent] = _NONE_HASH
     return hashes
-
-
-def mix64_array(payload: Hashes) -> Hashes:
-    """splitmix64 of each payload, uint64, shape (rows,) as given; the same as key_groups.mix64."""
-    # In place: a new array for each step costs as much as the step.
-    z = payload + np.uint64(GAMMA)
-    shifted = z >> np.uint64(30)
-    z ^= shifted
-    z *= np.uint64(MIX1)
-    np.right_shift(z, np.uint64(27), out=shifted)
-    z ^= shifted
-    z *= np.uint64(MIX2)
-    np.right_shift(z, np.uint64(31), out=shifted)
-    z ^= shifted
-    return z
 
 
 def _hashes_of_payloads(column: pa.Array, words: ColumnPayloads) -> Hashes:

@@ -19,8 +19,8 @@ from yarrow.runtime.data.column_numbers import nulls_of
 from yarrow.runtime.data.column_payloads import ColumnPayloads, payloads_of
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.keys import encode_key
+from yarrow.runtime.data.vectorized_hashes import LEAST_LENGTH, MOST_LENGTH, xxh3_64_array
 from yarrow.runtime.data.vectorized_keys import Codes, Hashes, combined_codes, distinct_keys
-from yarrow.runtime.data.vectorized_xxh3 import LEAST_LENGTH, MOST_LENGTH, xxh3_64_array
 
 _xxh3 = xxhash.xxh3_64_intdigest
 #: Bytes of a value of one payload in an encoding: its tag and 64 bits.

@@ -18,7 +18,7 @@ import xxhash
 from yarrow.runtime.data.errors import KeyDecodeError
 from yarrow.runtime.data.key_groups import hash_of_key
 from yarrow.runtime.data.keys import decode_key_from, encode_key
-from yarrow.runtime.data.vectorized_keys import mix64_array
+from yarrow.runtime.data.vectorized_hashes import mix64_array
 
 #: Forms of a column of keys; a stored format.
 INT64: Final = 1

@@ -7,9 +7,12 @@ rows are sent.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from yarrow.runtime.data.elements import is_record_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Name of the operator's list state; part of the format of savepoints. An element is a stream. It holds its
 #: name, its end, whether its rows are record batches, and the unconfirmed rows. Then follow the writers of
@@ -107,7 +110,7 @@ class CollectStream:
 
 def _stored_rows(rows: list[Any]) -> tuple[bool, list[Any]]:
     """Whether they are record batches, and their stored form."""
-    if rows and isinstance(rows[0], pa.RecordBatch):
+    if rows and is_record_batch(rows[0]):
         return True, [_ipc(batch) for batch in rows]
     return False, list(rows)
 
@@ -115,11 +118,15 @@ def _stored_rows(rows: list[Any]) -> tuple[bool, list[Any]]:
 def _restored_row(row: Any, batches: bool) -> Any:
     if not batches:
         return row
+    import pyarrow as pa  # only jobs with columns load it
+
     with pa.ipc.open_stream(row) as stream:
         return stream.read_next_batch()
 
 
 def _ipc(batch: pa.RecordBatch) -> bytes:
+    import pyarrow as pa  # only jobs with columns load it
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)

@@ -7,15 +7,17 @@ records follow their split. Must not know readers, nor when records run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.data.elements import is_record_batch
 from yarrow.runtime.data.errors import UncopyableValueError
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.snapshot.errors import StateSerializationError
 from yarrow.runtime.snapshot.value_serializers import value_serializer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Name of the operator state; part of the format of savepoints.
 CARRIED = "source-records"
@@ -86,8 +88,10 @@ def decode_carried(
 
 def _rows_of(records: SourceRecords) -> list[Any] | bytes:
     rows = records.rows
-    if not isinstance(rows, pa.RecordBatch):
+    if not is_record_batch(rows):
         return list(rows)
+    import pyarrow as pa  # only jobs with columns load it
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
@@ -96,5 +100,7 @@ def _rows_of(records: SourceRecords) -> list[Any] | bytes:
 
 
 def _batch(data: bytes) -> pa.RecordBatch:
+    import pyarrow as pa  # only jobs with columns load it
+
     with pa.ipc.open_stream(data) as stream:
         return stream.read_next_batch()

@@ -9,8 +9,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-import pyarrow as pa
-
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment, declared_type
@@ -43,6 +41,7 @@ from yarrow.datastream.connectors.base import (
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.data.elements import is_record_batch
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
@@ -197,7 +196,7 @@ class ReadingSource(SourceHead):
         records = self._reader.poll(max_rows)
         if isinstance(records, SourceRecords):
             if len(records.rows):
-                self._in_columns = isinstance(records.rows, pa.RecordBatch)
+                self._in_columns = is_record_batch(records.rows)
             self._errors += records.num_errors
             self.measured.fetched()
         elif records is not None:

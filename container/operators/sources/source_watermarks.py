@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time import (
@@ -31,7 +29,7 @@ from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.common.late_records import LateRemedy
-from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.data.elements import MIN_TIMESTAMP, is_record_batch
 
 
 class SourceTime:
@@ -354,4 +352,4 @@ class SplitWatermarks(SourceTime):
 
 def _length(records: SourceRecords) -> int:
     rows = records.rows
-    return rows.num_rows if isinstance(rows, pa.RecordBatch) else len(rows)
+    return rows.num_rows if is_record_batch(rows) else len(rows)

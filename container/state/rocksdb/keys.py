@@ -15,7 +15,7 @@ import numpy as np
 from yarrow.runtime.data.key_encoding import INT, VERSION
 from yarrow.runtime.data.key_groups import key_hash
 from yarrow.runtime.data.keys import decode_key_from, encode_key
-from yarrow.runtime.data.vectorized_keys import mix64_array
+from yarrow.runtime.data.vectorized_hashes import mix64_array
 from yarrow.runtime.data.window_forms import stored_window
 
 GROUP_BYTES: Final = 2

@@ -8,17 +8,15 @@ have ended. Must not touch channels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.freezing import needs_fixing
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import ElementCodec
-from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch
 from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for_operator_index
 from yarrow.runtime.data.serializers.serializers import serializer_for
@@ -29,6 +27,11 @@ from yarrow.runtime.graph.operator_spec import (
 )
 from yarrow.runtime.snapshot.channel_edges import edge_name, edges_by_name
 from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from yarrow.runtime.data.batch_key import BatchKey
 
 #: Returns the rows of a batch that a subtask takes.
 Keep = Callable[[Batch], Batch]
@@ -59,7 +62,11 @@ def enforced_schema(graph: JobGraph, edge: JobEdge) -> pa.Schema | None:
     if edge.stream_kind is not StreamKind.COLUMNAR or edge.side_output is not None:
         return None
     found = _emitted_schema(graph.vertex(edge.source), edge.source_operator)
-    return None if found is None else pa.ipc.read_schema(pa.py_buffer(found))
+    if found is None:
+        return None
+    import pyarrow as pa  # only jobs with columns load it
+
+    return pa.ipc.read_schema(pa.py_buffer(found))
 
 
 def _emitted_schema(vertex: JobVertex, operator: int) -> bytes | None:
@@ -127,6 +134,8 @@ def rows_of_subtask(graph: JobGraph, edge: JobEdge, subtask: int) -> Keep:
     first, last = groups.start, groups.end
     column = edge.partitioner.key_column
     if edge.stream_kind is StreamKind.COLUMNAR:
+        from yarrow.runtime.data.batch_key import BatchKey  # with pyarrow, which only jobs with columns load
+
         assert column is not None
         key = BatchKey(column)
         return lambda batch: _own_columns(batch, key, most, first, last)

@@ -18,8 +18,8 @@ from yarrow.common.types import Row
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import group_of_raw_key, hash_of_key
 from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.data.vectorized_hashes import xxh3_64_array
 from yarrow.runtime.data.vectorized_tuples import key_hashes_of_columns
-from yarrow.runtime.data.vectorized_xxh3 import xxh3_64_array
 
 GROUPS = 1009
 

@@ -1,7 +1,7 @@
-"""xxh3_64 (seed 0) of many inputs of one length by numpy, a lane of 64 bits at a time.
+"""Hashes of many inputs by numpy: splitmix64 of numbers, xxh3_64 (seed 0) of bytes.
 
-The algorithm is XXH3 as specified for 17 to 64 bytes; `xxhash` gives the same one by one. Owner: the calling thread; no
-state. It must not know what is hashed.
+XXH3 is computed as specified for 17 to 64 bytes, a lane of 64 bits at a time; `xxhash` gives the same one by one.
+Owner: the calling thread; no state. It must not know what is hashed, nor import pyarrow: state of rows is hashed here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from yarrow.runtime.data.key_groups import GAMMA, MIX1, MIX2
 
 _Lanes = npt.NDArray[np.uint64]
 
@@ -29,6 +31,21 @@ _PRIME64_1: Final = 0x9E3779B185EBCA87
 _AVALANCHE: Final = np.uint64(0x165667919E3779F9)
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
+
+
+def mix64_array(payload: _Lanes) -> _Lanes:
+    """splitmix64 of each payload, uint64, shape (rows,) as given; the same as key_groups.mix64."""
+    # In place: a new array for each step costs as much as the step.
+    z = payload + np.uint64(GAMMA)
+    shifted = z >> np.uint64(30)
+    z ^= shifted
+    z *= np.uint64(MIX1)
+    np.right_shift(z, np.uint64(27), out=shifted)
+    z ^= shifted
+    z *= np.uint64(MIX2)
+    np.right_shift(z, np.uint64(31), out=shifted)
+    z ^= shifted
+    return z
 
 
 def xxh3_64_array(inputs: npt.NDArray[Any]) -> _Lanes:
