@@ -348,7 +348,7 @@ def test_windows_that_kept_a_row_are_refused_where_all_rows_are_kept() -> None:
         return rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"]).apply(All()).uid("windows")
 
     plain = RestartedJob(all_rows)
-    plain._metadata, plain._checkpoint_id = job._metadata, job._checkpoint_id
+    plain.metadata, plain._checkpoint_id = job.metadata, job._checkpoint_id
     message = r"a reduced row or an accumulator.*declares windows with all rows"
     with pytest.raises(FragmentFailedError, match=message):
         plain.start(1, "hashmap")

@@ -55,7 +55,7 @@ class RestartedJob:
         self._key_of = key_of
         self._configuration = configuration or {}
         self._checkpoint_id = 0
-        self._metadata: CheckpointMetadata | None = None
+        self.metadata: CheckpointMetadata | None = None
         self.fragments: list[Fragment] = []
         self._backend = ""
         #: The last elements of each subtask, with the one that sent them.
@@ -80,8 +80,8 @@ class RestartedJob:
         self._feeders = [FragmentSubtask(edge.source) for edge in edges]
         subtasks = [FragmentSubtask(self._keyed.id, number) for number in range(parallelism)]
         restored = {}
-        if self._metadata is not None:
-            tasks = assign(self._metadata, self.graph).tasks
+        if self.metadata is not None:
+            tasks = assign(self.metadata, self.graph).tasks
             for subtask in subtasks:
                 states = tasks.get((subtask.vertex_id, subtask.number), {})
                 restored[subtask] = RestoredState(self._checkpoint_id, states, read_inline)
@@ -174,7 +174,7 @@ class RestartedJob:
             operator_id=operator.id, name=operator.name, uid=operator.uid,
             parallelism=len(self.fragments), max_parallelism=MAX_PARALLELISM, subtasks=subtasks,
         )  # fmt: skip
-        self._metadata = CheckpointMetadata(
+        self.metadata = CheckpointMetadata(
             engine_version="test", job_id=self.graph.job_id, job_name="restarted", checkpoint_id=self._checkpoint_id,
             timestamp_ms=0, kind=options.kind, operators=(state,),
         )  # fmt: skip

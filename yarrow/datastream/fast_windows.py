@@ -197,8 +197,6 @@ def slices_to_pre_aggregate(windows: Windows, method: str) -> SlicedWindows:
         reason = f"the windows of {assigner.__name__} cannot be made of slices of event time, as those of {kinds} can"
     elif way.reason:
         reason = f"the windows run {way.reason}"
-    elif windows.lateness_ms and way.keyed is SlicedWindowOperator:
-        reason = "windows that overlap take their late records singly, because of their allowed lateness"
     elif windows.kind is WindowKind.AGGREGATED and not _returns_a_value(windows.combining.merge):
         reason = f"merge of {type(windows.combining).__name__} returns nothing"
     else:

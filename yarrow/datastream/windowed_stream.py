@@ -188,7 +188,7 @@ class _StreamOfWindows(WindowsWithLateness):
         With `pre_aggregate` each subtask of the stream before the windows reduces its own records first. The function
         must then be associative and take its arguments in any order. Not in Flink's DataStream API. Raises
         InvalidProgramError for windows other than tumbling, sliding and cumulative ones of event time with their
-        default trigger, and for an evictor. Sliding and cumulative windows with an allowed lateness are refused too.
+        default trigger, and for an evictor.
         """
         require_function(reduce_function, ReduceFunction, "reduce")
         record_type = self._record_type

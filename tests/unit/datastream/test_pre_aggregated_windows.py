@@ -12,7 +12,6 @@ from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.datastream.data_stream import operator_of
-from yarrow.datastream.functions import AggregateFunction
 from yarrow.datastream.window import (
     CountEvictor,
     CountTrigger,
@@ -26,7 +25,11 @@ from yarrow.datastream.window import (
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import PartitionerKind
-from yarrow.runtime.graph.window_spec import AllTumblingWindowOperator, TumblingWindowOperator
+from yarrow.runtime.graph.window_spec import (
+    AllTumblingWindowOperator,
+    SlicedWindowOperator,
+    TumblingWindowOperator,
+)
 
 SLIDING = SlidingEventTimeWindows.of(Time.seconds(2), SECOND)
 
@@ -140,7 +143,6 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
         lambda cut: cut.evictor(CountEvictor.of(2)),
         "evictor CountEvictor",
     ),
-    "slices with lateness": (SLIDING, lambda cut: cut.allowed_lateness(5), "allowed lateness"),
 }
 
 
@@ -177,9 +179,10 @@ def test_functions_of_all_records_have_no_such_option() -> None:
         windowed().process(None, pre_aggregate=True)  # type: ignore[call-arg]
 
 
-def test_windows_with_lateness_and_a_default_trigger_are_taken() -> None:
-    assert isinstance(
-        operator_of(windowed().allowed_lateness(5).reduce(add, pre_aggregate=True)).spec,
-        TumblingWindowOperator,
-    )
-    assert issubclass(Numbers, AggregateFunction)
+@pytest.mark.parametrize(
+    ("assigner", "spec"),
+    [(TumblingEventTimeWindows.of(SECOND), TumblingWindowOperator), (SLIDING, SlicedWindowOperator)],
+)
+def test_windows_with_lateness_and_a_default_trigger_are_taken(assigner: Any, spec: type) -> None:
+    made = windowed(assigner).allowed_lateness(5).reduce(add, pre_aggregate=True)
+    assert isinstance(operator_of(made).spec, spec)
