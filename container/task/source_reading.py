@@ -26,6 +26,8 @@ from yarrow.runtime.data.elements import ArrowBatch, is_record_batch, stamps_col
 
 #: More rows than any source gives at once.
 _ALL = 1 << 62
+#: What a poll gave, once its rows wait elsewhere.
+_MORE = SourceRecords(())
 #: Polls that give few rows are gathered for this time, in seconds: a chunk of few rows costs much each.
 _GATHERING_SECONDS = 0.001
 
@@ -141,11 +143,15 @@ class SourceReading:
         self.woken = False
         self.poll_at = None
         self._deadline = deadline
-        found: SourceRecords | NothingAvailable | None = SourceRecords(())
+        found: SourceRecords | NothingAvailable | None = _MORE
         while True:
             if not self._has_rows:
                 if isinstance(found, SourceRecords):
                     found = self._gather()
+                    if isinstance(found, SourceRecords):
+                        # The rows belong to `_waiting` alone: held here, they would live through the next poll, which
+                        # would then make its rows in memory that is in no cache.
+                        found = _MORE
                 if not self._has_rows:
                     break
             worked = True

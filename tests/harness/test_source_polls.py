@@ -231,6 +231,30 @@ def test_what_a_poll_costs_by_itself_is_spread_over_full_batches(
         assert set(World.asked) == {2048}
 
 
+class Counted(tuple[int]):
+    """A row that says how many of them there are."""
+
+    alive: ClassVar[int] = 0
+
+    def __del__(self) -> None:
+        Counted.alive -= 1
+
+
+def counted(number: int) -> Counted:
+    Counted.alive += 1
+    return Counted((number,))
+
+
+def test_rows_that_ran_are_gone_before_the_next_poll_makes_its_own() -> None:
+    found: list[int] = []
+    World.make, World.end = staticmethod(counted), 3000
+    World.on_poll = staticmethod(lambda: found.append(Counted.alive))
+    with harness() as running:
+        running.run()
+        assert running.output == list(range(World.end))
+    assert len(found) > 3 and not any(found)
+
+
 COLUMNS = pa.schema([("n", pa.int64())])
 
 
