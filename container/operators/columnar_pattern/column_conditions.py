@@ -30,7 +30,8 @@ class ColumnConditions:
 
     def truths(self, records: pa.RecordBatch) -> Truths:
         """The results for the rows of a batch: bool, shape (rows, conditions)."""
-        found = np.zeros((records.num_rows, len(self.conditions)), np.bool_)
+        # The results of each condition stand together.
+        found = np.zeros((len(self.conditions), records.num_rows), np.bool_).T
         known: dict[Any, npt.NDArray[np.bool_]] = {}
         for number, condition in enumerate(self.conditions):
             result = known.get(condition.expression)

@@ -27,6 +27,7 @@ from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
 from yarrow.container.operators.columnar.row_times import RowTimes, TimeUse
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.columnar_pattern.column_conditions import ColumnConditions
+from yarrow.container.operators.columnar_pattern.held_rows import HeldRows, can_be_held
 from yarrow.container.operators.columnar_pattern.leaving_rows import KeySpan, LeavingByKey, LeavingRows
 from yarrow.container.operators.columnar_pattern.pending_batches import (
     PENDING_BATCHES,
@@ -85,6 +86,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._live: set[Any] = set()
         #: The rows that leave in several slices.
         self._leaving: LeavingRows | None = None
+        #: None = partial matches can be seen, or need more than columns.
+        self._held: HeldRows | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -94,9 +97,23 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._set_up_matching(context, None)
         self._conditions = ColumnConditions(self._pattern)
         self._relevant = RelevantRows(self._matcher.table, self._conditions.conditions)
-        self._pending = PendingBatches(self._schema, self._key, self._conditions.truths)
+        self._pending = PendingBatches(self._schema, self._key, self._conditions.truths, self._relevant.of)
+        self._held = self._held_rows()
         context.state.register_section(PENDING_BATCHES, self._pending)
         self._live.update(context.state.state_keys(PARTIAL_MATCHES))
+
+    def _held_rows(self) -> HeldRows | None:
+        """Where rows stay as columns while their key cannot match, if nobody can see the difference."""
+        table = self._matcher.table
+        seen = self._on_timeout is not None or self._matching.max_partial_matches is not None
+        # Behind a strict step all rows of a key would have to stay.
+        if seen or self._relevant.all_go_on or not can_be_held(table):
+            return None
+        states = self._relevant.possible_states()
+        if states is None:
+            return None
+        assert table.within_ms is not None
+        return HeldRows(self._key, table.within_ms, states)
 
     def _require_same_columns(self, context: OperatorContext) -> None:
         """Raises InvalidProgramError if restored rows have other columns."""
@@ -129,12 +146,14 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             records, times = rows_where(records, pa.array(~late)), times[~late]
         if not records.num_rows:
             return
-        rows = WaitingColumns.of(times, records, self._conditions.truths(records))
-        begins, goes_on = self._relevant.of(rows.truths)
-        matters = begins | goes_on
-        kept = rows if matters.all() else rows.chosen(matters)
-        if kept is not None:
-            self._pending.add(kept)
+        truths = self._conditions.truths(records)
+        matters = self._relevant.that_matter(truths)
+        if not matters.all():
+            places = np.flatnonzero(matters)
+            if not len(places):
+                return
+            records, times, truths = records.take(pa.array(places)), times[places], truths[places]
+        self._pending.add(WaitingColumns.of(times, records, truths, self._relevant.of(truths)))
 
     def _require_columns(self, batch: ArrowBatch) -> None:
         if batch.kinds is not None and any(batch.kinds):
@@ -186,7 +205,9 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
     def event_timers_due(self) -> bool:
         """True while rows wait that the watermark has passed, or partial matches whose time has passed."""
         watermark = self._timers.watermark
-        times = (self._pending.first_time, self._timers.event_timers.next_timestamp)
+        times = [self._pending.first_time, self._timers.event_timers.next_timestamp]
+        if self._held is not None:
+            times.append(self._held.first_end)
         return self._leaving is not None or any(time is not None and time <= watermark for time in times)
 
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
@@ -200,17 +221,20 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             yield from self._run_leaving(self._leaving, deadline)
             if self._leaving is not None:
                 return
+        if self._held is not None:
+            self._held.drop_until(watermark)
         yield from self._fire(self._timers.event_timers, watermark, watermark, deadline)
 
     def _rows_until(self, watermark: int) -> LeavingRows | None:
         """The rows that leave by now, sorted by key; None = there are none."""
         rows = self._pending.take_until(watermark)
+        if rows is not None and self._held is not None:
+            rows = self._held.sift(rows, self._live)
         if rows is None:
             return None
         codes, keys = codes_of(self._key, rows.records)
         live = np.fromiter((key in self._live for key in keys), np.bool_, len(keys))
-        begins, goes_on = self._relevant.of(rows.truths)
-        keyed = LeavingByKey(rows, watermark, keys, codes, begins, goes_on, live)
+        keyed = LeavingByKey(rows, watermark, keys, codes, live)
         return LeavingRows(keyed, self._rows_of, eager=not self._relevant.all_go_on)
 
     def _run_leaving(self, leaving: LeavingRows, deadline: float) -> Iterator[tuple[Any, int | None]]:
@@ -232,8 +256,10 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         # Between two slices rows that leave are in no state: those that are left wait again.
         left = None if self._leaving is None else self._leaving.left()
         self._leaving = None
-        if left is not None:
-            self._pending.put_back(left)
+        held = None if self._held is None else self._held.take_all()
+        for rows in (left, held):
+            if rows is not None:
+                self._pending.put_back(rows)
         super().snapshot_state(checkpoint_id)
 
     def _rows_of(self, records: pa.RecordBatch) -> list[Row]:

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from yarrow.common.types import Row
 from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingColumns, groups_of
-from yarrow.container.operators.columnar_pattern.relevant_rows import Flags
-from yarrow.runtime.data.column_rows import rows_of_batch
+from yarrow.container.operators.columnar_pattern.relevant_rows import BEGINS, GOES_ON, Flags
 
 #: Rows of a key that leave at once, as a piece of work between two mails.
 MOST_ROWS: Final = 4096
@@ -33,10 +32,6 @@ class LeavingByKey(NamedTuple):
     keys: list[Any]
     #: The number of each row's key.
     codes: Numbers
-    #: Rows with which a match may begin.
-    begins: Flags
-    #: Rows that may change a partial match.
-    goes_on: Flags
     #: For each key, whether it has a partial match: bool, shape (keys,).
     live: Flags
 
@@ -59,27 +54,21 @@ class LeavingRows:
         self, keyed: LeavingByKey, rows_of: Callable[[pa.RecordBatch], list[Row]], *, eager: bool
     ) -> None:
         """`rows_of` makes objects. `eager`: all rows are likely to be asked for."""
-        rows, codes = keyed.rows, keyed.codes
-        order = np.lexsort((rows.times, codes))
-        codes, begins = codes[order], keyed.begins[order]
-        is_first = np.diff(codes, prepend=-1) != 0
-        begun = np.cumsum(begins)
-        # The begins before the first row of each row's key.
-        before: Numbers = (begun - begins)[is_first][np.cumsum(is_first) - 1]
-        live = keyed.live[codes]
-        chosen = begins | (keyed.goes_on[order] & (live | (begun - begins > before)))
+        rows = keyed.rows
+        order = places_that_matter(rows, keyed.codes, keyed.live)
+        codes, begins = keyed.codes[order], rows.marks[order, BEGINS]
         self._keyed = keyed
         #: Spans before this place have run; whoever runs them moves it on.
         self.reached = 0
-        self._order = order[chosen]
+        self._order = order
         self._rows = rows
         self._rows_of = rows_of
-        self.codes: Numbers = codes[chosen]
+        self.codes: Numbers = codes
         self.times: list[int] = rows.times[self._order].tolist()
-        self.begins: list[bool] = begins[chosen].tolist()
+        self.begins: list[bool] = begins.tolist()
         self.truths: list[list[bool]] = rows.truths[self._order].tolist()
         self._objects: list[Row | None] = [None] * len(self._order)
-        self._make_likely(begins[chosen], live[chosen], eager=eager)
+        self._make_likely(begins, keyed.live[codes], eager=eager)
         #: The rows key by key. Of many rows of a key only thousands stand together, and all of one time do.
         self.spans = self._spans()
 
@@ -123,10 +112,19 @@ class LeavingRows:
 
     def left(self) -> WaitingColumns | None:
         """The rows that have not run, as they wait; None if there are none."""
-        order = self._order[self.reached :]
-        if not len(order):
-            return None
-        rows = self._rows
-        return WaitingColumns.of(
-            rows.times[order], rows_of_batch(rows.records, pa.array(order)), rows.truths[order]
-        )
+        return self._rows.at(self._order[self.reached :])
+
+
+def places_that_matter(rows: WaitingColumns, codes: Numbers, live: Flags) -> Numbers:
+    """The places of the rows that may begin a match or change one, by key and time: int64, shape (rows,).
+
+    `codes`: the number of each row's key. `live`: for each key, whether it has a partial match, bool, shape (keys,).
+    """
+    order = np.lexsort((rows.times, codes))
+    codes, marks = codes[order], rows.marks[order]
+    begins = marks[:, BEGINS]
+    is_first = np.diff(codes, prepend=-1) != 0
+    begun = np.cumsum(begins)
+    # The begins before the first row of each row's key.
+    before: Numbers = (begun - begins)[is_first][np.cumsum(is_first) - 1]
+    return order[begins | (marks[:, GOES_ON] & (live[codes] | (begun - begins > before)))]

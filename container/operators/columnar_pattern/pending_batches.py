@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.container.operators.columnar_pattern.column_conditions import Truths
+from yarrow.container.operators.columnar_pattern.relevant_rows import Marks
 from yarrow.runtime.data.batch_key import BatchKey
-from yarrow.runtime.data.column_rows import rows_of_batch, rows_where
+from yarrow.runtime.data.column_rows import rows_of_batch
 
 #: Name of the state.
 PENDING_BATCHES: Final = "_pattern_pending_batches"
@@ -34,20 +35,24 @@ class WaitingColumns(NamedTuple):
     times: Numbers
     records: pa.RecordBatch
     truths: Truths
+    marks: Marks
     first_time: int
 
     @staticmethod
-    def of(times: Numbers, records: pa.RecordBatch, truths: Truths) -> WaitingColumns:
-        """Rows with their times (int64, shape (rows,)) and results of conditions (bool, shape (rows, conditions))."""
-        return WaitingColumns(times, records, truths, int(times.min()))
+    def of(times: Numbers, records: pa.RecordBatch, truths: Truths, marks: Marks) -> WaitingColumns:
+        """Rows with their times (int64, shape (rows,)), results of conditions and marks; see Truths and Marks."""
+        return WaitingColumns(times, records, truths, marks, int(times.min()))
 
     def chosen(self, mask: npt.NDArray[np.bool_]) -> WaitingColumns | None:
         """The rows of a mask, bool, shape (rows,); None if there are none."""
-        if not mask.any():
+        return self.at(np.flatnonzero(mask))
+
+    def at(self, places: npt.NDArray[np.int64]) -> WaitingColumns | None:
+        """The rows at some places in their order; None if there are none."""
+        if not len(places):
             return None
-        return WaitingColumns.of(
-            self.times[mask], rows_where(self.records, pa.array(mask)), self.truths[mask]
-        )
+        records = rows_of_batch(self.records, pa.array(places))
+        return WaitingColumns.of(self.times[places], records, self.truths[places], self.marks[places])
 
 
 class PendingBatches:
@@ -57,12 +62,17 @@ class PendingBatches:
     value_type = None
 
     def __init__(
-        self, schema: pa.Schema, key: BatchKey, truths_of: Callable[[pa.RecordBatch], Truths]
+        self,
+        schema: pa.Schema,
+        key: BatchKey,
+        truths_of: Callable[[pa.RecordBatch], Truths],
+        marks_of: Callable[[Truths], Marks],
     ) -> None:
-        """`truths_of` gives the results of conditions for restored rows."""
+        """`truths_of` gives the results of conditions for restored rows, and `marks_of` what they may do."""
         self._stored = pa.schema([_TIME, *schema])
         self._key = key
         self._truths_of = truths_of
+        self._marks_of = marks_of
         #: In the order in which they came.
         self._waiting: list[WaitingColumns] = []
 
@@ -95,7 +105,7 @@ class PendingBatches:
                 if part is not None:
                     to.append(part)
         self._waiting = waiting
-        return _joined(leaving)
+        return joined(leaving)
 
     # ------------------------------------------------------------------ snapshots (KeyedSection)
 
@@ -109,7 +119,7 @@ class PendingBatches:
         return self._entries(list(self._waiting))
 
     def _entries(self, waiting: Sequence[WaitingColumns]) -> Iterator[tuple[list[Any], list[Any]]]:
-        rows = _joined(waiting)
+        rows = joined(waiting)
         if rows is None:
             return
         codes, keys = codes_of(self._key, rows.records)
@@ -131,17 +141,18 @@ class PendingBatches:
         if found:
             stored = pa.concat_batches(found)
             records = stored.select(list(range(1, len(self._stored))))
-            self.add(WaitingColumns.of(stored.column(0).to_numpy(), records, self._truths_of(records)))
+            truths = self._truths_of(records)
+            self.add(WaitingColumns.of(stored.column(0).to_numpy(), records, truths, self._marks_of(truths)))
 
 
 def codes_of(key: BatchKey, records: pa.RecordBatch) -> tuple[Numbers, list[Any]]:
     """A code for each row, int64, shape (rows,), and the canonical key of each code; no key has two codes."""
     codes, keys = key.distinct(records)
-    numbers: dict[Any, int] = {}
-    places = [numbers.setdefault(each, len(numbers)) for each in keys]
-    if len(numbers) < len(keys):
-        codes = np.array(places, np.int64)[codes]
-    return codes, list(numbers)
+    numbers: dict[Any, int] = dict.fromkeys(keys, 0)
+    if len(numbers) == len(keys):
+        return codes, list(keys)
+    numbers = {key: number for number, key in enumerate(numbers)}
+    return np.array([numbers[key] for key in keys], np.int64)[codes], list(numbers)
 
 
 def groups_of(codes: Numbers) -> list[tuple[int, int, int]]:
@@ -151,7 +162,7 @@ def groups_of(codes: Numbers) -> list[tuple[int, int, int]]:
     return [(int(codes[start]), start, end) for start, end in zip(starts, ends, strict=False)]
 
 
-def _joined(waiting: Sequence[WaitingColumns]) -> WaitingColumns | None:
+def joined(waiting: Sequence[WaitingColumns]) -> WaitingColumns | None:
     """All rows as one batch; None if there are none."""
     if len(waiting) < 2:
         return waiting[0] if waiting else None
@@ -159,4 +170,5 @@ def _joined(waiting: Sequence[WaitingColumns]) -> WaitingColumns | None:
         np.concatenate([rows.times for rows in waiting]),
         pa.concat_batches([rows.records for rows in waiting]),
         np.concatenate([rows.truths for rows in waiting]),
+        np.concatenate([rows.marks for rows in waiting]),
     )

@@ -7,7 +7,7 @@ either result, so each test has two bounds. A row that lies between is relevant.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,17 @@ from yarrow.cep.conditions import ColumnCondition
 from yarrow.cep.pattern_table import Edge, EdgeAction, PatternTable, RecordTest, Tests
 from yarrow.cep.record_moves import stays
 from yarrow.container.operators.columnar_pattern.column_conditions import Truths
+from yarrow.container.operators.columnar_pattern.possible_states import PossibleStates
 
 #: Some of the rows: bool, shape (rows,).
 Flags = npt.NDArray[np.bool_]
+#: What each row may do: bool, shape (rows, 2), with the columns BEGINS and GOES_ON.
+Marks = npt.NDArray[np.bool_]
+#: The row may begin a match; it may change a partial match.
+BEGINS: Final = 0
+GOES_ON: Final = 1
+#: With so many conditions the marks of all results are worked out in advance.
+_FEW: Final = 8
 
 
 class _Bounds(NamedTuple):
@@ -47,20 +55,60 @@ class RelevantRows:
         self._tests = table.tests
         self._numbers = {id(condition): number for number, condition in enumerate(conditions)}
         self._begins = [edge.tests for edge in table.states[0].edges if edge.action is EdgeAction.TAKE]
+        self._states = table.states
         reached = {edge.target for state in table.states for edge in state.edges}
         reached |= {edge.waits_in for state in table.states for edge in state.edges}
         ways = {_ways(number, state.edges) for number, state in enumerate(table.states) if number in reached}
         #: None = each row may change some partial match.
         self._ways = None if any(not each.idle for each in ways) else tuple(ways)
+        #: The marks by the results of a row, read as a number of bits.
+        self._known: Marks | None = None
+        if len(conditions) <= _FEW:
+            self._known = self._marks(_all_results(len(conditions)))
 
     @property
     def all_go_on(self) -> bool:
         """True if each row may change a partial match, as with strict steps."""
         return self._ways is None
 
-    def of(self, truths: Truths) -> tuple[Flags, Flags]:
-        """The rows that may begin a match, and those that may change one: bool, shape (rows,) both."""
-        return _Evaluation(self._tests, self._numbers, truths).relevant(self._begins, self._ways)
+    def of(self, truths: Truths) -> Marks:
+        """What each row may do."""
+        return self._marks(truths) if self._known is None else self._known[bits_of(truths)]
+
+    def that_matter(self, truths: Truths) -> Flags:
+        """The rows that may begin a match or change one: bool, shape (rows,)."""
+        if self._known is None:
+            marks = self._marks(truths)
+            return marks[:, BEGINS] | marks[:, GOES_ON]
+        return (self._known[:, BEGINS] | self._known[:, GOES_ON])[bits_of(truths)]
+
+    def possible_states(self) -> PossibleStates | None:
+        """What the results of rows tell of a key's partial matches; None if there are many conditions."""
+        if self._known is None:
+            return None
+        evaluation = _Evaluation(self._tests, self._numbers, _all_results(len(self._numbers)))
+        return PossibleStates(
+            [[(edge, evaluation.perhaps([edge.tests])) for edge in state.edges] for state in self._states]
+        )
+
+    def _marks(self, truths: Truths) -> Marks:
+        evaluation = _Evaluation(self._tests, self._numbers, truths)
+        begins, goes_on = evaluation.relevant(self._begins, self._ways)
+        return np.column_stack([begins, goes_on])
+
+
+def _all_results(conditions: int) -> Truths:
+    """Each possible result of so many conditions, at the place of its number; see `bits_of`."""
+    found: Truths = (np.arange(1 << conditions)[:, None] >> np.arange(conditions)) & 1 != 0
+    return found
+
+
+def bits_of(truths: Truths) -> npt.NDArray[np.uint8]:
+    """The results of up to eight conditions as a number, the first one as its lowest bit: uint8, shape (rows,)."""
+    bits = np.zeros(len(truths), np.uint8)
+    for number in range(truths.shape[1]):
+        bits |= truths[:, number].view(np.uint8) << number
+    return bits
 
 
 def _ways(number: int, edges: Sequence[Edge]) -> _Ways:
@@ -84,9 +132,7 @@ class _Evaluation:
 
     def relevant(self, begins: Sequence[Tests], ways: Sequence[_Ways] | None) -> tuple[Flags, Flags]:
         """The rows that may begin a match, and those that may change one: bool, shape (rows,) both."""
-        beginning = self._none.copy()
-        for tests in begins:
-            beginning |= self._passing(tests).perhaps
+        beginning = self.perhaps(begins)
         if ways is None:
             return beginning, self._all
         going_on = self._none.copy()
@@ -98,6 +144,13 @@ class _Evaluation:
                 left |= self._passing(tests).surely
             going_on |= ~left
         return beginning, going_on
+
+    def perhaps(self, ways: Sequence[Tests]) -> Flags:
+        """The rows that may pass one of the ways."""
+        found = self._none.copy()
+        for tests in ways:
+            found |= self._passing(tests).perhaps
+        return found
 
     def _passing(self, tests: Tests) -> _Bounds:
         """The rows that pass all of the tests."""

@@ -58,6 +58,12 @@ def shown(match: Any) -> Any:
     return tuple((name, tuple(row.number for row in rows)) for name, rows in match.items())
 
 
+class Matches(PatternProcessFunction):
+    """Shows matches alone: partial ones that time out are not asked for."""
+
+    process_match = Both.process_match
+
+
 def on(letters: str) -> Any:
     return col("letter").in_(*letters)
 
@@ -157,9 +163,10 @@ def results(harness: OperatorHarness, steps: list[Any]) -> list[Any]:
     steps=steps_of,
     mixed=st.sets(st.sampled_from(LETTERS)),
     most=st.none() | st.integers(1, 3),
+    shows=st.sampled_from([Both, Matches]),
 )
 def test_rows_and_columns_have_the_same_results(
-    backend: str, whole: Whole, skip: Any, steps: list[Any], mixed: set[str], most: int | None
+    backend: str, whole: Whole, skip: Any, steps: list[Any], mixed: set[str], most: int | None, shows: Any
 ) -> None:
     if skip is not None and (skip.pattern_name is None or not whole.kinds[0].group):
         whole = Whole(whole.kinds, whole.within, skip)
@@ -174,10 +181,12 @@ def test_rows_and_columns_have_the_same_results(
     def of_columns(letters: str) -> Any:
         return of_row(letters) if letters[0] in mixed else on(letters)
 
-    with harness(whole.pattern_of(of_row), columns=False, behind=bounded, backend=backend) as by_rows:
+    with harness(
+        whole.pattern_of(of_row), shows(), columns=False, behind=bounded, backend=backend
+    ) as by_rows:
         expected = results(by_rows, steps)
         late = Counter(row.number for row in by_rows.outputs(2))
-    with harness(whole.pattern_of(of_columns), behind=bounded, backend=backend) as by_columns:
+    with harness(whole.pattern_of(of_columns), shows(), behind=bounded, backend=backend) as by_columns:
         assert results(by_columns, steps) == expected
         found = [number for made in by_columns.record_batches(2) for number in made["number"].to_pylist()]
         assert Counter(found) == late
@@ -185,6 +194,7 @@ def test_rows_and_columns_have_the_same_results(
         assert not left._live
         assert left._pending.first_time is None
         assert left._timers.event_timers.next_timestamp is None
+        assert left._held is None or left._held.first_end is None
 
 
 # ---------------------------------------------------------------------- rules
@@ -291,6 +301,35 @@ def test_of_relaxed_steps_only_rows_that_may_be_taken_become_objects(monkeypatch
         push(job, [(1, "b", 6), (2, "b", 7), (1, "a", 8)], [7, 8, 9])
         job.watermark(9)
     assert made == [3, 5, 8]
+
+
+def test_without_timed_out_results_only_rows_of_keys_that_may_match_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = objects(monkeypatch)
+    pattern = a_then_b(100).followed_by("c").where(on("c"))
+    with harness(pattern, Matches()) as job:
+        push(job, [(1, "a", 0), (2, "a", 1), (2, "c", 2), (3, "a", 3), (3, "b", 4), (3, "c", 5)], [*range(6)])
+        job.watermark(6)
+        assert made == [3, 4, 5]
+        push(job, [(1, "b", 6), (2, "c", 7)], [7, 8])
+        job.watermark(50)
+        assert made == [3, 4, 5]
+        push(job, [(1, "c", 8), (2, "b", 9)], [99, 102])
+        job.watermark(102)
+        assert made == [3, 4, 5, 0, 6, 8]
+        assert [time for _, time in job.output] == [5, 99]
+
+
+def test_a_key_with_many_rows_that_wait_for_a_match_goes_to_the_matcher() -> None:
+    with harness(a_then_b(1000), Matches()) as job:
+        for at in range(40):
+            push(job, [(1, "a", at)], [at])
+            job.watermark(at)
+        assert operator(job)._live == {1}
+        push(job, [(1, "b", 40)], [40])
+        job.watermark(40)
+        assert len(job.output) == 40
 
 
 def test_of_strict_steps_all_rows_of_keys_with_a_partial_match_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def matched(whole: Whole, rows: Records, pattern: Pattern, *, all_rows: bool) ->
     conditions = ColumnConditions(pattern)
     relevant = RelevantRows(table, conditions.conditions)
     truths = conditions.truths(batch(rows))
-    begins, goes_on = relevant.of(truths)
+    begins, goes_on = relevant.of(truths).T
     matcher, matches = PatternMatcher(table, lambda: 0), PartialMatches.none()
     results: list[PatternResult] = []
     for at, (letter, time) in enumerate(rows):
@@ -74,7 +74,7 @@ def test_rows_that_are_not_relevant_change_nothing(
 def flags(pattern: Pattern, letters: str) -> tuple[list[bool], list[bool]]:
     conditions = ColumnConditions(pattern)
     relevant = RelevantRows(compile_pattern(pattern), conditions.conditions)
-    begins, goes_on = relevant.of(conditions.truths(batch([(letter, 0) for letter in letters])))
+    begins, goes_on = relevant.of(conditions.truths(batch([(letter, 0) for letter in letters]))).T
     return begins.tolist(), goes_on.tolist()
 
 

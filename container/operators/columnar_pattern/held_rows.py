@@ -1,0 +1,146 @@
+"""HeldRows: rows of keys that cannot match yet, as columns: no object, partial match or timer of them exists.
+
+Owner: the task thread. A key's partial matches follow from its rows. So where nothing but a complete match can be seen,
+the rows of a key stay here until one comes that may make a match complete. A row whose time limit has passed can be in
+no match any more. Must not know the matcher. See docs/design/0044-patterns-of-columns.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from yarrow.cep.conditions import ColumnCondition
+from yarrow.cep.pattern_table import PatternTable
+from yarrow.container.operators.columnar_pattern.leaving_rows import places_that_matter
+from yarrow.container.operators.columnar_pattern.pending_batches import WaitingColumns, codes_of, joined
+from yarrow.container.operators.columnar_pattern.possible_states import PossibleStates
+from yarrow.container.operators.columnar_pattern.relevant_rows import bits_of
+from yarrow.runtime.data.batch_key import BatchKey
+
+#: A key with so many rows here goes to the matcher, which keeps only what its partial matches need.
+MOST_ROWS: Final = 32
+
+
+def can_be_held(table: PatternTable) -> bool:
+    """True if only a row can make a match complete, and nothing but its columns and the time limit tells which."""
+    return (
+        table.within_ms is not None
+        and table.sees_records_alone
+        and not any(state.matches_in_time or state.gap_ms is not None for state in table.states)
+        and all(isinstance(part.condition, ColumnCondition) for test in table.tests for part in test.parts)
+    )
+
+
+class _Batch:
+    """Rows that came here together."""
+
+    __slots__ = ("end", "keys", "rows")
+
+    def __init__(self, rows: WaitingColumns, keys: list[Any], within: int) -> None:
+        self.rows = rows
+        #: The canonical key of each row.
+        self.keys = keys
+        #: When the time limits of all rows have passed.
+        self.end = int(rows.times.max()) + within
+
+
+class HeldRows:
+    """The rows of all keys that cannot match yet."""
+
+    def __init__(self, key: BatchKey, within_ms: int, states: PossibleStates) -> None:
+        self._key = key
+        self._steps = states
+        self._within = within_ms
+        self._batches: list[_Batch] = []
+        #: Batch and place of each row by canonical key, in order of time.
+        self._places: dict[Any, list[tuple[_Batch, int]]] = {}
+        #: The states that are possible for each of these keys.
+        self._states: dict[Any, int] = {}
+
+    @property
+    def first_end(self) -> int | None:
+        """When the time limits of a batch have passed; None without rows."""
+        return min((batch.end for batch in self._batches), default=None)
+
+    def sift(self, rows: WaitingColumns, live: Collection[Any]) -> WaitingColumns | None:
+        """Keeps those of the leaving rows whose keys cannot match yet; returns the others, None if there are none.
+
+        The rows that were held of their keys come with them. `live`: canonical keys with partial matches.
+        """
+        codes, keys = codes_of(self._key, rows.records)
+        states = [self._states.get(key, 0) for key in keys]
+        held = self._places
+        runs = [key in live or len(held.get(key, ())) >= MOST_ROWS for key in keys]
+        begun = np.array([possible > 0 or run for possible, run in zip(states, runs, strict=True)], np.bool_)
+        places = places_that_matter(rows, codes, begun)
+        codes = codes[places]
+        changes = self._looked_at(codes.tolist(), bits_of(rows.truths[places]).tolist(), states, runs)
+        leaving = np.array(runs, np.bool_)[codes]
+        stays = ~leaving & changes
+        kept = rows.at(places[stays])
+        if kept is not None:
+            self._hold(kept, [keys[code] for code in codes[stays].tolist()])
+            self._states.update((keys[code], states[code]) for code in set(codes[stays].tolist()))
+        if not leaving.any():
+            return None
+        former = self._take([key for key, run in zip(keys, runs, strict=True) if run and key in held])
+        return joined([each for each in (former, rows.at(places[leaving])) if each is not None])
+
+    def _looked_at(
+        self, codes: Sequence[int], results: Sequence[int], states: list[int], runs: list[bool]
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each row may change partial matches of its key: bool, shape (rows,).
+
+        `states` has the possible states by the number of the key, which change. `runs` becomes True for keys that may
+        match.
+        """
+        step = self._steps.step
+        found = np.zeros(len(codes), np.bool_)
+        for place, (code, result) in enumerate(zip(codes, results, strict=True)):
+            if not runs[code]:
+                states[code], found[place], runs[code] = step(states[code], result)
+        return found
+
+    def _hold(self, rows: WaitingColumns, keys: list[Any]) -> None:
+        batch, places = _Batch(rows, keys, self._within), self._places
+        self._batches.append(batch)
+        for place, key in enumerate(keys):
+            found = places.get(key)
+            if found is None:
+                places[key] = [(batch, place)]
+            else:
+                found.append((batch, place))
+
+    def _take(self, keys: Sequence[Any]) -> WaitingColumns | None:
+        """Removes the rows of some keys that have rows, and returns them; None without keys."""
+        by_batch: dict[_Batch, list[int]] = {}
+        for key in keys:
+            del self._states[key]
+            for batch, place in self._places.pop(key):
+                by_batch.setdefault(batch, []).append(place)
+        taken = [batch.rows.at(np.array(places, np.int64)) for batch, places in by_batch.items()]
+        return joined([rows for rows in taken if rows is not None])
+
+    def drop_until(self, time: int) -> None:
+        """Drops batches whose time limits have passed at `time`."""
+        ended = [batch for batch in self._batches if batch.end <= time]
+        if not ended:
+            return
+        self._batches = [batch for batch in self._batches if batch.end > time]
+        places = self._places
+        for key in {key for batch in ended for key in batch.keys if key in places}:
+            left = [(batch, place) for batch, place in places[key] if batch.end > time]
+            if left:
+                places[key] = left
+            else:
+                del places[key], self._states[key]
+
+    def take_all(self) -> WaitingColumns | None:
+        """Removes all rows and returns them; None if there are none."""
+        rows = self._take(list(self._places))
+        self._batches.clear()
+        return rows
