@@ -44,7 +44,7 @@ from yarrow.runtime.columns.schema_text import shown_columns
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.data.batch_key import BatchKey
-from yarrow.runtime.data.column_rows import rows_where
+from yarrow.runtime.data.column_rows import rows_of_batch, rows_where
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator
@@ -152,7 +152,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             places = np.flatnonzero(matters)
             if not len(places):
                 return
-            records, times, truths = records.take(pa.array(places)), times[places], truths[places]
+            records, times, truths = rows_of_batch(records, pa.array(places)), times[places], truths[places]
         self._pending.add(WaitingColumns.of(times, records, truths, self._relevant.of(truths)))
 
     def _require_columns(self, batch: ArrowBatch) -> None:

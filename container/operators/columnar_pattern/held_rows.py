@@ -1,14 +1,16 @@
 """HeldRows: rows of keys that cannot match yet, as columns: no object, partial match or timer of them exists.
 
-Owner: the task thread. A key's partial matches follow from its rows. So where nothing but a complete match can be seen,
-the rows of a key stay here until one comes that may make a match complete. A row whose time limit has passed can be in
-no match any more. Must not know the matcher. See docs/design/0044-patterns-of-columns.md.
+Owner: the task thread. A key's partial matches follow from its rows. Where only complete matches can be seen, the rows
+of a key stay here until one comes that may make a match complete. A row whose time limit has passed can be in no match
+any more. Must not know the matcher. See docs/design/0044-patterns-of-columns.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Final
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,8 @@ from yarrow.runtime.data.batch_key import BatchKey
 
 #: A key with so many rows here goes to the matcher, which keeps only what its partial matches need.
 MOST_ROWS: Final = 32
+#: Rows of so large a part of the time limit may stand in one batch, and are dropped together.
+_PARTS_OF_THE_LIMIT: Final = 8
 
 
 def can_be_held(table: PatternTable) -> bool:
@@ -35,17 +39,22 @@ def can_be_held(table: PatternTable) -> bool:
     )
 
 
-class _Batch:
-    """Rows that came here together."""
+class _Batch(NamedTuple):
+    """Neighbouring rows by their numbers."""
 
-    __slots__ = ("end", "keys", "rows")
+    #: The number of the first row.
+    first: int
+    rows: WaitingColumns
+    #: The canonical key of each row.
+    keys: list[Any]
+    #: When the time limits of the rows have passed that came first, and when those of all.
+    first_end: int
+    end: int
 
-    def __init__(self, rows: WaitingColumns, keys: list[Any], within: int) -> None:
-        self.rows = rows
-        #: The canonical key of each row.
-        self.keys = keys
-        #: When the time limits of all rows have passed.
-        self.end = int(rows.times.max()) + within
+    @property
+    def behind(self) -> int:
+        """The number behind the last row."""
+        return self.first + len(self.keys)
 
 
 class HeldRows:
@@ -55,16 +64,18 @@ class HeldRows:
         self._key = key
         self._steps = states
         self._within = within_ms
-        self._batches: list[_Batch] = []
-        #: Batch and place of each row by canonical key, in order of time.
-        self._places: dict[Any, list[tuple[_Batch, int]]] = {}
+        #: By their numbers, and so by their ends: later rows have later times.
+        self._batches: deque[_Batch] = deque()
+        self._next = 0
+        #: The numbers of each key's rows by canonical key, in order of time.
+        self._places: dict[Any, list[int]] = {}
         #: The states that are possible for each of these keys.
         self._states: dict[Any, int] = {}
 
     @property
     def first_end(self) -> int | None:
         """When the time limits of a batch have passed; None without rows."""
-        return min((batch.end for batch in self._batches), default=None)
+        return self._batches[0].end if self._batches else None
 
     def sift(self, rows: WaitingColumns, live: Collection[Any]) -> WaitingColumns | None:
         """Keeps those of the leaving rows whose keys cannot match yet; returns the others, None if there are none.
@@ -106,38 +117,57 @@ class HeldRows:
         return found
 
     def _hold(self, rows: WaitingColumns, keys: list[Any]) -> None:
-        batch, places = _Batch(rows, keys, self._within), self._places
-        self._batches.append(batch)
-        for place, key in enumerate(keys):
+        end = int(rows.times.max()) + self._within
+        places, batches = self._places, self._batches
+        for number, key in enumerate(keys, self._next):
             found = places.get(key)
             if found is None:
-                places[key] = [(batch, place)]
+                places[key] = [number]
             else:
-                found.append((batch, place))
+                found.append(number)
+        batches.append(_Batch(self._next, rows, keys, end, end))
+        self._next += len(keys)
+        # Few batches are left, each of a part of the time limit, and a row moves only a few times.
+        while len(batches) > 1 and self._are_one(batches[-2], batches[-1]):
+            last, before = batches.pop(), batches.pop()
+            both = joined([before.rows, last.rows])
+            assert both is not None
+            batches.append(_Batch(before.first, both, before.keys + last.keys, before.first_end, last.end))
 
-    def _take(self, keys: Sequence[Any]) -> WaitingColumns | None:
+    def _are_one(self, before: _Batch, last: _Batch) -> bool:
+        """True if two neighbouring batches become one."""
+        return (
+            len(before.keys) <= 2 * len(last.keys)
+            and last.end - before.first_end <= self._within // _PARTS_OF_THE_LIMIT
+        )
+
+    def _take(self, keys: Iterable[Any]) -> WaitingColumns | None:
         """Removes the rows of some keys that have rows, and returns them; None without keys."""
-        by_batch: dict[_Batch, list[int]] = {}
+        firsts = [batch.first for batch in self._batches]
+        by_batch: dict[int, list[int]] = {}
         for key in keys:
             del self._states[key]
-            for batch, place in self._places.pop(key):
-                by_batch.setdefault(batch, []).append(place)
-        taken = [batch.rows.at(np.array(places, np.int64)) for batch, places in by_batch.items()]
+            for number in self._places.pop(key):
+                at = bisect_right(firsts, number) - 1
+                by_batch.setdefault(at, []).append(number - firsts[at])
+        taken = [self._batches[at].rows.at(np.array(places, np.int64)) for at, places in by_batch.items()]
         return joined([rows for rows in taken if rows is not None])
 
     def drop_until(self, time: int) -> None:
         """Drops batches whose time limits have passed at `time`."""
-        ended = [batch for batch in self._batches if batch.end <= time]
-        if not ended:
-            return
-        self._batches = [batch for batch in self._batches if batch.end > time]
-        places = self._places
-        for key in {key for batch in ended for key in batch.keys if key in places}:
-            left = [(batch, place) for batch, place in places[key] if batch.end > time]
-            if left:
-                places[key] = left
-            else:
-                del places[key], self._states[key]
+        places, batches = self._places, self._batches
+        while batches and batches[0].end <= time:
+            batch = batches.popleft()
+            for key in batch.keys:
+                # A key whose rows were taken, or that had several rows, may have none left.
+                numbers = places.get(key)
+                if numbers is None:
+                    continue
+                left = [number for number in numbers if number >= batch.behind]
+                if left:
+                    places[key] = left
+                else:
+                    del places[key], self._states[key]
 
     def take_all(self) -> WaitingColumns | None:
         """Removes all rows and returns them; None if there are none."""

@@ -48,7 +48,7 @@ class WaitingColumns(NamedTuple):
         return self.at(np.flatnonzero(mask))
 
     def at(self, places: npt.NDArray[np.int64]) -> WaitingColumns | None:
-        """The rows at some places in their order; None if there are none."""
+        """The rows at some places (int64, shape (rows,)) in their order; None if there are none."""
         if not len(places):
             return None
         records = rows_of_batch(self.records, pa.array(places))

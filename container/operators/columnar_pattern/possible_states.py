@@ -1,8 +1,8 @@
 """PossibleStates: for which steps the partial matches of a key may wait, as rows tell by their results alone.
 
-Owner: the task thread; pure. It never says less than the matcher would find: a state that was reached counts as
-possible from then on, whatever time has passed and whatever ended the partial match. Only for patterns whose tests are
-all known from results over columns. Must not know rows, keys or time.
+Owner: the task thread; pure. It never says less than the matcher would find. A state that was reached counts as
+possible from then on: neither time nor the end of a partial match takes it away. Only for patterns whose tests are all
+known from results over columns. Must not know rows, keys or time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from yarrow.cep.record_moves import stays
 StateEdges = Sequence[tuple[Edge, npt.NDArray[np.bool_]]]
 
 
-class Step(NamedTuple):
+class StatesBehind(NamedTuple):
     """What a row may make of the partial matches of a key."""
 
     #: The states that are possible behind it, one bit each. State 0, the beginning, always is and has no bit.
@@ -37,16 +37,16 @@ class PossibleStates:
     def __init__(self, states: Sequence[StateEdges]) -> None:
         self._edges = states
         #: By the states before a row and the number of its results.
-        self._steps: dict[tuple[int, int], Step] = {}
+        self._steps: dict[tuple[int, int], StatesBehind] = {}
 
-    def step(self, states: int, results: int) -> Step:
+    def step(self, states: int, results: int) -> StatesBehind:
         """What a row with these results, as a number of bits, may do where these states are possible."""
         found = self._steps.get((states, results))
         if found is None:
             found = self._steps[states, results] = self._step(states, results)
         return found
 
-    def _step(self, states: int, results: int) -> Step:
+    def _step(self, states: int, results: int) -> StatesBehind:
         behind, changes, completes = states, False, False
         for state, edges in enumerate(self._edges):
             if state and not states >> state & 1:
@@ -63,4 +63,4 @@ class PossibleStates:
                         behind |= 1 << target
             # A row that passes no edge ends a partial match.
             changes |= any(not stays(edge, state) for edge in passed) if passed else state > 0
-        return Step(behind, changes, completes)
+        return StatesBehind(behind, changes, completes)

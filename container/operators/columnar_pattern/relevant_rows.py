@@ -72,7 +72,7 @@ class RelevantRows:
         return self._ways is None
 
     def of(self, truths: Truths) -> Marks:
-        """What each row may do."""
+        """What each row may do: bool, shape (rows, 2); see Marks."""
         return self._marks(truths) if self._known is None else self._known[bits_of(truths)]
 
     def that_matter(self, truths: Truths) -> Flags:
@@ -146,7 +146,7 @@ class _Evaluation:
         return beginning, going_on
 
     def perhaps(self, ways: Sequence[Tests]) -> Flags:
-        """The rows that may pass one of the ways."""
+        """The rows that may pass one of the ways: bool, shape (rows,)."""
         found = self._none.copy()
         for tests in ways:
             found |= self._passing(tests).perhaps

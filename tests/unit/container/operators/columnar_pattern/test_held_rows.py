@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.support.pattern_model import Whole
+from tests.support.pattern_model import Kind, Whole
 from tests.unit.cep.test_pattern_matcher_against_model import strategies, wholes
 from tests.unit.container.operators.columnar_pattern.test_relevant_rows import over_columns
 from yarrow.cep.partial_matches import PartialMatches
@@ -88,3 +88,32 @@ def test_rows_that_wait_change_no_match(whole: Whole, skip: Any, rows: list[Any]
     held.drop_until(10_000)
     assert held.first_end is None
     assert held.take_all() is None
+
+
+def test_many_small_batches_become_few_and_leave_nothing() -> None:
+    pattern = Whole((Kind("a", "a"), Kind("b", "b")), 800).pattern_of(over_columns)
+    table, conditions = compile_pattern(pattern), ColumnConditions(pattern)
+    relevant = RelevantRows(table, conditions.conditions)
+    states = relevant.possible_states()
+    assert states is not None
+    held = HeldRows(BatchKey("key"), 800, states)
+
+    def sifted(key: int, letter: str, time: int) -> WaitingColumns | None:
+        records = pa.record_batch([[key], [letter], [time]], schema=SCHEMA)
+        truths = conditions.truths(records)
+        return held.sift(
+            WaitingColumns.of(np.array([time]), records, truths, relevant.of(truths)), live=frozenset()
+        )
+
+    for time in range(1000):
+        assert sifted(time, "a", time) is None
+        held.drop_until(time)
+    assert len(held._batches) < 40
+    assert len(held._places) <= 900
+    leaving = sifted(950, "b", 1000)
+    assert leaving is not None
+    assert sorted(leaving.records["at"].to_pylist()) == [950, 1000]
+    held.drop_until(1799)
+    assert not held._places
+    assert not held._states
+    assert held.first_end is None
