@@ -15,6 +15,7 @@ import pyarrow as pa
 from yarrow.common.types import Row
 from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingColumns, groups_of
 from yarrow.container.operators.columnar_pattern.relevant_rows import BEGINS, GOES_ON, Flags
+from yarrow.runtime.data.column_rows import rows_of_batch
 
 #: Rows of a key that leave at once, as a piece of work between two mails.
 MOST_ROWS: Final = 4096
