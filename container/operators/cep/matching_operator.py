@@ -92,6 +92,8 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         timers = OperatorTimerService(environment.clock, self.name, lambda: state.current_key)
         self.keep_time(context, timers)
         self._queue = timers.event_timers
+        #: Milliseconds from a time to the timer that lets it pass.
+        self._delay = 0
         state.register_timers(EVENT_TIMERS, timers.event_timers)
         state.register_timers(PROCESSING_TIMERS, timers.processing_timers)
         self._nothing = PartialMatches.none()
@@ -173,14 +175,15 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
 
         The other one needs none before: each run of the key sets the timer anew.
         """
-        queue = self._queue
-        if before is not None and before != after:
-            queue.delete(min(before, MAX_TIMESTAMP), canonical)
-        due = after
+        queue, delay = self._queue, self._delay
+        if before is not None and before != after and before + delay <= MAX_TIMESTAMP:
+            queue.delete(before + delay, canonical)
+        # No time reaches an end behind MAX_TIMESTAMP: a timer there would be due again and again.
+        due = None if after is None or after + delay > MAX_TIMESTAMP else after + delay
         if following is not None and (due is None or following < due):
             due = following
         if due is not None:
-            queue.register(min(due, MAX_TIMESTAMP), canonical)
+            queue.register(due, canonical)
 
     def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
         """Calls the user's function with matches and partial matches, and yields its results."""

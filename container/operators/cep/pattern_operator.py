@@ -53,6 +53,8 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         self._set_up_matching(context, row_type)
         if not spec.event_time:
             self._queue = self._timers.processing_timers
+            # A millisecond has passed when the next one has come: rows wait for others of theirs.
+            self._delay = int(self._waits)
 
     # ------------------------------------------------------------------ rows
 
@@ -129,7 +131,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         """Runs the pattern over a row of the current key, at the time of the machine."""
         now = self._timers.current_processing_time()
         if self._waits:
-            self.keep(row, now, now + 1)
+            self.keep(row, now, now + self._delay)
             return ()
         key = self.context.state.current_key
         rows = [(now, row if self._fix is None else self._fix(row))]
@@ -149,7 +151,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         rows, following = self._waiting.take_until(key, time)
         if following is None:
             return self._run(key, lambda _: rows, time, None)
-        leaves_at = following if self._event_time else following + 1
+        leaves_at = following + self._delay
         # Beyond so many rows the others follow in the next slice: no time has passed for them.
         return self._run(key, lambda _: rows, rows[-1][0] if following <= time else time, leaves_at)
 
@@ -168,8 +170,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         return self._timers.processing_timers.next_timestamp
 
     def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
-        # Rows of the present millisecond wait for others of it.
-        return self._fire(self._timers.processing_timers, now, now if not self._waits else now - 1, deadline)
+        return self._fire(self._timers.processing_timers, now, now - self._delay, deadline)
 
     def end_keys(self) -> Iterator[tuple[Any, int | None]]:
         timers = self._timers

@@ -30,6 +30,7 @@ from yarrow.datastream import DataStream, OutputTag, StreamExecutionEnvironment
 from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.elements import MAX_TIMESTAMP
 from yarrow.runtime.graph.window_spec import AllPatternOperator, PatternOperator
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
@@ -280,6 +281,30 @@ def test_a_comparator_orders_rows_of_one_millisecond(run: Any) -> None:
     assert [match for match, _ in harness.output] == ["a1 b1"]
     harness.advance(1)
     assert is_empty(harness)
+
+
+def test_with_a_comparator_a_match_times_out_once_its_last_millisecond_has_passed(run: Any) -> None:
+    harness = run(
+        a_then_b(1000),
+        behind=lambda stream: stream.in_processing_time(),
+        comparator=lambda one, other: (one[1] > other[1]) - (one[1] < other[1]),
+    )
+    harness.push(("k", "a1"))
+    harness.advance(0.001)
+    harness.advance(0.999)
+    assert harness.outputs(1) == []
+    harness.advance(0.001)
+    assert [match for match, _ in harness.outputs(1)] == ["a1"]
+    assert is_empty(harness)
+
+
+def test_a_limit_that_no_time_reaches_sets_no_timer(run: Any) -> None:
+    harness = run(a_then_b(2**63 - 1))
+    push(harness, ("a1", 1))
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.outputs(1) == []
+    assert not operator(harness)._timers.event_timers
+    assert metric(harness, "numPartialMatchesDropped") == 0
 
 
 # ---------------------------------------------------------------------- functions
