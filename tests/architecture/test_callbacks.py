@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from tests.architecture.source_tree import engine_files, module_name, parse, walk
 
 #: Modules that set a callback of another object. The list may only shrink.
@@ -13,6 +15,7 @@ SET_LATER = {
 }
 
 
+@pytest.mark.slow
 def test_no_callback_is_set_by_attribute() -> None:
     found = set()
     for path in engine_files():

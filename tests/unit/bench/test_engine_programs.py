@@ -119,6 +119,7 @@ def test_back_pressure_is_counted_after_the_first_third_of_the_reports() -> None
     assert pressed_shares(looks) == {"a": 0.5}
 
 
+@pytest.mark.slow
 def test_program_that_hangs_is_killed_with_its_descendants() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()

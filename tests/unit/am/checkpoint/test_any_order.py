@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -180,6 +181,7 @@ def run(watched: Watched, step: str, number: int) -> None:
             pass
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     steps=STEPS,

@@ -20,6 +20,9 @@ from yarrow.client.yarn.environment.environment_libraries import is_c_runtime
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.gateways import YarnError
 
+#: Each needs an environment that is made and packed.
+pytestmark = pytest.mark.slow
+
 #: Packs the environment that runs it into a local folder; prints target and path of each archive.
 _PACK = """
 import json, sys
