@@ -78,6 +78,9 @@ class PreAggregatingOperator(FunctionOperator):
             code.line(f"{start} = None")
         table = TableVariables.fresh(code)
         code.at_start(f"{table.sharded} = False")
+        is_whole = code.fresh("a")
+        # `miss` counts the keys.
+        code.at_start(f"{is_whole} = False")
         slices = code.bind("slices", self._held.slices)
         enter = code.bind("enter", self._enter)
         code.line(f"{table.entries}, {table.miss} = {slices}.get({start}) or {enter}({start})")
@@ -87,7 +90,7 @@ class PreAggregatingOperator(FunctionOperator):
             emit(single, timestamp)
         with code.block("else:"):
             combination = Combination.of(self._spec, self.function, self.context)
-            generate_update(code, self, combination, table, (key, value, start))
+            generate_update(code, self, combination, table, (key, value, start), is_whole)
 
     def _enter(self, start: int | None) -> tuple[dict[Any, Any] | None, Miss | None]:
         """The values of a slice that rows have come to first; (None, None) if they pass by themselves."""

@@ -77,57 +77,52 @@ class SliceStacks:
 
         If a function raises an error, `failed` is its key.
         """
-        start, own, merge = self._window.start, self._own, self._merge
-        # Nothing that was read before belongs to the window.
-        anew = self._unread == start
-        fresh = [self._slices.getter(at) for at in self._fresh]
-        at_start = self._slices.getter(start)
+        start, step = self._window.start, self._layout.step
+        own, merge, slices = self._own, self._merge, self._slices
+        if self._unread == start:
+            # Nothing that was read before belongs to the window.
+            stacks = [(start, start, None)] * len(keys)
+        fresh = [slices.getter(at) for at in self._fresh]
+        known = slices.getters
         fired = Fired([], [], [], [])
+        fired_keys, values, left, left_stacks = fired
         turning: list[Any] = []
         key = None
         try:
             for key, (front, border, back) in zip(keys, stacks, strict=True):
-                if anew:
-                    front, border, back = start, start, None
-                elif border < start:
+                if border < start:
                     turning.append(key)
                     continue
                 for get in fresh:
                     value = get(key)
                     if value is not None:
-                        value = value if own is None else own(value)
+                        if own is not None:
+                            value = own(value)
                         back = value if back is None else merge(back, value)
-                value = None
-                front = max(front, start)
-                if front < border:
-                    if front == start:
-                        value = at_start(key)
-                    if value is None:
-                        front, value = self._first_of_front(key, front, border)
-                if value is None:
-                    value = back
-                elif back is not None:
-                    value = merge(value if own is None else own(value), back)
+                if front < start:
+                    front = start
+                value = back
+                while front < border:
+                    # A loop without calls: most keys find their value in the first slice.
+                    first = (known.get(front) or slices.getter(front))(key)
+                    if first is not None:
+                        value = first
+                        if back is not None:
+                            value = merge(first if own is None else own(first), back)
+                        break
+                    front += step
                 if value is not None:
-                    fired.keys.append(key)
-                    fired.values.append(value)
+                    fired_keys.append(key)
+                    values.append(value)
                 if front < border or back is not None:
-                    fired.left.append(key)
-                    fired.stacks.append((front, border, back))
+                    left.append(key)
+                    left_stacks.append((front, border, back))
         except Exception:
             self.failed = key
             raise
         if turning:
             self._turn(turning, fired)
         return fired
-
-    def _first_of_front(self, key: Any, front: int, border: int) -> tuple[int, Any]:
-        """The first slice of a front with a value, from `front` on, and the value; (border, None) if there is none."""
-        for at in range(front, border, self._layout.step):
-            value = self._slices.get(at, key)
-            if value is not MISSING:
-                return at, value
-        return border, None
 
     def _turn(self, keys: Sequence[Any], fired: Fired) -> None:
         """Makes the front of keys anew, of all slices of the window at hand."""

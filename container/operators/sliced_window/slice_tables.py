@@ -28,6 +28,8 @@ class SliceTables:
         self._leaving: list[tuple[int, int]] = []
         #: Tables that this piece of work has asked for.
         self._at_hand: dict[int, ValueTable] = {}
+        #: For this piece of work, by the start of a slice: gives the value of a canonical key, or None. Empty at first.
+        self.getters: dict[int, Callable[[Any], Any]] = {}
         for window in self.tables.windows():
             self.open(window.start)
 
@@ -49,12 +51,14 @@ class SliceTables:
         # Cumulative windows have no leaving slice: what has fired once is merged.
         last = ends[0] if self.layout.cumulative else ends[-1]
         self._last_ends[start] = last
+        self.getters.pop(start, None)
         heappush(self._leaving, (last, start))
         return True
 
     def begin_work(self) -> None:
         """Forgets the tables at hand: a cut or a chunk may have put them aside."""
         self._at_hand.clear()
+        self.getters.clear()
 
     def table(self, start: int) -> ValueTable | None:
         """The table of a slice, for this piece of work; None = it has no rows."""
@@ -76,9 +80,11 @@ class SliceTables:
         """Gives the value of a canonical key in a slice, for this piece of work; None = it has none."""
         table = self.table(start)
         if table is None:
-            return _no_value
-        whole = table.whole
-        return partial(self._get, start) if whole is None else whole.get
+            get: Callable[[Any], Any] = _no_value
+        else:
+            get = partial(self._get, start) if table.whole is None else table.whole.get
+        self.getters[start] = get
+        return get
 
     def _get(self, start: int, key: Any) -> Any:
         value = self.get(start, key)
@@ -101,6 +107,7 @@ class SliceTables:
             _, start = heappop(self._leaving)
             del self._last_ends[start]
             self._at_hand.pop(start, None)
+            self.getters.pop(start, None)
             self._values.drop(self.slice(start))
 
 

@@ -22,6 +22,7 @@ from yarrow.container.operators.sliced_window.whole_windows import WholeWindows
 from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.container.operators.window.folding_windows import (
     KEYS_AT_ONCE,
+    Fired,
     FiringWindow,
     FoldingWindows,
     closed_entry,
@@ -235,7 +236,7 @@ class WindowsOfSlices(FoldingWindows):
     def _window_of(self, last_time: int) -> TimeWindow:
         return TimeWindow(self._layout.start_of(last_time + 1), last_time + 1)
 
-    def _fire_window(self, window: TimeWindow, deadline: float) -> Results:
+    def _fire_window(self, window: TimeWindow, deadline: float) -> Fired:
         firing = self._firing
         if firing.window is None:
             firing.begin(window)
@@ -290,9 +291,9 @@ class WindowsOfSlices(FoldingWindows):
             for later in self._standing.tables.windows()
         )
 
-    def _fire_piece(self, window: TimeWindow, deadline: float) -> Results:
-        firing, stamp = self._firing, window.max_timestamp()
-        following = self._window_of(stamp + self._layout.slide)
+    def _fire_piece(self, window: TimeWindow, deadline: float) -> Fired:
+        firing = self._firing
+        following = self._window_of(window.max_timestamp() + self._layout.slide)
         self._stacks.begin(window)
         alone, keeps = self._spec.window_function is None, self._keeps_fired(window)
         own = None if alone and not keeps and self._spec.kind is WindowKind.REDUCED else self._own
@@ -305,8 +306,7 @@ class WindowsOfSlices(FoldingWindows):
                 # Slices go on with values that a function, or a late row, must not change.
                 values = [own(value) for value in values]
             if alone:
-                for result in self._plain_results(window, keys, values):
-                    yield result, stamp
+                yield from self._plain_results(window, keys, values)
             else:
                 for key, value in zip(keys, values, strict=True):
                     yield from self._fire_key(window, key, value, ends=not keeps)
@@ -347,7 +347,7 @@ class WindowsOfSlices(FoldingWindows):
 
     # ------------------------------------------------------------------ time
 
-    def fire_timers(self, now: int, deadline: float) -> Results:
+    def fire_timers(self, now: int, deadline: float) -> Fired:
         if not self._event_time:
             self._clock_reached = max(self._clock_reached, now)
         return super().fire_timers(now, deadline)

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.operators.base import Emit, OperatorContext
+from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.rows.key_selection import generate_key
 from yarrow.container.operators.window.fired_contents import FiredContents
@@ -35,11 +35,14 @@ from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.window_tables import Rows, WindowTables
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.window_spec import WindowKind
 
 #: Keys that fire between two looks at the clock, if no window function runs.
 KEYS_AT_ONCE = 256
+#: Results of windows that end, each with its time. With `emits_lists`: lists of results, each with that of their times.
+Fired = Iterator[tuple[Any, Any]]
 
 
 class FoldingWindows(WindowingBase):
@@ -65,6 +68,15 @@ class FoldingWindows(WindowingBase):
     _fired: FiredContents | None = None
 
     # ------------------------------------------------------------------ life
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        # A function may give one object for key after key, and change it before each of these results.
+        stays = (
+            self._spec.kind is WindowKind.REDUCED
+            or copier_for(declared_type(context.descriptor.output_type)) is None
+        )
+        self.emits_lists = self._spec.window_function is None and stays
 
     def _open_fired(self, context: OperatorContext, name: str) -> None:
         """Opens the state `name` of windows that have fired, if some wait for late rows.
@@ -156,7 +168,8 @@ class FoldingWindows(WindowingBase):
         table = self._tables.table(stretch)
         self._latest = stretch
         live = table.live
-        entry = live, live[0], len(live), len(live) > 1, miss or table.miss, stretch.end
+        is_whole = miss is None and table.whole is not None
+        entry = live, live[0], len(live), len(live) > 1, miss or table.miss, is_whole, stretch.end
         known[stretch.start] = entry
         return entry
 
@@ -184,10 +197,10 @@ class FoldingWindows(WindowingBase):
         """The window with this last time."""
 
     @abstractmethod
-    def _fire_window(self, window: TimeWindow, deadline: float) -> Results:
+    def _fire_window(self, window: TimeWindow, deadline: float) -> Fired:
         """Fires the keys of a window until the deadline; `_firing` has no window behind the last one."""
 
-    def _fire_due(self, limit: int, deadline: float) -> Results:
+    def _fire_due(self, limit: int, deadline: float) -> Fired:
         """Fires the windows whose last time is `limit` or before, and removes what is not needed any more."""
         ends, state = self._ends, self.context.state
         while ends and ends[0] <= limit:
@@ -242,11 +255,30 @@ class FoldingWindows(WindowingBase):
 
     # ------------------------------------------------------------------ functions of windows that end
 
-    def _plain_results(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterable[Any]:
+    def _plain_results(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Fired:
         """The results of keys where no window function runs: one for each."""
-        if self._spec.kind is WindowKind.REDUCED:
-            return values
-        return self._aggregates(window, keys, values)
+        stamp = window.max_timestamp()
+        results: Iterable[Any] = values
+        if self._spec.kind is not WindowKind.REDUCED:
+            at_once = self.emits_lists and not self.uses_current_key
+            results = (self._aggregates_at_once if at_once else self._aggregates)(window, keys, values)
+        if self.emits_lists:
+            yield list(results), [stamp] * len(keys)
+        else:
+            for result in results:
+                yield result, stamp
+
+    def _aggregates_at_once(
+        self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]
+    ) -> list[Any]:
+        results: list[Any] = []
+        get_result = self._combining.get_result
+        try:
+            for value in values:
+                results.append(get_result(value))
+        except Exception as error:
+            raise self._failure_of_end(window, keys[len(results)], error) from error
+        return results
 
     def _aggregates(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterator[Any]:
         get_result, state, uses_key = self._combining.get_result, self.context.state, self.uses_current_key
@@ -299,19 +331,23 @@ class FoldingWindows(WindowingBase):
             return True
         return self._fired is not None and bool(self._fired.due(watermark))
 
-    def fire_event_timers(self, deadline: float) -> Results:
+    def fire_event_timers(self, deadline: float) -> Fired:
         self._owes = False
         return self._fire_due(self._timers.watermark, deadline) if self._event_time else iter(())
 
     def fire_what_is_owed(self) -> Results:
         """What a restored operator has to fire before it takes a row."""
         if self._owes:
-            yield from self.fire_event_timers(inf)
+            for results, times in self.fire_event_timers(inf):
+                if self.emits_lists:
+                    yield from zip(results, times, strict=True)
+                else:
+                    yield results, times
 
     def next_timer(self) -> int | None:
         return None if self._event_time or not self._ends else self._ends[0]
 
-    def fire_timers(self, now: int, deadline: float) -> Results:
+    def fire_timers(self, now: int, deadline: float) -> Fired:
         return iter(()) if self._event_time else self._fire_due(now, deadline)
 
 
@@ -375,7 +411,7 @@ class FiringWindow:
 
 def closed_entry(start: int) -> Entry:
     """The entry of a stretch that generated code must not write to."""
-    return [], {}, 1, False, _closed, start
+    return [], {}, 1, False, _closed, False, start
 
 
 def _closed(key: Any) -> tuple[Any, dict[Any, Any], Any]:

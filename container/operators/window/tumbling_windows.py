@@ -14,6 +14,7 @@ from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.window.folding_windows import (
     KEYS_AT_ONCE,
+    Fired,
     FiringWindow,
     FoldingWindows,
     closed_entry,
@@ -101,7 +102,7 @@ class TumblingWindows(FoldingWindows):
     def _window_of(self, last_time: int) -> TimeWindow:
         return TimeWindow(last_time + 1 - self._length, last_time + 1)
 
-    def _fire_window(self, window: TimeWindow, deadline: float) -> Results:
+    def _fire_window(self, window: TimeWindow, deadline: float) -> Fired:
         firing = self._firing
         if firing.window is None:
             firing.begin(window)
@@ -116,16 +117,14 @@ class TumblingWindows(FoldingWindows):
         self._contents.values.drop(window)
         self._drop_unless_waiting(window)
 
-    def _fire_piece(self, window: TimeWindow, deadline: float) -> Results:
+    def _fire_piece(self, window: TimeWindow, deadline: float) -> Fired:
         firing, keys, values = self._firing, self._firing.keys, self._firing.values
-        stamp, keeps = window.max_timestamp(), self._keeps_fired(window)
-        alone = self._spec.window_function is None
+        keeps, alone = self._keeps_fired(window), self._spec.window_function is None
         step = KEYS_AT_ONCE if alone else 1
         while firing.at < len(keys):
             start, end = firing.at, min(firing.at + step, len(keys))
             if alone:
-                for result in self._plain_results(window, keys[start:end], values[start:end]):
-                    yield result, stamp
+                yield from self._plain_results(window, keys[start:end], values[start:end])
             else:
                 for at in range(start, end):
                     yield from self._fire_key(window, keys[at], values[at], ends=not keeps)

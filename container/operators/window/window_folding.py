@@ -15,7 +15,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type, input_type_of
-from yarrow.container.operators.rows.keyed_aggregation import TableVariables, generate_new_value
+from yarrow.container.operators.rows.keyed_aggregation import TableVariables
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.window_spec import PreAggregationOperator, WindowKind, WindowOperator
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from yarrow.container.operators.window.window_contents import WindowContents
 
-#: The window of a row in generated code: live, first dict, number of dicts, several, miss, its end. A window that is
-#: closed for the code ends at its start.
-Entry = tuple[list[dict[Any, Any]], dict[Any, Any], int, bool, Callable[[Any], Any], int]
+#: The window of a row in generated code: live, first dict, number of dicts, several, miss, whether live has all values,
+#: its end. A window that is closed for the code ends at its start.
+Entry = tuple[list[dict[Any, Any]], dict[Any, Any], int, bool, Callable[[Any], Any], bool, int]
 
 
 class Combination(NamedTuple):
@@ -141,7 +141,7 @@ def generate_window_fold(
     key, value, time, timestamp = row
     length, offset = grid
     low, high, known = code.fresh("lo"), code.fresh("hi"), code.fresh("w")
-    table = TableVariables.fresh(code)
+    table, is_whole = TableVariables.fresh(code), code.fresh("a")
     reset = f"{low} = {high} = 0"
     code.at_start(reset)
     code.at_start(f"{known} = {{}}")
@@ -156,12 +156,12 @@ def generate_window_fold(
         entry = code.fresh("o")
         code.line(f"{low} = {time} - ({time} - {offset}) % {length}")
         code.line(f"{entry} = {known}.get({low}) or {code.bind('enter', windows.enter)}({low}, {known})")
-        code.line(f"{', '.join(table)}, {high} = {entry}")
+        code.line(f"{', '.join(table)}, {is_whole}, {high} = {entry}")
     with code.block(f"except TypeError as {error}:"):
         refuse = code.bind("refuse_time", windows.refuse_time)
         code.line(f"raise {refuse}({value}, {key}, {time}, {error}) from {error}")
     with code.block(f"if {low} < {high}:"):
-        generate_update(code, windows, combination, table, (key, value, low))
+        generate_update(code, windows, combination, table, (key, value, low), is_whole)
     with code.block("else:"):
         closed = code.bind("take_closed", windows.take_closed)
         result, stamp = code.fresh("v"), code.fresh("t")
@@ -175,8 +175,12 @@ def generate_update(
     combination: Combination,
     table: TableVariables,
     row: tuple[str, str, str],
+    is_whole: str,
 ) -> None:
-    """Generates the code that folds a row into the dict at hand; `row`: variables of key, row, and window's start."""
+    """Generates the code that folds a row into the dict at hand.
+
+    `row`: variables of key, row, and window's start. `is_whole`: true where the dict has all values of the window.
+    """
     key, value, low = row
     added = combination.generate_row(code, value)
     explain = code.bind("explain", windows.explain)
@@ -197,8 +201,43 @@ def generate_update(
         with explained():
             combination.generate_next(code, target, added)
 
-    result = generate_new_value(code, table, key, first=first, update=update)
+    result = _generate_new_value(code, table, key, is_whole, first, update)
     with code.block(f"if {result} is None:"):
         code.line(f"{code.bind('forget', windows.forget)}({key}, {low})")
     with code.block("else:"):
         code.line(f"{table.entries}[{key}] = {combination.generate_kept(code, result)}")
+
+
+def _generate_new_value(
+    code: CodeWriter,
+    table: TableVariables,
+    key: str,
+    is_whole: str,
+    first: Callable[[str], None],
+    update: Callable[[str], None],
+) -> str:
+    """Generates read - update, where keys are often new: a window begins without any. Returns the new value's variable.
+
+    No value is None. A key that its dict does not have costs no exception, and no call if it is new for certain.
+    """
+    missing, result = code.bind_as("MISSING", MISSING), code.fresh("v")
+    with code.block("try:"):
+        with code.block(f"if {table.sharded}:"):
+            code.line(f"{table.entries} = {table.live}[hash({key}) % {table.shards}]")
+        code.line(f"{result} = {table.entries}.get({key})")
+    with code.block("except (KeyError, TypeError):"):
+        # `miss` refuses the key.
+        code.line(f"{result} = None")
+    with code.block(f"if {result} is None:"):
+        # Numbers and strings are canonical keys.
+        with code.block(f"if {is_whole} and ({key}.__class__ is int or {key}.__class__ is str):"):
+            code.line(f"{result} = {missing}")
+        with code.block("else:"):
+            code.line(f"{key}, {table.entries}, {result} = {table.miss}({key})")
+        with code.block(f"if {result} is {missing}:"):
+            first(result)
+        with code.block("else:"):
+            update(result)
+    with code.block("else:"):
+        update(result)
+    return result

@@ -49,6 +49,17 @@ class Sum(AggregateFunction[Any, Any, Any]):
         return acc_a + acc_b
 
 
+class SameList(Sum):
+    """The sum in a list that is the same object for all results."""
+
+    def __init__(self) -> None:
+        self._shown: list[Any] = []
+
+    def get_result(self, accumulator: Any) -> Any:
+        self._shown[:] = [accumulator]
+        return self._shown
+
+
 @pytest.fixture(params=["fast", "general"])
 def windows(request: pytest.FixtureRequest) -> Callable[[DataStream], Any]:
     """Cuts a stream into windows that take one way or the other: each test holds for both."""
@@ -180,6 +191,25 @@ def test_errors_of_results_name_window_and_key(run: Any, windows: Any) -> None:
     text = str(caught.value)
     assert "timer at 19 (window TimeWindow(start=10, end=20) of the key 'a')" in text
     assert "ZeroDivisionError" in text
+
+
+def test_a_function_may_change_a_result_that_it_has_given(run: Any, windows: Any) -> None:
+    harness = run(lambda s: windows(s).aggregate(SameList()).map(list))
+    harness.push(("a", 1), ("b", 2), ("c", 3), timestamps=[1, 2, 3])
+    harness.watermark(9)
+    assert sorted(harness.output) == [[1], [2], [3]]
+
+
+def test_results_of_a_type_that_cannot_change_leave_at_once_and_name_a_failing_key(
+    run: Any, windows: Any
+) -> None:
+    harness = run(lambda s: windows(s).aggregate(Sum(), None, Types.LONG(), Types.LONG()))
+    harness.push(("a", 20), ("b", 50), timestamps=[1, 2])
+    harness.watermark(9)
+    assert (sorted(harness.output), harness.timestamps()) == ([2, 5], [9, 9])
+    harness.push(("a", 20), ("zero", 0), ("b", 50), timestamps=[11, 12, 13])
+    with pytest.raises(FragmentFailedError, match=r"start=10, end=20.*'zero'"):
+        harness.watermark(19)
 
 
 def test_functions_may_have_state_of_their_key(run: Any, windows: Any) -> None:
