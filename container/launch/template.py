@@ -30,10 +30,9 @@ from yarrow.container.protocol.worker_protocol import (
 )
 from yarrow.runtime.common.ids import WorkerID
 
-#: Modules that every worker has imported at birth. Never grpc, polars or pandas (a child of a parent that
-#: used them hangs), nor fastapi (no worker needs it). pyarrow takes 28 MB and stays out too: a worker imports it
-#: when its job has columns. The module of the worker's main, and with it our own
-#: modules, comes on top.
+#: Modules that every worker has imported at birth. The module of the worker's main, and with it our own modules, comes
+#: on top. Never grpc, polars or pandas (a child of a parent that used them hangs), nor fastapi (no worker needs it).
+#: pyarrow takes 28 MB and stays out too: a worker imports it when its job has columns.
 PRELOADED = ("numpy", "msgspec", "cloudpickle")
 
 _PACKET_BYTES = 64 * 1024

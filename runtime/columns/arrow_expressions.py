@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-#: What Arrow says of a column that is not there once, with the column's name.
-_NO_COLUMN: Final = re.compile(r"(?:No match|Multiple matches) for FieldRef\.Name\((.+?)\) in ", re.DOTALL)
+#: What Arrow says of a column that is not there once, or of a field in it, with the column's name.
+_NO_COLUMN: Final = re.compile(
+    r"(?:No match|Multiple matches) for FieldRef\.(?:Nested\(FieldRef\.)?Name\((.+?)\) (?:in |FieldRef)",
+    re.DOTALL,
+)
 #: What Arrow says of functions such as sum, whose result for a row depends on other rows.
 _NOT_BY_ROW: Final = "non-scalar expression"
 
@@ -37,7 +40,7 @@ def why_no_condition(expression: ArrowExpression, schema: pa.Schema) -> str:
     try:
         kind = _evaluated(expression, _readable(schema).empty_table()).type
     except pa.ArrowException as error:
-        return _why_not_there(str(error), schema) or f"{named} does not fit the columns: {_first_line(error)}"
+        return _why_not_read(str(error), schema) or f"{named} does not fit the columns: {_first_line(error)}"
     if not pa.types.is_boolean(kind):
         return f"{named} is of type {kind}, and a condition is a boolean. Compare it with a value"
     if _depends_on_other_rows(expression, schema):
@@ -81,14 +84,25 @@ def _evaluated(expression: ArrowExpression, rows: pa.Table) -> pa.Array:
 
 
 def _places(schema: pa.Schema) -> list[int]:
-    """The positions of the columns that Acero takes: a union fails, also if no expression reads it."""
-    import pyarrow.types as arrow
+    """The positions of the columns that expressions may read: Arrow makes no empty column of unions to check one."""
+    return [number for number, field in enumerate(schema) if not _has_unions(field.type)]
 
-    return [number for number, field in enumerate(schema) if not arrow.is_union(field.type)]
+
+def _has_unions(kind: pa.DataType) -> bool:
+    """True for a union, and for a type with a union at any depth."""
+    import pyarrow as pa
+
+    if pa.types.is_union(kind):
+        return True
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_unions(kind.storage_type)
+    if isinstance(kind, pa.DictionaryType):
+        return _has_unions(kind.value_type)
+    return any(_has_unions(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _readable(schema: pa.Schema) -> pa.Schema:
-    """The columns that Acero takes."""
+    """The columns that expressions may read."""
     import pyarrow as pa
 
     return pa.schema([schema.field(number) for number in _places(schema)])
@@ -148,10 +162,19 @@ def _columns_of(expression: ArrowExpression, schema: pa.Schema) -> Iterator[str]
             yield name
 
 
-def _why_not_there(message: str, schema: pa.Schema) -> str:
-    """What is wrong with the column that Arrow's message names; "" = it names none."""
+def _why_not_read(message: str, schema: pa.Schema) -> str:
+    """What is wrong with the column that Arrow's message names; "" = nothing, or it names none."""
     found = _NO_COLUMN.match(message)
-    return why_not_there(found[1], schema) if found else ""
+    if not found:
+        return ""
+    name = found[1]
+    why = why_not_there(name, schema)
+    if why or not _has_unions(schema.field(name).type):
+        return why
+    return (
+        f"Arrow cannot read columns of unions in expressions, and column {name!r} is of type"
+        f" {schema.field(name).type}. Use filter_batches"
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Hashes of many inputs by numpy: splitmix64 of numbers, xxh3_64 (seed 0) of bytes.
 
-XXH3 is computed as specified for 17 to 64 bytes, a lane of 64 bits at a time; `xxhash` gives the same one by one.
+Both are the hashes that `key_groups.mix64` and `xxhash` give one by one. XXH3 is computed as specified for 17 to 64
+bytes, a lane of 64 bits at a time.
 Owner: the calling thread; no state. It must not know what is hashed, nor import pyarrow: state of rows is hashed here.
 """
 

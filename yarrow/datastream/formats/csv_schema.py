@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -36,6 +36,9 @@ class CsvColumn:
     separator: str | None = None
     #: What the column, or an element of an array, was declared as in SQL's terms; None: by Types.
     data_type: DataType | None = None
+    #: False: `separator` is that of the schema. A builder that takes the column over puts its own in its place. Columns
+    #: that are read alike are equal.
+    own_separator: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,9 @@ class CsvSchemaBuilder:
     """Collects columns and settings."""
 
     def __init__(self) -> None:
-        #: An array column without a separator of its own has "".
         self._columns: list[CsvColumn] = []
         self._settings: dict[str, Any] = {}
-        self._array_separator: str = _SCHEMA_WIDE
+        self._array_separator = str(_SCHEMA_WIDE)
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
         """Add a column of str."""
@@ -120,11 +122,11 @@ class CsvSchemaBuilder:
         A separator that is given is the column's own. Without one, and with "", `set_array_element_separator` counts.
         """
         element, _, data_type = _declared(element_type or Types.STRING())
-        own = "" if separator is _SCHEMA_WIDE else separator
-        return self._add(CsvColumn(name, Types.LIST(element), own, data_type))
+        own = separator is not _SCHEMA_WIDE and separator != ""
+        return self._add(CsvColumn(name, Types.LIST(element), separator, data_type, own))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
-        """Add the columns of another schema behind the present ones."""
+        """Add the columns of another schema behind the present ones, with the separators that are their own."""
         for column in schema.columns:
             self._add(column)
         return self
@@ -193,9 +195,7 @@ class CsvSchemaBuilder:
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
         """Take its own separator from the array column at this position, so that it has the schema's."""
-        column = self._columns[index]
-        if column.separator is not None:
-            self._columns[index] = replace(column, separator="")
+        self._columns[index] = replace(self._columns[index], own_separator=False)
         return self
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
@@ -224,7 +224,9 @@ class CsvSchemaBuilder:
         if twice:
             raise ValueError(f"columns of a CSV schema must have different names: {sorted(twice)}")
         columns = (
-            replace(column, separator=str(self._array_separator)) if column.separator == "" else column
+            column
+            if column.separator is None or column.own_separator
+            else replace(column, separator=self._array_separator)
             for column in self._columns
         )
         return CsvSchema(tuple(columns), **self._settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,29 @@ def test_a_separator_of_a_column_counts_more_than_that_of_the_schema_in_any_orde
     assert separators(before.remove_array_element_separator(0)) == ["/", "/", "/", ";"]
     assert separators(before.set_array_element_separator("-")) == ["-", "-", "-", ";"]
     assert separators(before.disable_array_element_separator()) == ["", "", "", ";"]
+
+
+def test_columns_of_another_schema_keep_a_separator_of_their_own_alone() -> None:
+    def taken_over(schema: CsvSchema) -> CsvSchemaBuilder:
+        return CsvSchema.builder().add_columns_from(schema)
+
+    def separators(builder: CsvSchemaBuilder) -> list[str | None]:
+        return [each.separator for each in builder.build().columns]
+
+    arrays = (
+        CsvSchema.builder().add_string_column("text").add_array_column("own", "|").add_array_column("plain")
+    )
+    slashes = arrays.set_array_element_separator("/").build()
+    for schema in (slashes, pickle.loads(pickle.dumps(slashes)), taken_over(slashes).build()):
+        assert separators(taken_over(schema)) == [None, "|", ";"]
+        assert separators(taken_over(schema).set_array_element_separator("-")) == [None, "|", "-"]
+        assert separators(taken_over(schema).disable_array_element_separator()) == [None, "|", ""]
+
+
+def test_schemas_that_are_read_alike_are_equal_whoever_gave_the_separator() -> None:
+    default = CsvSchema.builder().add_array_column("a").build()
+    own = CsvSchema.builder().add_array_column("a", ";").build()
+    assert default == own and hash(default) == hash(own) and str(default) == str(own)
 
 
 def test_columns_that_are_no_arrays_have_no_separator(tmp_path: Path) -> None:

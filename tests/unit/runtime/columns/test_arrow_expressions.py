@@ -175,6 +175,55 @@ def test_columns_without_an_empty_value_do_not_stand_in_the_way() -> None:
     assert "other rows" in why_not_compared(expression(pc.cumulative_sum(pc.field("a")) > 1), schema)
 
 
+class Wrapped(pa.ExtensionType):  # type: ignore[misc]
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "tests.wrapped")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Wrapped:
+        return cls(storage)
+
+
+UNION = pa.dense_union([pa.field("x", pa.int8())])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        UNION,
+        pa.struct([("i", pa.int64()), ("u", UNION)]),
+        pa.list_(UNION),
+        pa.list_view(UNION),
+        pa.map_(pa.string(), UNION),
+        pa.dictionary(pa.int8(), UNION),
+        pa.run_end_encoded(pa.int32(), UNION),
+        Wrapped(pa.struct([("u", pa.list_(UNION))])),
+        pa.list_(Wrapped(UNION)),
+    ],
+    ids=str,
+)
+def test_unions_at_any_depth_stand_in_the_way_only_of_expressions_that_read_them(kind: pa.DataType) -> None:
+    schema = pa.schema([("a", pa.int64()), ("u", kind)])
+    assert why_not_compared(expression(pc.field("a") > 1), schema) == ""
+    why = "Arrow cannot read columns of unions in expressions, and column 'u' is of type"
+    for read in (pc.field("u").is_null(), pc.field("u", "i") > 1):
+        assert why in why_not_compared(expression(read), schema)
+        assert why in why_not_compared(expression(read), schema.remove(0))
+
+
+def test_expressions_are_evaluated_beside_a_column_with_unions() -> None:
+    union = pa.UnionArray.from_dense(
+        pa.array([0, 0], pa.int8()), pa.array([0, 1], pa.int32()), [pa.array([7, 8], pa.int8())]
+    )
+    batch = pa.record_batch({"u": pa.StructArray.from_arrays([union], ["u"]), "a": [0, 2]})
+    assert truth(expression(pc.field("a") > 1), batch) == [False, True]
+    with pytest.raises(ExpressionError, match=r"fails on row 0 of a batch, with a = 0: divide by zero"):
+        truth(expression(pc.divide(pc.scalar(4), pc.field("a")) > 1), batch)
+
+
 @pytest.mark.parametrize("place", [0, 1, 6, 99])
 def test_an_expression_that_fails_names_row_and_columns(place: int) -> None:
     numbers: list[int] = [5] * 100
