@@ -7,6 +7,7 @@ docs/design/0044-patterns-of-columns.md.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
@@ -50,6 +51,8 @@ from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator
 from yarrow.runtime.graph.window_spec import ColumnarPatternOperator
 
+#: Rows that are looked at in one slice for those that are held, at 2 to 4 us each.
+_MOST_AT_ONCE: Final = 16_384
 #: Name of the operator state with the schema of the rows.
 COLUMNS: Final = "_pattern_columns"
 _PATTERNS: Final = TimeUse(
@@ -84,6 +87,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._converter = ArrowToRowsConverter(name, ArrowToRowsOperator(as_tuple=False))
         #: Canonical keys with partial matches.
         self._live: set[Any] = set()
+        #: Rows that the watermark has passed, in order of time, with the time that has passed behind them.
+        self._due: deque[tuple[WaitingColumns, int]] = deque()
         #: The rows that leave in several slices.
         self._leaving: LeavingRows | None = None
         #: None = partial matches can be seen, or need more than columns.
@@ -97,8 +102,10 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._set_up_matching(context, None)
         self._conditions = ColumnConditions(self._pattern)
         self._relevant = RelevantRows(self._matcher.table, self._conditions.conditions)
-        self._pending = PendingBatches(self._schema, self._key, self._conditions.truths, self._relevant.of)
         self._held = self._held_rows()
+        self._pending = PendingBatches(
+            self._schema, self._key, self._conditions.truths, self._relevant.of, self._held
+        )
         context.state.register_section(PENDING_BATCHES, self._pending)
         self._live.update(context.state.state_keys(PARTIAL_MATCHES))
 
@@ -208,33 +215,43 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         times = [self._pending.first_time, self._timers.event_timers.next_timestamp]
         if self._held is not None:
             times.append(self._held.first_end)
-        return self._leaving is not None or any(time is not None and time <= watermark for time in times)
+        under_way = self._leaving is not None or bool(self._due)
+        return under_way or any(time is not None and time <= watermark for time in times)
 
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
         """Runs the pattern over the rows that the watermark has passed, then ends partial matches in time."""
         watermark = self._timers.watermark
-        while True:
+        while self._leaving is not None or self._are_due(watermark):
             if self._leaving is None:
-                self._leaving = self._rows_until(watermark)
-            if self._leaving is None:
-                break
-            yield from self._run_leaving(self._leaving, deadline)
+                self._leaving = self._rows_that_leave()
             if self._leaving is not None:
+                yield from self._run_leaving(self._leaving, deadline)
+            if self._leaving is not None or perf_counter() >= deadline:
                 return
         if self._held is not None:
             self._held.drop_until(watermark)
         yield from self._fire(self._timers.event_timers, watermark, watermark, deadline)
 
-    def _rows_until(self, watermark: int) -> LeavingRows | None:
-        """The rows that leave by now, sorted by key; None = there are none."""
-        rows = self._pending.take_until(watermark)
-        if rows is not None and self._held is not None:
-            rows = self._held.sift(rows, self._live)
-        if rows is None:
-            return None
+    def _are_due(self, watermark: int) -> bool:
+        """Whether rows leave by now; they are in `_due` then."""
+        if not self._due and (rows := self._pending.take_until(watermark)) is not None:
+            # Who looks for rows to hold looks at all rows of a piece at once.
+            pieces = [rows] if self._held is None else list(rows.pieces_by_time(_MOST_AT_ONCE))
+            ends = [*(int(piece.times[-1]) for piece in pieces[:-1]), watermark]
+            self._due.extend(zip(pieces, ends, strict=True))
+        return bool(self._due)
+
+    def _rows_that_leave(self) -> LeavingRows | None:
+        """The next of the due rows, sorted by key; None = all of them are held."""
+        rows, end = self._due.popleft()
+        if self._held is not None:
+            sifted = self._held.sift(rows, self._live)
+            if sifted is None:
+                return None
+            rows = sifted
         codes, keys = codes_of(self._key, rows.records)
         live = np.fromiter((key in self._live for key in keys), np.bool_, len(keys))
-        keyed = LeavingByKey(rows, watermark, keys, codes, live)
+        keyed = LeavingByKey(rows, end, keys, codes, live)
         return LeavingRows(keyed, self._rows_of, eager=not self._relevant.all_go_on)
 
     def _run_leaving(self, leaving: LeavingRows, deadline: float) -> Iterator[tuple[Any, int | None]]:
@@ -256,10 +273,10 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         # Between two slices rows that leave are in no state: those that are left wait again.
         left = None if self._leaving is None else self._leaving.left()
         self._leaving = None
-        held = None if self._held is None else self._held.take_all()
-        for rows in (left, held):
+        for rows in (*(rows for rows, _ in reversed(self._due)), left):
             if rows is not None:
                 self._pending.put_back(rows)
+        self._due.clear()
         super().snapshot_state(checkpoint_id)
 
     def _rows_of(self, records: pa.RecordBatch) -> list[Row]:
@@ -271,3 +288,5 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._timers.watermark = MIN_TIMESTAMP
         # The caller empties the state.
         self._live.clear()
+        if self._held is not None:
+            self._held.clear()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,13 @@ import numpy.typing as npt
 from yarrow.cep.conditions import ColumnCondition
 from yarrow.cep.pattern_table import PatternTable
 from yarrow.container.operators.columnar_pattern.leaving_rows import places_that_matter
-from yarrow.container.operators.columnar_pattern.pending_batches import WaitingColumns, codes_of, joined
+from yarrow.container.operators.columnar_pattern.pending_batches import (
+    FrozenRows,
+    Numbers,
+    WaitingColumns,
+    codes_of,
+    joined,
+)
 from yarrow.container.operators.columnar_pattern.possible_states import PossibleStates
 from yarrow.container.operators.columnar_pattern.relevant_rows import bits_of
 from yarrow.runtime.data.batch_key import BatchKey
@@ -39,22 +45,39 @@ def can_be_held(table: PatternTable) -> bool:
     )
 
 
-class _Batch(NamedTuple):
+class _Batch:
     """Neighbouring rows by their numbers."""
 
-    #: The number of the first row.
-    first: int
-    rows: WaitingColumns
-    #: The canonical key of each row.
-    keys: list[Any]
-    #: When the time limits of the rows have passed that came first, and when those of all.
-    first_end: int
-    end: int
+    __slots__ = ("behind", "end", "first", "first_end", "keys", "left", "numbers", "rows", "there")
 
-    @property
-    def behind(self) -> int:
-        """The number behind the last row."""
-        return self.first + len(self.keys)
+    def __init__(
+        self, rows: WaitingColumns, keys: list[Any], numbers: Numbers, ends: tuple[int, int]
+    ) -> None:
+        """`keys` are canonical, `numbers` int64 and rising, both one a row; `ends`: see first_end and end."""
+        self.rows, self.keys, self.numbers = rows, keys, numbers
+        #: Rows that were not taken, and for each row whether it is one: bool, shape (rows,).
+        self.left, self.there = len(keys), np.ones(len(keys), np.bool_)
+        #: The number of the first row, and that behind the last one.
+        self.first, self.behind = int(numbers[0]), int(numbers[-1]) + 1
+        #: When the time limits of the rows have passed that came first, and when those of all.
+        self.first_end, self.end = ends
+
+    def take(self, numbers: list[int]) -> WaitingColumns | None:
+        """Removes rows by their numbers, and returns them."""
+        places = np.searchsorted(self.numbers, np.array(numbers, np.int64))
+        self.there[places] = False
+        self.left -= len(numbers)
+        return self.rows.at(places)
+
+    def without_taken(self) -> _Batch:
+        """The rows that are left, at least one."""
+        if self.left == len(self.keys):
+            return self
+        places = np.flatnonzero(self.there)
+        rows = self.rows.at(places)
+        assert rows is not None
+        keys = [self.keys[place] for place in places.tolist()]
+        return _Batch(rows, keys, self.numbers[places], (self.first_end, self.end))
 
 
 class HeldRows:
@@ -119,25 +142,27 @@ class HeldRows:
     def _hold(self, rows: WaitingColumns, keys: list[Any]) -> None:
         end = int(rows.times.max()) + self._within
         places, batches = self._places, self._batches
-        for number, key in enumerate(keys, self._next):
+        numbers = range(self._next, self._next + len(keys))
+        for number, key in zip(numbers, keys, strict=True):
             found = places.get(key)
             if found is None:
                 places[key] = [number]
             else:
                 found.append(number)
-        batches.append(_Batch(self._next, rows, keys, end, end))
-        self._next += len(keys)
+        self._next = numbers.stop
+        batches.append(_Batch(rows, keys, np.arange(numbers.start, numbers.stop), (end, end)))
         # Few batches are left, each of a part of the time limit, and a row moves only a few times.
         while len(batches) > 1 and self._are_one(batches[-2], batches[-1]):
-            last, before = batches.pop(), batches.pop()
+            last, before = batches.pop().without_taken(), batches.pop().without_taken()
             both = joined([before.rows, last.rows])
             assert both is not None
-            batches.append(_Batch(before.first, both, before.keys + last.keys, before.first_end, last.end))
+            of_both = np.concatenate([before.numbers, last.numbers])
+            batches.append(_Batch(both, before.keys + last.keys, of_both, (before.first_end, last.end)))
 
     def _are_one(self, before: _Batch, last: _Batch) -> bool:
         """True if two neighbouring batches become one."""
         return (
-            len(before.keys) <= 2 * len(last.keys)
+            before.left <= 2 * last.left
             and last.end - before.first_end <= self._within // _PARTS_OF_THE_LIMIT
         )
 
@@ -148,9 +173,14 @@ class HeldRows:
         for key in keys:
             del self._states[key]
             for number in self._places.pop(key):
-                at = bisect_right(firsts, number) - 1
-                by_batch.setdefault(at, []).append(number - firsts[at])
-        taken = [self._batches[at].rows.at(np.array(places, np.int64)) for at, places in by_batch.items()]
+                by_batch.setdefault(bisect_right(firsts, number) - 1, []).append(number)
+        taken = [self._batches[at].take(numbers) for at, numbers in by_batch.items()]
+        for at in by_batch:
+            batch = self._batches[at]
+            if 0 < batch.left < len(batch.keys) // 2:
+                self._batches[at] = batch.without_taken()
+        if any(not self._batches[at].left for at in by_batch):
+            self._batches = deque(batch for batch in self._batches if batch.left)
         return joined([rows for rows in taken if rows is not None])
 
     def drop_until(self, time: int) -> None:
@@ -169,8 +199,19 @@ class HeldRows:
                 else:
                     del places[key], self._states[key]
 
-    def take_all(self) -> WaitingColumns | None:
-        """Removes all rows and returns them; None if there are none."""
-        rows = self._take(list(self._places))
+    def clear(self) -> None:
+        """Drops all rows."""
         self._batches.clear()
-        return rows
+        self._places.clear()
+        self._states.clear()
+
+    # ------------------------------------------------------------------ snapshots (HeldElsewhere)
+
+    @property
+    def row_count(self) -> int:
+        """See HeldElsewhere."""
+        return sum(batch.left for batch in list(self._batches))
+
+    def frozen(self) -> list[FrozenRows]:
+        """See HeldElsewhere: the rows themselves never change."""
+        return [FrozenRows(batch.rows, batch.there.copy()) for batch in self._batches]

@@ -8,7 +8,7 @@ Must not know patterns or the watermark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,42 @@ class WaitingColumns(NamedTuple):
         records = rows_of_batch(self.records, pa.array(places))
         return WaitingColumns.of(self.times[places], records, self.truths[places], self.marks[places])
 
+    def pieces_by_time(self, most: int) -> Iterator[WaitingColumns]:
+        """The rows in order of time, some `most` of them at a time; rows of one time stay together."""
+        if len(self.times) <= most:
+            yield self
+            return
+        whole = self.at(np.argsort(self.times, kind="stable"))
+        assert whole is not None
+        start, count = 0, len(whole.times)
+        while start < count:
+            last = whole.times[min(start + most, count) - 1]
+            end = int(np.searchsorted(whole.times, last, side="right"))
+            records, own = whole.records.slice(start, end - start), slice(start, end)
+            yield WaitingColumns.of(whole.times[own], records, whole.truths[own], whole.marks[own])
+            start = end
+
+
+class FrozenRows(NamedTuple):
+    """Rows as a cut found them."""
+
+    rows: WaitingColumns
+    #: Those that are there: bool, shape (rows,); None = all.
+    there: npt.NDArray[np.bool_] | None = None
+
+
+class HeldElsewhere(Protocol):
+    """Rows that wait outside PendingBatches, and are part of its snapshots."""
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        ...
+
+    def frozen(self) -> list[FrozenRows]:
+        """The present rows in order of time, to be read later in another thread."""
+        ...
+
 
 class PendingBatches:
     """The rows of all keys that wait; a KeyedSection."""
@@ -67,12 +103,17 @@ class PendingBatches:
         key: BatchKey,
         truths_of: Callable[[pa.RecordBatch], Truths],
         marks_of: Callable[[Truths], Marks],
+        held: HeldElsewhere | None,
     ) -> None:
-        """`truths_of` gives the results of conditions for restored rows, and `marks_of` what they may do."""
+        """`truths_of` gives the results of conditions for restored rows, and `marks_of` what they may do.
+
+        `held`: rows that came before all others, and that a snapshot has too.
+        """
         self._stored = pa.schema([_TIME, *schema])
         self._key = key
         self._truths_of = truths_of
         self._marks_of = marks_of
+        self._held = held
         #: In the order in which they came.
         self._waiting: list[WaitingColumns] = []
 
@@ -112,14 +153,17 @@ class PendingBatches:
     @property
     def entry_count(self) -> int:
         """Number of rows: to count keys would mean to look at each."""
-        return sum(len(rows.times) for rows in list(self._waiting))
+        waiting = sum(len(rows.times) for rows in list(self._waiting))
+        return waiting + (0 if self._held is None else self._held.row_count)
 
     def freeze_entries(self) -> Iterable[tuple[list[Any], list[Any]]]:
         """The present keys, each with its rows in order of time."""
-        return self._entries(list(self._waiting))
+        held = () if self._held is None else self._held.frozen()
+        return self._entries([*held, *map(FrozenRows, self._waiting)])
 
-    def _entries(self, waiting: Sequence[WaitingColumns]) -> Iterator[tuple[list[Any], list[Any]]]:
-        rows = joined(waiting)
+    def _entries(self, frozen: Sequence[FrozenRows]) -> Iterator[tuple[list[Any], list[Any]]]:
+        parts = [rows if there is None else rows.chosen(there) for rows, there in frozen]
+        rows = joined([part for part in parts if part is not None])
         if rows is None:
             return
         codes, keys = codes_of(self._key, rows.records)
@@ -132,8 +176,8 @@ class PendingBatches:
         bounds = groups_of(codes)
         for at in range(0, len(bounds), _PIECE):
             piece = bounds[at : at + _PIECE]
-            parts = [stored.slice(start, end - start) for _, start, end in piece]
-            yield [keys[code] for code, _, _ in piece], [part.serialize().to_pybytes() for part in parts]
+            of_keys = [stored.slice(start, end - start) for _, start, end in piece]
+            yield [keys[code] for code, _, _ in piece], [each.serialize().to_pybytes() for each in of_keys]
 
     def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """Adds restored rows; conditions are asked anew, since they may be others now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from yarrow.cep import (
     match,
 )
 from yarrow.common import Time, Types
-from yarrow.container.operators.columnar_pattern import leaving_rows
+from yarrow.container.operators.columnar_pattern import columnar_pattern_operator, leaving_rows
 from yarrow.container.operators.columnar_pattern.columnar_pattern_operator import (
     ColumnarPatternMatchingOperator,
 )
@@ -460,3 +461,28 @@ def test_an_error_of_a_condition_names_operator_row_and_key() -> None:
         push(job, [(7, "b", 0), (7, "a", 1)], [1, 2])
         with pytest.raises(FragmentFailedError, match=r"ZeroDivisionError[\s\S]*letter='a', number=1.*key 7"):
             job.watermark(2)
+
+
+def test_rows_are_held_in_slices_and_stay_held_behind_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar_pattern_operator, "_MOST_AT_ONCE", 10)
+    with harness(a_then_b(1000), Matches()) as running:
+        found = operator(running)
+        held, pending = found._held, found._pending
+        assert held is not None
+        rows = [(key, "a", key) for key in range(25)]
+        list(found.process_batch(ArrowBatch(batch(rows), pa.array(range(25), pa.int64()))))
+        found.on_watermark(100)
+        # A deadline that has passed: a piece of work is ten rows.
+        for left in (15, 5):
+            assert list(found.fire_event_timers(-inf)) == []
+            assert found.event_timers_due
+            assert held.row_count == 25 - left
+        found.snapshot_state(1)
+        assert held.row_count == 20
+        entries = [key for keys, _ in pending.freeze_entries() for key in keys]
+        assert (pending.entry_count, sorted(entries)) == (25, list(range(25)))
+        list(found.fire_event_timers(inf))
+        assert held.row_count == 25
+        push(running, [(key, "b", 100 + key) for key in range(25)], [200] * 25)
+        running.watermark(FAR)
+        assert sorted(running.output) == [((("a", (key,)), ("b", (100 + key,))), 200) for key in range(25)]

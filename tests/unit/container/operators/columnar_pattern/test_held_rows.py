@@ -87,23 +87,64 @@ def test_rows_that_wait_change_no_match(whole: Whole, skip: Any, rows: list[Any]
     assert sorted(map(repr, found)) == expected
     held.drop_until(10_000)
     assert held.first_end is None
-    assert held.take_all() is None
+    assert held.row_count == 0
+
+
+class Sifting:
+    """Held rows for "a" and then "b"."""
+
+    def __init__(self, within: int) -> None:
+        pattern = Whole((Kind("a", "a"), Kind("b", "b")), within).pattern_of(over_columns)
+        self._conditions = ColumnConditions(pattern)
+        self._relevant = RelevantRows(compile_pattern(pattern), self._conditions.conditions)
+        states = self._relevant.possible_states()
+        assert states is not None
+        self.held = HeldRows(BatchKey("key"), within, states)
+
+    def sifted(self, keys: list[int], letter: str, time: int) -> WaitingColumns | None:
+        """The rows that leave when each of the keys has a row."""
+        records = pa.record_batch([keys, [letter] * len(keys), [time] * len(keys)], schema=SCHEMA)
+        truths = self._conditions.truths(records)
+        times = np.full(len(keys), time)
+        return self.held.sift(
+            WaitingColumns.of(times, records, truths, self._relevant.of(truths)), frozenset()
+        )
+
+
+def test_rows_that_were_taken_leave_their_batches() -> None:
+    sifting = Sifting(10**9)
+    held, keys = sifting.held, list(range(100))
+    assert sifting.sifted([1000], "a", 0) is None
+    for time in range(0, 40, 2):
+        assert sifting.sifted(keys, "a", time) is None
+        leaving = sifting.sifted(keys, "b", time + 1)
+        assert leaving is not None
+        assert len(leaving.times) == 200
+        assert held.row_count == 1
+        assert sum(len(batch.keys) for batch in held._batches) <= 2
+    assert sifting.sifted([1000], "b", 50) is not None
+    assert not held._batches
+
+
+def test_a_snapshot_has_held_rows_as_the_cut_found_them_and_takes_none() -> None:
+    sifting = Sifting(100)
+    assert sifting.sifted([1, 2, 3], "a", 0) is None
+    frozen = sifting.held.frozen()
+    assert sifting.sifted([2], "b", 1) is not None
+    assert sifting.held.row_count == 2
+    ((rows, there),) = frozen
+    assert there is not None
+    found = rows.chosen(there)
+    assert found is not None
+    assert found.records["key"].to_pylist() == [1, 2, 3]
 
 
 def test_many_small_batches_become_few_and_leave_nothing() -> None:
-    pattern = Whole((Kind("a", "a"), Kind("b", "b")), 800).pattern_of(over_columns)
-    table, conditions = compile_pattern(pattern), ColumnConditions(pattern)
-    relevant = RelevantRows(table, conditions.conditions)
-    states = relevant.possible_states()
-    assert states is not None
-    held = HeldRows(BatchKey("key"), 800, states)
+    sifting = Sifting(800)
+    held = sifting.held
 
     def sifted(key: int, letter: str, time: int) -> WaitingColumns | None:
-        records = pa.record_batch([[key], [letter], [time]], schema=SCHEMA)
-        truths = conditions.truths(records)
-        return held.sift(
-            WaitingColumns.of(np.array([time]), records, truths, relevant.of(truths)), live=frozenset()
-        )
+        return sifting.sifted([key], letter, time)
 
     for time in range(1000):
         assert sifted(time, "a", time) is None
@@ -117,3 +158,12 @@ def test_many_small_batches_become_few_and_leave_nothing() -> None:
     assert not held._places
     assert not held._states
     assert held.first_end is None
+
+
+def test_pieces_hold_all_rows_of_a_time_in_their_order() -> None:
+    times = np.array([5, 1, 5, 3, 5, 1])
+    records = pa.record_batch([range(6), ["a"] * 6, times], schema=SCHEMA)
+    rows = WaitingColumns.of(times, records, np.zeros((6, 1), np.bool_), np.zeros((6, 2), np.bool_))
+    pieces = [piece.records["key"].to_pylist() for piece in rows.pieces_by_time(1)]
+    assert pieces == [[1, 5], [3], [0, 2, 4]]
+    assert [len(piece.times) for piece in rows.pieces_by_time(3)] == [3, 3]
