@@ -287,24 +287,32 @@ class PatternMatcher:
 
     def _emit(self, matches: PartialMatches, found: list[tuple[int, int]], time: int) -> list[PatternResult]:
         """The matches that leave now. With a skip strategy each waits for runs that began earlier, and drops others."""
-        steps, strategy, runs = self.table.steps, self.table.skip_strategy, matches.runs
-        if not strategy.is_skip_strategy:
+        if self.table.skip_strategy.is_skip_strategy:
+            matches.complete.extend(found)
+            matches.complete.sort(key=_start)
+            results = self._that_wait_for_none(matches, time)
+            while self._drop_oldest(matches) and matches.complete:
+                # A match may have waited for a run that is dropped.
+                results += self._that_wait_for_none(matches, time)
+        else:
             if len(found) > 1:
                 found.sort(key=_start)
-            results = [PatternResult(matches.match(cell, steps), time) for cell, _ in found]
-        else:
-            complete, results = matches.complete, []
-            complete += found
-            complete.sort(key=_start)
-            while complete and not (runs and min(map(_start_of_run, runs)) < complete[0][1]):
-                cell, _ = complete.pop(0)
-                results.append(PatternResult(matches.match(cell, steps), time))
-                positions = {steps[step]: at for step, at in matches.positions(cell).items()}
-                bound = strategy.prunes_below(positions)
-                if bound is not None:
-                    self._prune(matches, bound)
-        self._drop_oldest(matches)
+            results = [PatternResult(matches.match(cell, self.table.steps), time) for cell, _ in found]
+            self._drop_oldest(matches)
         matches.sweep_if_large()
+        return results
+
+    def _that_wait_for_none(self, matches: PartialMatches, time: int) -> list[PatternResult]:
+        """Takes out the complete matches before which no run began; each drops others by the skip strategy."""
+        steps, runs, complete = self.table.steps, matches.runs, matches.complete
+        results: list[PatternResult] = []
+        while complete and not (runs and min(map(_start_of_run, runs)) < complete[0][1]):
+            cell, _ = complete.pop(0)
+            results.append(PatternResult(matches.match(cell, steps), time))
+            positions = {steps[step]: at for step, at in matches.positions(cell).items()}
+            bound = self.table.skip_strategy.prunes_below(positions)
+            if bound is not None:
+                self._prune(matches, bound)
         return results
 
     def _prune(self, matches: PartialMatches, bound: int) -> None:
@@ -314,11 +322,11 @@ class PatternMatcher:
         matches.runs[:] = [run for run in matches.runs if run[2] >= bound]
         matches.complete[:] = [each for each in matches.complete if each[1] >= bound]
 
-    def _drop_oldest(self, matches: PartialMatches) -> None:
-        """Ends the runs that began first while the key has too many."""
+    def _drop_oldest(self, matches: PartialMatches) -> bool:
+        """Ends the runs that began first while the key has too many; False if it has not."""
         most, runs = self._most, matches.runs
         if most is None or len(runs) <= most:
-            return
+            return False
         excess = len(runs) - most
         by_start = sorted(range(len(runs)), key=lambda at: runs[at][2])
         gone = set(by_start[:excess])
@@ -326,6 +334,7 @@ class PatternMatcher:
             self._observer.pruned([runs[at] for at in sorted(gone)])
         runs[:] = [run for at, run in enumerate(runs) if at not in gone]
         self.dropped += excess
+        return True
 
     # ------------------------------------------------------------------ tests
 

@@ -9,6 +9,7 @@ import pytest
 
 from yarrow.cep import (
     CEP,
+    AfterMatchSkipStrategy,
     IterativeCondition,
     MalformedPatternError,
     Pattern,
@@ -295,6 +296,18 @@ def test_with_a_comparator_a_match_times_out_once_its_last_millisecond_has_passe
     assert harness.outputs(1) == []
     harness.advance(0.001)
     assert [match for match, _ in harness.outputs(1)] == ["a1"]
+    assert is_empty(harness)
+
+
+def test_a_match_leaves_when_the_partial_one_that_it_waits_for_is_dropped(run: Any) -> None:
+    pattern = Pattern.begin("s", AfterMatchSkipStrategy.skip_to_first("s")).where(step("a"))
+    pattern = pattern.followed_by_any("t").where(step("a")).optional().within(Time.milliseconds(10))
+    harness = run(pattern, behind=lambda stream: stream.max_partial_matches(1))
+    push(harness, ("a1", 1), ("a2", 2))
+    harness.watermark(2)
+    assert sorted(harness.output) == [("a1", 1), ("a1 a2", 2), ("a2", 2)]
+    harness.watermark(12)
+    assert harness.outputs(1) == [("a2", 12)]
     assert is_empty(harness)
 
 
