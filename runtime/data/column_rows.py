@@ -1,8 +1,8 @@
 """Rows of record batches and columns, at given positions or where a mask is true, of columns of any type.
 
 Owner: the calling thread; no state. pyarrow takes no rows of string_view, binary_view and run-end-encoded columns, nor
-of nested ones with these inside. A column of views is made a large one, and a view again. Of the others, slices are put
-together. It must not know why rows are chosen.
+of nested ones with these inside. Views are made large values, and views again. Of columns with runs, slices are put
+together; with views beside the runs, each slice brings all their buffers again. It must not know why rows are chosen.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ def rows_where(records: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch
 
 def rows_of_column(column: pa.Array, positions: pa.Array) -> pa.Array:
     """The values of a column at `positions` (integers, 1-d), of the column's type."""
-    if _is_taken(column.type):
+    kind = column.type
+    if _is_taken(kind):
         return column.take(positions)
-    large = _LARGE.get(column.type)
+    large = _without_views(kind)
     return (
-        _slices_of(column, positions)
-        if large is None
-        else column.cast(large).take(positions).cast(column.type)
+        column.cast(large).take(positions).cast(kind) if _is_taken(large) else _slices_of(column, positions)
     )
 
 
@@ -55,6 +54,27 @@ def _is_taken(kind: pa.DataType) -> bool:
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         return True
     return all(_is_taken(kind.field(number).type) for number in range(kind.num_fields))
+
+
+@lru_cache(maxsize=1024)
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """The type with large values in place of views; the same where Arrow has no cast to it and back."""
+    if kind in _LARGE:
+        return _LARGE[kind]
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    large = [field.with_type(_without_views(field.type)) for field in fields]
+    if pa.types.is_struct(kind):
+        return pa.struct(large)
+    if pa.types.is_list(kind):
+        return pa.list_(large[0])
+    if pa.types.is_large_list(kind):
+        return pa.large_list(large[0])
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(large[0], kind.list_size)
+    if pa.types.is_map(kind):
+        entries = large[0].type
+        return pa.map_(entries.field(0), entries.field(1), keys_sorted=kind.keys_sorted)
+    return kind
 
 
 def _slices_of(column: pa.Array, positions: pa.Array) -> pa.Array:

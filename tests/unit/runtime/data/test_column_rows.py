@@ -63,3 +63,37 @@ def test_rows_stand_in_the_order_of_their_positions(positions: list[int], name: 
     found = rows_of_batch(batch, pa.array(positions, pa.int64()))
     values = COLUMNS[name].to_pylist()
     assert found.column("column").to_pylist() == [values[position] for position in positions]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct([("a", pa.string_view()), ("b", pa.int64())]),
+        pa.list_(pa.binary_view()),
+        pa.large_list(pa.string_view()),
+        pa.list_(pa.string_view(), 2),
+        pa.map_(pa.string_view(), pa.int64()),
+        pa.list_(pa.struct([("a", pa.list_(pa.string_view()))])),
+    ],
+    ids=str,
+)
+def test_chosen_rows_of_nested_views_take_the_bytes_of_these_rows(kind: pa.DataType) -> None:
+    text = "a text that is too long for a view of its own"
+    if pa.types.is_struct(kind):
+        value: Any = {"a": text, "b": 1}
+    elif pa.types.is_map(kind):
+        value = [(text, 1)]
+    elif pa.types.is_struct(kind.value_type):
+        value = [{"a": [text]}]
+    else:
+        value = [text.encode() if kind.value_type == pa.binary_view() else text] * 2
+    rows = pa.record_batch([pa.array([value, None] * 500, kind)], ["c"])
+    few = rows
+    for _ in range(4):
+        # Again and again, as state is chosen and put together.
+        few = rows_of_batch(few, pa.array(range(0, len(few), 3)))
+        few = pa.concat_batches([few, few])
+        assert few["c"].type == kind
+    expected = pa.record_batch([pa.array(few["c"].to_pylist(), kind)], ["c"])
+    assert few.serialize().size <= 2 * expected.serialize().size
+    assert rows_where(rows, pa.array([True, False] * 500))["c"].to_pylist() == rows["c"].to_pylist()[::2]
