@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -157,14 +157,13 @@ def _sequences(kinds: tuple[Kind, ...], carry: _Carry, head: str | None, ends: s
     if not kinds:
         yield (), carry
         return
-    kind, following = kinds[0], kinds[1] if len(kinds) > 1 else None
-    for slots, after in _of_kind(kind, following, carry, head, ends, most):
+    for slots, after in _of_kind(kinds[0], kinds[1:], carry, head, ends, most):
         for others, last in _sequences(kinds[1:], after, None, ends, most - len(slots)):
             yield slots + others, last
 
 
 def _of_kind(
-    kind: Kind, following: Kind | None, carry: _Carry, head: str | None, ends: str, most: int
+    kind: Kind, following: tuple[Kind, ...], carry: _Carry, head: str | None, ends: str, most: int
 ) -> _Unrolled:
     if kind.contiguity == "not_followed_by":
         gap = min((each for each in (carry.gap, kind.gap) if each is not None), default=None)
@@ -190,18 +189,21 @@ def _of_kind(
         yield from _of_records(kind, following, carry, head, ends, most)
 
 
-def _between(kind: Kind, following: Kind | None) -> tuple[str, str]:
+def _between(kind: Kind, following: tuple[Kind, ...]) -> tuple[str, str]:
     """Letters forbidden between two records of a step, and directly behind one that may be the last."""
-    if following is None or not following.contiguity.startswith("not"):
-        return "", ""
-    if following.contiguity == "not_followed_by":
-        return following.letters, ""
+    forbidden = "".join(each.letters for each in takewhile(_not_followed_by, following))
+    if forbidden or not following or following[0].contiguity != "not_next":
+        return forbidden, ""
     greedy = kind.letters if kind.greedy and kind.least != kind.most else ""
-    return "", "".join(set(following.letters) - set(greedy))
+    return "", "".join(set(following[0].letters) - set(greedy))
+
+
+def _not_followed_by(kind: Kind) -> bool:
+    return kind.contiguity == "not_followed_by"
 
 
 def _of_records(
-    kind: Kind, following: Kind | None, carry: _Carry, head: str | None, ends: str, most: int
+    kind: Kind, following: tuple[Kind, ...], carry: _Carry, head: str | None, ends: str, most: int
 ) -> _Unrolled:
     greedy = Blocked(kind.letters, kind.until) if kind.greedy and kind.least != kind.most else None
     if kind.optional:
@@ -245,7 +247,7 @@ def _of_records(
 
 
 def _of_group(
-    kind: Kind, following: Kind | None, carry: _Carry, head: str | None, ends: str, most: int
+    kind: Kind, following: tuple[Kind, ...], carry: _Carry, head: str | None, ends: str, most: int
 ) -> _Unrolled:
     inner, direct = _between(kind, following)
     if kind.optional:
