@@ -254,7 +254,8 @@ def test_a_job_that_does_not_fit_is_refused_before_anything_starts(
     cluster: MiniCluster, tmp_path: Path
 ) -> None:
     client = submitted(cluster, tmp_path, 2)
-    until_running(cluster, client)
+    # An operator that has kept nothing is in no savepoint.
+    wait_until((tmp_path / "begun").exists)
     path = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
     env = cluster.get_execution_environment({"execution.state-recovery.path": path})
     env.from_sequence(1, 9).uid("numbers").print()
