@@ -43,22 +43,27 @@ def rows_of_column(column: pa.Array, positions: pa.Array) -> pa.Array:
     )
 
 
-@lru_cache(maxsize=1024)
 def _is_taken(kind: pa.DataType) -> bool:
     """True if pyarrow takes rows of a column of that type."""
+    # An extension type of a program has no hash.
+    return _is_taken(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else _is_plain_taken(kind)
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_taken(kind: pa.DataType) -> bool:
+    """The same for a type that is no extension."""
     if kind in _LARGE or pa.types.is_run_end_encoded(kind):
         return False
-    if isinstance(kind, pa.BaseExtensionType):
-        return _is_taken(kind.storage_type)
     # A list view moves no values.
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         return True
     return all(_is_taken(kind.field(number).type) for number in range(kind.num_fields))
 
 
-@lru_cache(maxsize=1024)
 def _without_views(kind: pa.DataType) -> pa.DataType:
     """The type with large values in place of views; the same where Arrow has no cast to it and back."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind
     if kind in _LARGE:
         return _LARGE[kind]
     fields = [kind.field(number) for number in range(kind.num_fields)]

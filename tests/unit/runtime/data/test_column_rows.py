@@ -97,3 +97,30 @@ def test_chosen_rows_of_nested_views_take_the_bytes_of_these_rows(kind: pa.DataT
     expected = pa.record_batch([pa.array(few["c"].to_pylist(), kind)], ["c"])
     assert few.serialize().size <= 2 * expected.serialize().size
     assert rows_where(rows, pa.array([True, False] * 500))["c"].to_pylist() == rows["c"].to_pylist()[::2]
+
+
+class Tagged(pa.ExtensionType):  # type: ignore[misc]
+    """A type of a program: it has no hash."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "tests.tagged")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Tagged:
+        return cls(storage)
+
+
+@pytest.mark.parametrize("storage", [pa.int64(), pa.string_view(), pa.list_(pa.string_view())], ids=str)
+def test_extension_types_of_a_program_are_chosen_as_what_they_store(storage: pa.DataType) -> None:
+    values: list[Any] = [1, None, 3]
+    if storage != pa.int64():
+        values = [None if value is None else str(value) for value in values]
+    if pa.types.is_list(storage):
+        values = [[value] for value in values]
+    tagged = pa.ExtensionArray.from_storage(Tagged(storage), pa.array(values, storage))
+    chosen = rows_of_batch(pa.record_batch([tagged], ["c"]), pa.array([2, 1]))["c"]
+    assert chosen.type == tagged.type
+    assert chosen.to_pylist() == [values[2], values[1]]
