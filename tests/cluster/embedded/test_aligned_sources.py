@@ -37,6 +37,11 @@ class World:
     paused: ClassVar[list[str]] = []
     rows: ClassVar[list[Any]] = []
 
+    @classmethod
+    def was_ahead(cls) -> bool:
+        """Whether a split has come near the bound. Until then the slow one stays, so that the load does not matter."""
+        return any(ahead > DRIFT // 2 for ahead in cls.ahead)
+
 
 @dataclass(frozen=True)
 class Track(SourceSplit):
@@ -98,6 +103,7 @@ class TrackReader(SourceReader[Any, Track]):
         if not live:
             return None if self._no_more else NothingAvailable()
         ready = [track for track in live if track.name not in self._paused | self.silent]
+        ready = [track for track in ready if not track.next or track.name != "slow" or World.was_ahead()]
         if self._rests or not ready or not self._no_more:
             return NothingAvailable(0.001)
         track = min(ready, key=lambda track: track.next)
@@ -144,5 +150,4 @@ def test_no_source_is_ahead_of_the_slowest_by_more_than_the_drift() -> None:
     with mini_cluster(slots=1, processes=False) as cluster:
         read_tracks(cluster)
     assert max(World.ahead) <= DRIFT + 1
-    # How far sources get apart before the first bound depends on the load.
-    assert max(World.ahead) >= DRIFT // 4, "nothing was ahead: the bound was not tested"
+    assert max(World.ahead) > DRIFT // 2, "nothing was ahead: the bound was not tested"
