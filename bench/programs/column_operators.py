@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from bench.programs.columnar import DroppingSink, NumberColumns
-from bench.programs.operators import DISORDER_MS, PARALLELISM, ROWS_A_SECOND
+from bench.programs.operators import DISORDER_MS, PARALLELISM, ROWS_A_SECOND, checkpointed, with_disorder
 from yarrow.cep import CEP, Pattern
-from yarrow.common import Configuration, Duration, Time, Types, WatermarkStrategy
-from yarrow.datastream import ColumnarKeyedStream, DataStream, StreamExecutionEnvironment
+from yarrow.common import Time, Types, WatermarkStrategy
+from yarrow.datastream import ColumnarKeyedStream, DataStream
 from yarrow.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from yarrow.table.expressions import col
 
@@ -83,13 +83,7 @@ def main() -> None:
     given = arguments.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="bench-checkpoints-") as folder:
-        options = {
-            "parallelism.default": str(PARALLELISM),
-            "execution.checkpointing.interval": "1 s",
-            "execution.checkpointing.dir": folder,
-        }
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
-        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
+        env, strategy = checkpointed(folder), with_disorder()
 
         def keyed(count: int) -> ColumnarKeyedStream:
             numbers = env.from_source(

@@ -139,6 +139,23 @@ def interval_join(left: KeyedStream, right: KeyedStream) -> DataStream:
     return pairs.process(Pairs(), PAIR)
 
 
+def checkpointed(folder: str, backend: str = "hashmap") -> StreamExecutionEnvironment:
+    """The environment of a job that checkpoints each second into a folder."""
+    options = {
+        "parallelism.default": str(PARALLELISM),
+        "state.backend.type": backend,
+        "state.backend.rocksdb.memory.fixed-per-slot": "256 mb",
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.dir": folder,
+    }
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
+
+
+def with_disorder() -> WatermarkStrategy:
+    """Watermarks for rows that are out of order by up to two seconds."""
+    return WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
+
+
 JOBS: dict[str, Callable[[KeyedStream], DataStream]] = {
     "keyed-reduce": keyed_reduce,
     "tumbling-count": tumbling_count,
@@ -172,15 +189,7 @@ def main() -> None:
         return (x * 1_299_709 % keys, 1 if percent is None else kind_of(x, percent))
 
     with tempfile.TemporaryDirectory(prefix="bench-checkpoints-") as folder:
-        options = {
-            "parallelism.default": str(PARALLELISM),
-            "state.backend.type": given.backend,
-            "state.backend.rocksdb.memory.fixed-per-slot": "256 mb",
-            "execution.checkpointing.interval": "1 s",
-            "execution.checkpointing.dir": folder,
-        }
-        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
-        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
+        env, strategy = checkpointed(folder, given.backend), with_disorder()
 
         def keyed(count: int) -> KeyedStream:
             stamps = Stamps(max(1, count // PARALLELISM), given.rows_a_second)
