@@ -42,7 +42,8 @@ class StoredWatermark:
         self._first, self._last = groups.start, groups.end
         self._max_parallelism = environment.max_parallelism
         self._state = context.operator_state.union_list_state(_descriptor())
-        #: What is restored of its key groups: the watermarks of their former subtasks, and those of subtasks before.
+        #: (first key group, last key group, watermark) for own key groups: the watermarks of their former subtasks, and
+        #: higher ones that these had restored themselves.
         self._former = [
             (max(first, self._first), min(last, self._last), watermark)
             for first, last, watermark in self._state.get()

@@ -26,7 +26,7 @@ from yarrow.runtime.data.elements import ArrowBatch, is_record_batch, stamps_col
 
 #: More rows than any source gives at once.
 _ALL = 1 << 62
-#: What a poll gave, once its rows wait elsewhere.
+#: Stands for the records of a poll once their rows wait elsewhere.
 _MORE = SourceRecords(())
 #: Polls that give few rows are gathered for this time, in seconds: a chunk of few rows costs much each.
 _GATHERING_SECONDS = 0.001

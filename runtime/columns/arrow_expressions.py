@@ -24,7 +24,7 @@ _NO_COLUMN: Final = re.compile(
     r"(?:No match|Multiple matches) for FieldRef\.(?:Nested\(FieldRef\.)?Name\((.+?)\) (?:in |FieldRef)",
     re.DOTALL,
 )
-#: What Arrow says of functions such as sum, whose result for a row depends on other rows.
+#: Arrow refuses functions such as sum with these words: their result for a row depends on other rows.
 _NOT_BY_ROW: Final = "non-scalar expression"
 
 
@@ -163,7 +163,7 @@ def _columns_of(expression: ArrowExpression, schema: pa.Schema) -> Iterator[str]
 
 
 def _why_not_read(message: str, schema: pa.Schema) -> str:
-    """What is wrong with the column that Arrow's message names; "" = nothing, or it names none."""
+    """Why the column in Arrow's message cannot be read; "" if the message names no column, or one that can."""
     found = _NO_COLUMN.match(message)
     if not found:
         return ""

@@ -52,7 +52,7 @@ class RecordDecisions:
         return None if is_idle else by_state, begins
 
     def _followed(self, state: int, record: Any, results: dict[int, bool]) -> Followed:
-        """What a record does in a state. `results` has those of tests asked before; this state adds its own."""
+        """What a record does in a state. `results`: what the tests said of the record so far, which grows here."""
         moves = self._moves
         decision = moves.first[state]
         while (test := decision.test) != DECIDED:

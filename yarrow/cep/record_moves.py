@@ -37,7 +37,7 @@ class Decision:
 
 
 class OneTest(NamedTuple):
-    """What a record does in a state that asks one test alone, which no other state asks."""
+    """What a record does in a state with one test, if no other state asks that test."""
 
     test: int
     holds: Followed

@@ -19,19 +19,13 @@ class KeyValues:
 
     def __init__(self, state: KeyedStateBackend, name: str, value_type: TypeInformation) -> None:
         self._table: ValueTable = state.value_table(name, value_type)
-        self._live = self._table.live
 
     def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """(canonical key, dict to write to, value or MISSING); see ValueTable."""
         kind = type(key)
         if kind is not int and kind is not str:
             key = canonicalize(key)
-        live = self._live
-        entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
-        try:
-            return key, entries, entries[key]
-        except KeyError:
-            return self._table.miss(key)
+        return self._table.find(key)
 
     def remove(self, key: Any) -> None:
         """Removes the value; no effect if there is none."""

@@ -54,7 +54,7 @@ class MatchingState:
     def keep(self, place: KeptMatches, matches: PartialMatches) -> None:
         """Keeps what a key has now; no other key was asked for meanwhile."""
         key, entries, value = place
-        if matches.runs or matches.complete:
+        if not matches.is_empty:
             entries[key] = tuple(matches) if value is MISSING else value
         elif value is not MISSING:
             self._values.remove(key)

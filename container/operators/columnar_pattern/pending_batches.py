@@ -74,7 +74,7 @@ class FrozenRows(NamedTuple):
     """Rows as a cut found them."""
 
     rows: WaitingColumns
-    #: Those that are there: bool, shape (rows,); None = all.
+    #: Whether the cut found each row: bool, shape (rows,); None = it found all.
     there: npt.NDArray[np.bool_] | None = None
 
 

@@ -78,9 +78,6 @@ class PreAggregatingOperator(FunctionOperator):
             code.line(f"{start} = None")
         table = TableVariables.fresh(code)
         code.at_start(f"{table.sharded} = False")
-        is_whole = code.fresh("a")
-        # `miss` counts the keys.
-        code.at_start(f"{is_whole} = False")
         slices = code.bind("slices", self._held.slices)
         enter = code.bind("enter", self._enter)
         code.line(f"{table.entries}, {table.miss} = {slices}.get({start}) or {enter}({start})")
@@ -90,7 +87,8 @@ class PreAggregatingOperator(FunctionOperator):
             emit(single, timestamp)
         with code.block("else:"):
             combination = Combination.of(self._spec, self.function, self.context)
-            generate_update(code, self, combination, table, (key, value, start), is_whole)
+            # `miss` counts the keys, so it hears of each new one.
+            generate_update(code, self, combination, table, (key, value, start), "False")
 
     def _enter(self, start: int | None) -> tuple[dict[Any, Any] | None, Miss | None]:
         """The values of a slice that rows have come to first; (None, None) if they pass by themselves."""

@@ -193,21 +193,32 @@ def generate_new_value(
     update: Callable[[str], None],
 ) -> str:
     """Generates read - update; returns the variable of the new value, which belongs into `entries` at the key."""
-    missing = code.bind_as("MISSING", MISSING)
     result = code.fresh("v")
     with code.block("try:"):
-        with code.block(f"if {table.sharded}:"):
-            code.line(f"{table.entries} = {table.live}[hash({key}) % {table.shards}]")
+        generate_entries(code, table, key)
         code.line(f"{result} = {table.entries}[{key}]")
     with code.block("except (KeyError, TypeError):"):
         code.line(f"{key}, {table.entries}, {result} = {table.miss}({key})")
-        with code.block(f"if {result} is {missing}:"):
-            first(result)
-        with code.block("else:"):
-            update(result)
+        generate_first_or_update(code, result, first=first, update=update)
     with code.block("else:"):
         update(result)
     return result
+
+
+def generate_entries(code: CodeWriter, table: TableVariables, key: str) -> None:
+    """Sets `entries` to the dict of a key. TypeError for a key without a hash."""
+    with code.block(f"if {table.sharded}:"):
+        code.line(f"{table.entries} = {table.live}[hash({key}) % {table.shards}]")
+
+
+def generate_first_or_update(
+    code: CodeWriter, result: str, *, first: Callable[[str], None], update: Callable[[str], None]
+) -> None:
+    """Generates `first` where `result` is MISSING, else `update`."""
+    with code.block(f"if {result} is {code.bind_as('MISSING', MISSING)}:"):
+        first(result)
+    with code.block("else:"):
+        update(result)
 
 
 @runs(AggregateOperator)

@@ -15,7 +15,11 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type, input_type_of
-from yarrow.container.operators.rows.keyed_aggregation import TableVariables
+from yarrow.container.operators.rows.keyed_aggregation import (
+    TableVariables,
+    generate_entries,
+    generate_first_or_update,
+)
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.window_spec import PreAggregationOperator, WindowKind, WindowOperator
@@ -179,7 +183,8 @@ def generate_update(
 ) -> None:
     """Generates the code that folds a row into the dict at hand.
 
-    `row`: variables of key, row, and window's start. `is_whole`: true where the dict has all values of the window.
+    `row`: variables of key, row, and window's start. `is_whole`: an expression, true where the dict has all values of
+    the window.
     """
     key, value, low = row
     added = combination.generate_row(code, value)
@@ -222,8 +227,7 @@ def _generate_new_value(
     """
     missing, result = code.bind_as("MISSING", MISSING), code.fresh("v")
     with code.block("try:"):
-        with code.block(f"if {table.sharded}:"):
-            code.line(f"{table.entries} = {table.live}[hash({key}) % {table.shards}]")
+        generate_entries(code, table, key)
         code.line(f"{result} = {table.entries}.get({key})")
     with code.block("except (KeyError, TypeError):"):
         # `miss` refuses the key.
@@ -234,10 +238,7 @@ def _generate_new_value(
             code.line(f"{result} = {missing}")
         with code.block("else:"):
             code.line(f"{key}, {table.entries}, {result} = {table.miss}({key})")
-        with code.block(f"if {result} is {missing}:"):
-            first(result)
-        with code.block("else:"):
-            update(result)
+        generate_first_or_update(code, result, first=first, update=update)
     with code.block("else:"):
         update(result)
     return result

@@ -97,7 +97,7 @@ def schema_of(index: int, kind: pa.DataType) -> pa.Schema:
 
 
 def results(name: str, make: Callable[[list[str]], pa.Array]) -> list[Any]:
-    """What an operator makes of rows out of order, of which one is late and some wait over a restart."""
+    """The results of an operator. Rows come out of order, one is late, and the operator restarts while some wait."""
     inputs, build = OPERATORS[name]
     types = [schema_of(index, make(["x"]).type) for index in range(inputs)]
 
