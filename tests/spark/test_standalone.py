@@ -25,11 +25,15 @@ pytestmark = pytest.mark.spark
 #: Starts of a cluster, each with other ports.
 TRIES = 5
 
+#: It has a row now and then, and leaves the cores to Spark.
 _STREAM = """
+from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
-env.from_sequence(1, 10**15).filter(lambda value: False).print()
+source = DataGeneratorSource(lambda value: value, 10**15, RateLimiterStrategy.per_second(20))
+env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").filter(lambda value: False).print()
 env.execute("stream")
 """
 _SUMS = """

@@ -34,11 +34,16 @@ CONFIGURATION = {
     # Containers are asked for, and heard of, within a fifth of a second.
     "yarn.heartbeat.container-request-interval": "200",
 }
+#: It has a row now and then: a job that is only to be there leaves the cores to others.
 ENDLESS = """
+from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
-env.from_sequence(1, 10**15).map(lambda x: x).filter(lambda x: False).print()
+source = DataGeneratorSource(lambda x: x, 10**15, RateLimiterStrategy.per_second(20))
+rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+rows.map(lambda x: x).filter(lambda x: False).print()
 env.execute("endless")
 """
 DOUBLES = """

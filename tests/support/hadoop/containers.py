@@ -77,10 +77,15 @@ def _place_of(pid: int, roots: list[str]) -> str:
         folder = os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")
         if any(f"{folder}/".startswith(root) for root in roots) and _CONTAINER.search(folder):
             return folder
-        variables = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            variables = file.read()
     except OSError:
         return ""
-    own = [text for text in variables if text.startswith(("LOCAL_DIRS=", "CONTAINER_ID="))]
+    # Tests look at every process of the machine again and again: most are told by their bytes.
+    if b"LOCAL_DIRS=" not in variables:
+        return ""
+    texts = variables.decode(errors="replace").split("\0")
+    own = [text for text in texts if text.startswith(("LOCAL_DIRS=", "CONTAINER_ID="))]
     return " ".join(own) if any(root in text for text in own for root in roots) else ""
 
 
