@@ -21,7 +21,6 @@ from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
 from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.bootstrap import ProcessBootstrap, SparkDriverBootstrap
 from yarrow.runtime.rpc.messages import SparkDriverStart
-from yarrow.runtime.rpc.spark_driver_process import GRACE
 
 _log = logging.getLogger(__name__)
 #: Allocations that have ended and are remembered, so that a message that comes late starts no driver again.
@@ -42,8 +41,11 @@ class DriverProcess(Protocol):
         """Returns when nothing of it is left, with a description of its end."""
         ...
 
-    async def end(self, grace: float) -> None:
-        """Ends it; returns when nothing of it is left."""
+    async def end(self, grace: float | None = None) -> None:
+        """Ends it, by force after `grace` seconds; returns when nothing of it is left.
+
+        None = it has the time that its kind of driver needs. May be called again, with less time.
+        """
         ...
 
 
@@ -59,7 +61,8 @@ class _Hosted(msgspec.Struct):
     process: DriverProcess | None = None
     #: Why it is being ended; "" = it is not.
     end_cause: str = ""
-    grace: float = GRACE
+    #: Seconds for its end; None = as many as it needs.
+    grace: float | None = None
     #: Ends its process.
     ending: asyncio.Task[None] | None = None
 
@@ -144,11 +147,14 @@ class HostedSparkDrivers:
 
     async def close(self, cause: str, grace: float) -> None:
         """Ends all drivers, by force after `grace` seconds; returns when nothing of them is left."""
-        for hosted in self._hosted.values():
-            hosted.grace = min(hosted.grace, grace)
+        hosted = list(self._hosted.values())
+        # Those that end already have more time so far.
+        ending = [one.process for one in hosted if one.end_cause and one.process is not None]
+        for one in hosted:
+            one.grace = grace
         self.end_all(cause)
-        lives = [one.life for one in self._hosted.values() if one.life is not None]
-        await asyncio.gather(*lives, return_exceptions=True)
+        lives = [one.life for one in hosted if one.life is not None]
+        await asyncio.gather(*(process.end(grace) for process in ending), *lives, return_exceptions=True)
 
     def _end(self, hosted: _Hosted, cause: str) -> None:
         if hosted.end_cause:

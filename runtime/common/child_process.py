@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -75,16 +75,26 @@ class ChildProcess:
         status = await asyncio.shield(self._watcher)
         return await asyncio.to_thread(self._describe_end, status)
 
-    async def end(self, grace: float) -> None:
-        """Closes the pipe, which asks the child to end; kills its session after `grace` seconds."""
+    async def end(self, grace: float, has_worked: Callable[[], bool] = lambda: False) -> None:
+        """Closes the pipe, which asks the child to end; kills its session after `grace` seconds.
+
+        `has_worked` is asked then: whether the child has worked since it was asked last. One that has gets the grace
+        again.
+        """
         self.is_released = True
         if self._process.stdin is not None:
             self._process.stdin.close()
+        while not await self._ends_within(grace):
+            if not has_worked():
+                _kill_session(self.pid)
+                await self._watcher
+
+    async def _ends_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(asyncio.shield(self._watcher), grace)
+            await asyncio.wait_for(asyncio.shield(self._watcher), seconds)
         except TimeoutError:
-            _kill_session(self.pid)
-            await self._watcher
+            return False
+        return True
 
     async def _watch(self) -> int:
         status = await self._process.wait()

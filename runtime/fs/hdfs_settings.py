@@ -1,8 +1,8 @@
 """The HDFS settings of this process: the folder of Hadoop's files, and how long failures are borne.
 
-Owner: the process's start, which calls `use_hdfs_settings` once; any thread reads. A path's scheme alone
-selects its file system, wherever the path comes from. So these settings belong to the process and not to a
-call. Connects nowhere; looks up names of hosts if one machine may have several.
+Owner: the process's start, which calls `use_hdfs_settings` once, or a program that is built there; any thread reads.
+A path's scheme alone selects its file system, wherever the path comes from. So these settings belong to the process
+and not to a call. Connects nowhere; looks up names of hosts if one machine may have several.
 """
 
 from __future__ import annotations
@@ -53,13 +53,25 @@ class HdfsSettings(msgspec.Struct, frozen=True):
 
 
 _settings = HdfsSettings()
+#: The settings are the choice of the process's start, and no offer.
+_are_chosen = False
 
 
 def use_hdfs_settings(settings: HdfsSettings) -> HdfsSettings:
     """Make these the settings of the process; returns the former ones."""
-    global _settings
-    former, _settings = _settings, settings
+    global _settings, _are_chosen
+    former, _settings, _are_chosen = _settings, settings, True
     return former
+
+
+def offer_hdfs_settings(settings: HdfsSettings) -> None:
+    """Make these the settings of a process whose start has chosen none.
+
+    A program's sources and sinks look at their files before any cluster has started.
+    """
+    global _settings
+    if not _are_chosen:
+        _settings = settings
 
 
 def hdfs_settings() -> HdfsSettings:

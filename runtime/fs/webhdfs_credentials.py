@@ -42,6 +42,8 @@ _DAY_MS: Final = 86_400_000
 _RENEW_KEY: Final = "dfs.namenode.delegation.token.renew-interval"
 #: Part of the time until a token must be renewed, after which another is fetched.
 _FRESH: Final = 0.75
+#: Of the service of NameNodes that replace each other.
+_LOGICAL: Final = "ha-hdfs:"
 _clock = SystemClock()
 
 
@@ -57,6 +59,19 @@ class Credentials:
 def is_secured(properties: Mapping[str, str]) -> bool:
     """Whether Hadoop's configuration asks for Kerberos."""
     return properties.get("hadoop.security.authentication", "simple").lower() == "kerberos"
+
+
+def hdfs_services(url: str, properties: Mapping[str, str]) -> Sequence[str]:
+    """The names that a token for the HDFS of a URL may call its service. Asks the name service.
+
+    A URL without an address means the HDFS of fs.defaultFS.
+    """
+    address = urlsplit(url)
+    if not address.netloc:
+        address = urlsplit(properties.get("fs.defaultFS", ""))
+    if properties.get(f"dfs.ha.namenodes.{address.netloc}"):
+        return (f"{_LOGICAL}{address.netloc}",)
+    return services_of(address.hostname or "", address.port or _RPC_PORT)
 
 
 class HdfsAuthority:
@@ -115,12 +130,9 @@ class HdfsAuthority:
         return WEB_KINDS if urlsplit(self._prefix).scheme == "webhdfs" else (HDFS_KIND, *WEB_KINDS)
 
     def _services(self) -> Sequence[str]:
-        address = urlsplit(self._prefix)
-        if not address.netloc:
-            address = urlsplit(self._properties.get("fs.defaultFS", ""))
-        if self._properties.get(f"dfs.ha.namenodes.{address.netloc}"):
-            return (f"ha-hdfs:{address.netloc}",)
-        services = list(services_of(address.hostname or "", address.port or _RPC_PORT))
+        services = list(hdfs_services(self._prefix, self._properties))
+        if any(service.startswith(_LOGICAL) for service in services):
+            return services
         for web in http_addresses(f"{self._prefix}/", self._properties):
             found = urlsplit(web)
             services += services_of(found.hostname or "", found.port or 0)

@@ -2,11 +2,15 @@
 
 Owner: the loop on which it was started. The driver gets its settings through a pipe, as a TaskExecutor does. Its end
 takes Java and Python workers with it, then its folder. Must not put a secret into argv or the environment.
+
+A driver that ends may have work left: the first one of a user has Java write its classes. It gives signs of that work,
+which both of its limits know: that of its parent here, and its own (container/batch/spark/driver_main.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
@@ -23,9 +27,37 @@ if TYPE_CHECKING:
 
 #: Arguments of the interpreter.
 _COMMAND: Final = ("-m", "yarrow.container.batch.spark.driver_main")
-#: Seconds in which Spark may end in order before all of the session is killed: the first driver of a user writes its
-#: classes meanwhile (WRITING_SECONDS of container/batch/spark/java/class_archive.py), and Python processes end.
+#: Seconds in which Spark may end in order before all of the session is killed. They count from the driver's last sign
+#: of work.
 GRACE: Final = 30.0
+#: Below the driver's folder: a byte for each sign of work.
+_SIGNS_FILE: Final = "signs-of-work"
+
+
+class SignsOfWork:
+    """The signs of work that an ending driver gives, as one who gives or sees them has them.
+
+    Sizes of a file are compared, and no times: neither side needs the other's clock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the driver's own."""
+        self._file = folder / _SIGNS_FILE
+        self._seen = 0
+
+    def give(self) -> None:
+        """Gives one; where the disk is full, nobody hears of it, and the driver has its usual time."""
+        with contextlib.suppress(OSError), self._file.open("ab") as signs:
+            signs.write(b".")
+
+    def came(self) -> bool:
+        """Whether one came since this was asked last."""
+        try:
+            given = self._file.stat().st_size
+        except OSError:
+            return False
+        before, self._seen = self._seen, given
+        return given > before
 
 
 class SparkDriverProcess:
@@ -82,9 +114,15 @@ class SparkDriverProcess:
         """Returns when nothing of it is left, with a description of its end."""
         return await asyncio.shield(self._end)
 
-    async def end(self, grace: float = GRACE) -> None:
-        """Ends it, by force after `grace` seconds; returns when nothing of it is left."""
-        await self._process.end(grace)
+    async def end(self, grace: float | None = None) -> None:
+        """Ends it, by force after `grace` seconds; returns when nothing of it is left.
+
+        None = GRACE seconds after its last sign of work. Another call may give an end that has begun less time.
+        """
+        if grace is None:
+            await self._process.end(GRACE, SignsOfWork(Path(self._folder)).came)
+        else:
+            await self._process.end(grace)
         await asyncio.shield(self._end)
 
     async def _watch(self) -> str:

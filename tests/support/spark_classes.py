@@ -1,7 +1,8 @@
 """The archive of Spark's classes for the drivers of a run of tests: written once, with as much time as Java needs.
 
-A user's driver gives Java some seconds for it. A busy machine needs more: no driver would ever have the archive, and
-each would take more than twice the time to start. `python -m tests.support.spark_classes` is a SparkDriver that waits.
+A user's driver gives Java three minutes for it. A busy machine may need more: no driver would ever have the archive,
+and each would take more than twice the time to start. `python -m tests.support.spark_classes` is a SparkDriver that
+waits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from unittest.mock import patch
 from tests.support.batch_runner import collecting_graph
 from tests.support.spark_driver import LIMIT, spark_driver
 from tests.unit.runtime.graph.programs import environment
-from yarrow.container.batch.spark import driver_main, session
+from yarrow.container.batch.spark import driver_main
+from yarrow.container.batch.spark.java import class_archive
 
 
 def write_classes(classes: Path, folder: Path) -> None:
@@ -42,5 +44,5 @@ def write_classes(classes: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with patch.object(session, "WRITING_SECONDS", LIMIT):
+    with patch.multiple(class_archive, WRITING_SECONDS=LIMIT, IDLE_SECONDS=LIMIT):
         sys.exit(driver_main.main())

@@ -1,11 +1,13 @@
-"""On a cluster that asks for Kerberos: a login by keytab, an application with checkpoints on HDFS by its containers'
+"""On a cluster that asks for Kerberos: a login by keytab, an application whose containers and Spark's work on HDFS by
 tokens, and what is said where nothing lets the client in. The cluster and its KDC are this module's own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from tests.support.hadoop import kerberos
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import Layout
+from tests.yarn.batch.bounded_jobs import CONFIGURATION_ON_YARN, sparks
 from tests.yarn.clusters_of_runs import cluster_of_run
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.conftest import note_applications
@@ -21,16 +24,36 @@ from tests.yarn.waiting import GRACE, until
 #: A secured cluster that runs already.
 SHARED = "YARROW_SECURED_HADOOP_DIRECTORY"
 KEYTAB, PRINCIPAL = "security.kerberos.login.keytab", "security.kerberos.login.principal"
+#: Who did something, in the NameNode's record, if the user's token let him.
+BY_TOKEN = f"{kerberos.USER} (auth:TOKEN)"
+#: A stream that leaves files, then a bounded job on them, whose tasks are in Spark's executors.
 SUMS = """
-import time
-from yarrow.datastream import StreamExecutionEnvironment
+import sys, time
+from yarrow.common import Encoder, Types, WatermarkStrategy
+from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from yarrow.datastream.connectors.file_system import FileSink, FileSource
+from yarrow.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+
+folder = sys.argv[1]
+rows = Types.ROW_NAMED(["k", "v"], [Types.LONG(), Types.LONG()])
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
 env.enable_checkpointing(300)
 def slowly(number):
     time.sleep(0.01)
-    return number
-env.from_sequence(1, 500).map(slowly).key_by(lambda n: n % 7).reduce(lambda a, b: a + b).print()
+    return number % 7, number
+numbers = env.from_sequence(1, 500).map(slowly, rows)
+numbers.sink_to(FileSink.for_bulk_format(folder + "/numbers", ParquetBulkWriters.for_row_type(rows)).build())
+env.execute("numbers")
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(), folder + "/numbers").build()
+sums = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").key_by("k").aggregate([("v", "sum")])
+sums = sums.to_rows(as_tuple=True).map(lambda row: f"sum {row[0]} {row[1]}", Types.STRING())
+sums.print()
+sums.sink_to(FileSink.for_row_format(folder + "/sums", Encoder.simple_string_encoder()).build())
 env.execute("sums")
 """
 
@@ -52,50 +75,106 @@ def leaves_nothing_on_the_cluster(hadoop: HadoopCluster, request: pytest.Fixture
     assert not unended
 
 
-@pytest.fixture
-def keytab(hadoop: HadoopCluster) -> Path:
-    return kerberos.keytab(Layout(hadoop.directory))
+def login(hadoop: HadoopCluster) -> dict[str, str]:
+    return {KEYTAB: str(kerberos.keytab(Layout(hadoop.directory))), PRINCIPAL: kerberos.USER}
 
 
-@pytest.fixture
-def yarrow(hadoop: HadoopCluster, keytab: Path, tmp_path: Path) -> Iterator[Commands]:
-    login = {KEYTAB: str(keytab), PRINCIPAL: kerberos.USER}
-    with commands_in(hadoop, tmp_path, login) as commands:
+@contextmanager
+def logging_in(hadoop: HadoopCluster, folder: Path, more: Mapping[str, str]) -> Iterator[Commands]:
+    """Commands that log in by the keytab alone."""
+    with commands_in(hadoop, folder, {**login(hadoop), **more}) as commands:
         # Nobody's own ticket cache counts.
-        commands.environment["KRB5CCNAME"] = str(tmp_path / "no-tickets")
+        commands.environment["KRB5CCNAME"] = str(folder / "no-tickets")
         yield commands
 
 
-def test_a_job_checkpoints_by_the_tokens_of_its_containers(yarrow: Commands, hadoop: HadoopCluster) -> None:
-    (yarrow.folder / "sums.py").write_text(SUMS)
-    folder = f"/user/{kerberos.USER_NAME}/{yarrow.name('checkpoints')}"
-    outcome = yarrow.ok(
-        "run-application",
-        "-t",
-        "yarn-application",
-        "-D",
-        f"yarn.application.name={yarrow.name('secured')}",
-        "-D",
-        "execution.attached=true",
-        "-D",
-        f"execution.checkpointing.dir={hadoop.hdfs_url}{folder}",
-        "sums.py",
-    )
-    report = hadoop.application(outcome.application)
+@pytest.fixture
+def yarrow(hadoop: HadoopCluster, tmp_path: Path) -> Iterator[Commands]:
+    with logging_in(hadoop, tmp_path, {}) as commands:
+        yield commands
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An application of both jobs of SUMS that has ended, and its folder in the user's on HDFS."""
+
+    hadoop: HadoopCluster
+    id: str
+    folder: str
+
+    @property
+    def audit(self) -> str:
+        """The NameNode's own record: who did what, and by what."""
+        return self._log("namenode")
+
+    @property
+    def resource_manager_log(self) -> str:
+        return self._log("resourcemanager")
+
+    def _log(self, daemon: str) -> str:
+        log = self.hadoop.directory / "logs" / f"{daemon}.log"
+        return log.read_text(encoding="utf-8", errors="replace")
+
+    def doers(self, command: str, path: str) -> set[str]:
+        """Who did that with such paths of the user."""
+        line = rf"ugi=(\S+ \S+)\t.*cmd={command}\tsrc=/user/{kerberos.USER_NAME}/{path}\t"
+        return set(re.findall(line, self.audit))
+
+
+@pytest.fixture(scope="module")
+def ended(hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+    """One application for the tests of what it left."""
+    with logging_in(hadoop, tmp_path_factory.mktemp("secured"), CONFIGURATION_ON_YARN) as yarrow:
+        (yarrow.folder / "sums.py").write_text(SUMS)
+        folder = yarrow.name("sums")
+        url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}"
+        options = {
+            "yarn.application.name": yarrow.name("secured"),
+            "execution.attached": "true",
+            "execution.checkpointing.dir": f"{url}/checkpoints",
+        }
+        flags = [flag for key, value in options.items() for flag in ("-D", f"{key}={value}")]
+        target = ("run-application", "-t", "yarn-application")
+        outcome = yarrow.ok(*target, *flags, "sums.py", url)
+        yield Ended(hadoop, outcome.application, folder)
+
+
+def test_a_job_checkpoints_by_the_tokens_of_its_containers(ended: Ended) -> None:
+    report = ended.hadoop.application(ended.id)
     assert (report["user"], report["finalStatus"]) == (kerberos.USER_NAME, "SUCCEEDED")
 
-    # The NameNode's own record: who wrote checkpoints, and by what.
-    record = (hadoop.directory / "logs" / "namenode.log").read_text(encoding="utf-8", errors="replace")
-    created = re.findall(rf"ugi=(\S+ \S+)\t.*cmd=create\tsrc={folder}/\S+/chk-(\d+)/", record)
-    assert {who for who, _ in created} == {f"{kerberos.USER} (auth:TOKEN)"}
-    assert len({checkpoint for _, checkpoint in created}) >= 3
+    path = rf"{ended.folder}/checkpoints/\S+/chk-\d+/\S+"
+    assert ended.doers("create", path) == {BY_TOKEN}
+    assert len(set(re.findall(rf"cmd=create\tsrc=\S+/{ended.folder}/\S+/chk-(\d+)/", ended.audit))) >= 3
 
-    logs = hadoop.container_logs(outcome.application)
+    logs = ended.hadoop.container_logs(ended.id)
     assert any("jobmanager.log" in name for name in logs)
     assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]
     # The files of the application went with it.
-    left = re.findall(rf"cmd=delete\tsrc=/user/{kerberos.USER_NAME}/\.skein/{outcome.application}", record)
-    assert left
+    left = rf"cmd=delete\tsrc=/user/{kerberos.USER_NAME}/\.skein/{ended.id}"
+    assert re.search(left, ended.audit)
+
+
+def test_sparks_executors_read_and_write_by_the_same_tokens(ended: Ended) -> None:
+    (spark,) = sparks(ended.hadoop, ended.id)
+    assert (spark["user"], spark["finalStatus"]) == (kerberos.USER_NAME, "SUCCEEDED")
+    # YARN knows the token of the first application, and does not end it with Spark's.
+    known = rf"{spark['id']} found existing hdfs token Kind: HDFS_DELEGATION_TOKEN.*owner={kerberos.USER},"
+    assert re.search(known, ended.resource_manager_log)
+
+    # Java of the driver brings what executors need, then these read columns, and their sinks write.
+    assert ended.doers("mkdirs", rf"\.skein/{ended.id}/\S+/{spark['id']}") == {BY_TOKEN}
+    assert ended.doers("open", rf"{ended.folder}/numbers/\S+") == {BY_TOKEN}
+    for command in ("create", "rename"):
+        assert ended.doers(command, rf"{ended.folder}/sums/\S+") == {BY_TOKEN}
+
+    logs = ended.hadoop.container_logs(ended.id) | ended.hadoop.container_logs(str(spark["id"]))
+    printed = "\n".join(text for name, text in logs.items() if "jobmanager.log" in name)
+    sums = {(int(key), int(value)) for key, value in re.findall(r"printed: sum (\d) (\d+)", printed)}
+    assert sums == {(key, sum(n for n in range(1, 501) if n % 7 == key)) for key in range(7)}
+    # No log of any container has a token.
+    assert any("stderr" in name for name in logs)
+    assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]
 
 
 def test_the_doctor_logs_in_and_writes(yarrow: Commands) -> None:

@@ -355,8 +355,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return msgspec.structs.replace(code, python_path=(*added.split(os.pathsep), *code.python_path))
 
     def in_default_file_system(self, connector: C) -> C:
-        """Return a source or sink whose plain paths lie in the file system of fs.default-scheme."""
-        default = self._settings().get(cluster_options.DEFAULT_SCHEME)
+        """Return a source or sink whose plain paths lie in the file system of fs.default-scheme.
+
+        It reaches HDFS by this environment's configuration and login from then on.
+        """
+        # Imported here, so that a program without sources and sinks knows nothing of HDFS.
+        from yarrow.runtime.fs.hdfs_settings import HdfsSettings, offer_hdfs_settings
+
+        settings = self._settings()
+        offer_hdfs_settings(HdfsSettings.of(settings, is_client=True))
+        default = settings.get(cluster_options.DEFAULT_SCHEME)
         return connector if default is None else cast("C", connector.with_default_scheme(default))
 
     def new_collect_id(self) -> str:

@@ -107,7 +107,7 @@ class LocalDriver:
         """Returns when nothing of it is left, with a description of its end."""
         return await asyncio.shield(self._life)
 
-    async def end(self, grace: float) -> None:
+    async def end(self, grace: float | None = None) -> None:
         """Ends it; returns when nothing of it is left."""
         self._driver.finish("its slot was freed")
         await self.wait()

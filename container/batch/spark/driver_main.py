@@ -46,7 +46,7 @@ from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.messages import BatchSubmission, FailureCause, SparkApplication
 from yarrow.runtime.rpc.service import RpcService
-from yarrow.runtime.rpc.spark_driver_process import GRACE
+from yarrow.runtime.rpc.spark_driver_process import GRACE, SignsOfWork
 from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.gateways import YarnError
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 #: Seconds between the parent's end and the forced end of this process.
 _ORPHAN_LIMIT: Final = 9.0
-#: The same if the parent lives and wants the end: it kills all of the session a second later.
+#: The same if the parent lives and wants the end, since the last sign of work: it kills all of the session later.
 _ENDING_LIMIT: Final = GRACE - 1.0
 #: Seconds between two looks whether the parent has ended since.
 _LOOK: Final = 0.2
@@ -181,7 +181,9 @@ class _DriverProcess:
             host.start_java()
             return await self._serve_with(driver, address, host, heartbeat)
         finally:
-            await asyncio.to_thread(host.close, keep_classes=may_keep_classes(driver))
+            # An ending Java answers nothing, though it may take its time.
+            close = partial(host.close, keep_classes=may_keep_classes(driver), before_end=heartbeat.stop)
+            await asyncio.to_thread(close)
             heartbeat.stop()
 
     def _heartbeat_of(self, host: SparkHost) -> JavaHeartbeat:
@@ -344,7 +346,8 @@ def _watch_parent(folder: Path, parent: int, driver: BatchDriver) -> None:
         if not lives:
             # Storage may be silent, and a dead master removes nothing.
             threading.Thread(target=driver.orphaned, name="orphaned run", daemon=True).start()
-        wait_for_forced_end(lambda: os.getppid() == parent, threading.Event().wait)
+        signs = SignsOfWork(folder)
+        wait_for_forced_end(lambda: os.getppid() == parent, signs.came, threading.Event().wait)
         # The kernel ends Java with this process, and Java's end is that of its Python processes.
         remove_files(folder)
         os._exit(1)
@@ -352,12 +355,17 @@ def _watch_parent(folder: Path, parent: int, driver: BatchDriver) -> None:
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
-def wait_for_forced_end(parent_lives: Callable[[], bool], wait: Callable[[float], object]) -> None:
-    """Returns when a driver that has been told to end must be ended by force; `wait` gets seconds."""
+def wait_for_forced_end(
+    parent_lives: Callable[[], bool], has_worked: Callable[[], bool], wait: Callable[[float], object]
+) -> None:
+    """Returns when a driver that has been told to end must be ended by force; `wait` gets seconds.
+
+    `has_worked`: whether the driver has given a sign of work since it was asked last.
+    """
     waited = 0.0
     while parent_lives() and waited < _ENDING_LIMIT:
         wait(_LOOK)
-        waited += _LOOK
+        waited = 0.0 if has_worked() else waited + _LOOK
     if waited < _ENDING_LIMIT:
         wait(min(_ORPHAN_LIMIT, _ENDING_LIMIT - waited))
 

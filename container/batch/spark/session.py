@@ -12,7 +12,8 @@ import os
 import re
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +25,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from yarrow.container.batch.spark.java.class_archive import WRITING_SECONDS, ClassArchive
+from yarrow.container.batch.spark.java.class_archive import ClassArchive
 from yarrow.container.batch.spark.java.java_process import JavaProcess
+from yarrow.container.batch.spark.kerberos_access import reason_of
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
     LOOPBACK,
@@ -45,6 +47,7 @@ from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import configuration_folder
 from yarrow.runtime.rpc.messages import SparkApplication
+from yarrow.runtime.rpc.spark_driver_process import SignsOfWork
 from yarrow.runtime.yarn.hadoop_overlay import IMPATIENT_CALLS
 
 _log = logging.getLogger(__name__)
@@ -73,6 +76,8 @@ _CANCEL_SECONDS: Final = 0.2
 _INT: Final = struct.Struct(">i")
 #: A look whether Java can read HDFS ends soon.
 _LOOK: Final[Mapping[str, str]] = {**IMPATIENT_CALLS, "dfs.client.failover.max.attempts": "4"}
+#: What of Java's output is no reason of its end.
+_TELLS_NOTHING: Final = re.compile(r"\tat |^Picked up JAVA_TOOL_OPTIONS: ")
 _SCALA: Final = re.compile(r"spark-core_([\d.]+)-.*\.jar")
 #: What of the driver's environment Java and Spark's Python processes get; secrets are not in it.
 _KEPT_VARIABLES: Final = (
@@ -91,6 +96,8 @@ _KEPT_VARIABLES: Final = (
     "YARN_CONF_DIR",
     "KRB5_CONFIG",
     "KRB5CCNAME",
+    # With which the host tells each Java where its KDC is, or its authorities.
+    "JAVA_TOOL_OPTIONS",
     "YARROW_DEBUG",
 )
 
@@ -190,7 +197,8 @@ class SparkHost:
             home.mkdir(mode=0o700)
             (home / "jars").symlink_to(jars)
         hadoop = configuration_folder() if self._yarn is None else self._yarn.hadoop
-        arguments = java_arguments(self._config, jars, self._log_file, self._folders, hadoop)
+        login = {} if self._yarn is None else self._yarn.login
+        arguments = java_arguments(self._config, jars, self._log_file, self._folders, hadoop, login)
         if self._folders.jars is None and hadoop is None:
             # Jars of a container have another path each time: Java would not take their archive a second time. Nor
             # does it take folders on the class path.
@@ -232,7 +240,7 @@ class SparkHost:
             context = SparkContext(gateway=self._gateway, conf=conf)
         except Exception as error:
             raise SparkStartError(
-                f"Spark did not start: {_first_line(error)}; see {self._log_file}"
+                f"Spark did not start: {self._reason(_first_line(error))}; see {self._log_file}"
             ) from error
         # PySpark takes the interpreter of its functions from the environment otherwise.
         context.pythonExec = self._settings["spark.pyspark.python"]
@@ -318,13 +326,18 @@ class SparkHost:
             lines = self._output.read_text(encoding="utf-8", errors="replace").split("\n")
         except OSError:
             lines = []
-        said = " | ".join(line.strip() for line in lines if line.strip() and "\tat " not in line)
-        return said[-1000:] or f"it printed nothing; see {self._log_file}"
+        said = " | ".join(line.strip() for line in lines if line.strip() and not _TELLS_NOTHING.search(line))
+        return self._reason(said[-1000:]) or f"it printed nothing; see {self._log_file}"
 
-    def close(self, *, keep_classes: bool = False) -> None:
+    def _reason(self, said: str) -> str:
+        """What Java says of its failed start; on YARN a login may be the reason."""
+        return said if self._yarn is None else reason_of(said, os.environ)
+
+    def close(self, *, keep_classes: bool = False, before_end: Callable[[], object] = lambda: None) -> None:
         """Ends Spark, Java and the Python processes below it; may be repeated.
 
-        `keep_classes`: the classes that Java has loaded may be worth to be kept, since a job has run.
+        `keep_classes`: the classes that Java has loaded may be worth to be kept, since a job has run. `before_end` is
+        called when Java is about to end: it answers nothing from then on.
         """
         self._closing.set()
         if self._java is None:
@@ -336,12 +349,14 @@ class SparkHost:
             with contextlib.suppress(Exception):  # Java may end meanwhile, and all of it ends below.
                 self._session.stop()
         self._session = None
+        before_end()
         archive, self._archive = self._archive, None
         if archive is None or not archive.is_awaited:
             self._java.end()
         elif keep_classes:
             archive.begin()
-            if self._java.end(WRITING_SECONDS):
+            signs = SignsOfWork(self._folders.working)
+            if self._java.end(await_end=partial(archive.await_written, self._java, signs.give)):
                 archive.keep()
         else:
             # Without the work of a job most classes are missing.

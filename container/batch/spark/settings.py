@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from yarrow.common.values.secret_keys import is_secret_key
@@ -231,9 +232,17 @@ def _hadoop_settings(config: Settings) -> dict[str, str]:
 
 
 def java_arguments(
-    config: Settings, jars: Path, log_file: Path, folders: SparkFolders, hadoop: Path | None = None
+    config: Settings,
+    jars: Path,
+    log_file: Path,
+    folders: SparkFolders,
+    hadoop: Path | None = None,
+    login: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Arguments of the JVM that serves a driver; they hold no secret. `hadoop`: folder of Hadoop's configuration."""
+    """Arguments of the JVM that serves a driver; they hold no secret.
+
+    `hadoop`: folder of Hadoop's configuration. `login`: Spark's keys for a login by keytab, which Java makes first.
+    """
     memory = config.get(batch.SPARK_DRIVER_MEMORY)
     extra = config.below("spark.").get("driver.extraJavaOptions", "").split()
     # Java refuses two collectors.
@@ -260,6 +269,7 @@ def java_arguments(
         "org.apache.spark.deploy.SparkSubmit",
         "--conf",
         f"spark.driver.memory={memory.bytes >> 20}m",
+        *(argument for key, value in login.items() for argument in ("--conf", f"{key}={value}")),
         "pyspark-shell",
     ]
 

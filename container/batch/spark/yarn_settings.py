@@ -7,7 +7,7 @@ no secret: Spark makes its own, and YARN carries it in the containers' tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +46,8 @@ class SparkOnYarn:
     #: The driver's own interpreter, and the jars of its Spark.
     interpreter: str
     jars: Path
+    #: Spark's keys for a login by keytab; none where there is none, or tokens serve.
+    login: Mapping[str, str] = field(default_factory=dict)
 
     def executor_interpreter(self, config: Settings) -> str:
         """The interpreter of executors, in their containers."""
@@ -71,6 +73,7 @@ def yarn_settings(config: Settings, spark: SparkOnYarn) -> dict[str, str]:
         **_access(config),
         **{f"spark.executorEnv.{name}": value for name, value in config.below(_VARIABLES).items()},
         **_jars(own, spark),
+        **spark.login,
     }
     tags = [
         *spark.tags,

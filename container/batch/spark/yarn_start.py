@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from yarrow.container.batch.spark.kerberos_access import login_settings
 from yarrow.container.batch.spark.yarn_settings import SparkOnYarn
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ResourceID
@@ -35,7 +37,7 @@ _LOOK: Final = 2.0
 def spark_on_yarn(config: Settings, bootstrap: SparkDriverBootstrap) -> SparkOnYarn | None:
     """What Spark's application is given; None where `spark.master` is another one.
 
-    Raises YarnError if no Hadoop cluster is named, or it has no HDFS.
+    Raises YarnError if no Hadoop cluster is named, it has no HDFS, or it asks for Kerberos and nothing lets Java in.
     """
     if config.get(batch.SPARK_MASTER) != YARN:
         return None
@@ -50,6 +52,7 @@ def spark_on_yarn(config: Settings, bootstrap: SparkDriverBootstrap) -> SparkOnY
         tags=tags_of(own, bootstrap.job_id, bootstrap.driver_id),
         interpreter=sys.executable,
         jars=Path(bootstrap.spark_jars) if bootstrap.spark_jars else _jars_of_pyspark(),
+        login=login_settings(config, hadoop, staging, os.environ),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.standalone_spark import LEAN, LEAN_EXECUTORS
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.rest import ask, client_secrets
 from yarrow.testing.transactional_files import CommittedFiles
@@ -96,6 +97,25 @@ CONFIGURATION = {
     "yarn.spark-driver.memory": "1600m",
     **RESTARTING,
 }
+#: Tasks run in executors of an application of Spark's own.
+CONFIGURATION_ON_YARN = {
+    **CONFIGURATION,
+    "spark.master": "yarn",
+    "spark.executor.memory": "512m",
+    "spark.yarn.am.memory": "512m",
+    **LEAN_EXECUTORS,
+    "spark.yarn.am.extraJavaOptions": LEAN,
+    "slot.request.timeout": "10 min",
+    # A machine under load is slow to answer, which is no matter of these tests.
+    "spark.network.timeout": "300s",
+    "spark.executor.heartbeatInterval": "5s",
+}
+
+
+def sparks(hadoop: HadoopCluster, owner: str) -> list[dict[str, Any]]:
+    """Spark's applications of one of ours, whatever their state."""
+    found = [one for one in hadoop.applications() if one["applicationType"] == "SPARK"]
+    return [one for one in found if owner in str(one["applicationTags"]).split(",")]
 
 
 class Application:

@@ -10,9 +10,8 @@ import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.nemesis import Nemesis, make_schedule, needed_kinds
-from tests.yarn.batch.bounded_jobs import Output, bounded_session
+from tests.yarn.batch.bounded_jobs import CONFIGURATION_ON_YARN, Output, bounded_session
 from tests.yarn.batch.bounded_target import WATCHED_SUMS, BoundedTarget
-from tests.yarn.batch.test_spark_executors import CONFIGURATION_ON_YARN
 from tests.yarn.highly_available import ClusterNodes, high_availability, zookeeper_client
 from tests.yarn.waiting import GRACE, until
 

@@ -10,21 +10,20 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.process_names import command_of
-from tests.support.standalone_spark import LEAN, LEAN_EXECUTORS
 from tests.yarn.batch.bounded_jobs import (
     BROKEN_BATCH,
-    CONFIGURATION,
+    CONFIGURATION_ON_YARN,
     MASTER,
     Application,
     Output,
     bounded_session,
+    sparks,
 )
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.highly_available import high_availability, zookeeper_client
@@ -36,18 +35,6 @@ from yarrow.testing.transactional_files import CommittedFiles
 
 ROOT = f"/yarrow-executors-{os.getpid()}"
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
-CONFIGURATION_ON_YARN = {
-    **CONFIGURATION,
-    "spark.master": "yarn",
-    "spark.executor.memory": "512m",
-    "spark.yarn.am.memory": "512m",
-    **LEAN_EXECUTORS,
-    "spark.yarn.am.extraJavaOptions": LEAN,
-    "slot.request.timeout": "10 min",
-    # A machine under load is slow to answer, which is no matter of these tests.
-    "spark.network.timeout": "300s",
-    "spark.executor.heartbeatInterval": "5s",
-}
 #: Sums by key into a folder. The first task of the map stage, or of the stage that writes, waits for a file.
 SUMS_BY_STAGE = """
 import os, sys, time
@@ -145,12 +132,6 @@ def alone(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[C
     write_programs(tmp_path)
     with commands_in(hadoop, tmp_path, CONFIGURATION_ON_YARN) as yarrow:
         yield yarrow
-
-
-def sparks(hadoop: HadoopCluster, owner: str) -> list[dict[str, Any]]:
-    """Spark's applications of one of ours, whatever their state."""
-    found = [one for one in hadoop.applications() if one["applicationType"] == "SPARK"]
-    return [one for one in found if owner in str(one["applicationTags"]).split(",")]
 
 
 def living(hadoop: HadoopCluster, owner: str) -> list[str]:

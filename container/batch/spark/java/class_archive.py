@@ -14,8 +14,9 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from yarrow.runtime.common.clock import Clock
 
@@ -29,8 +30,26 @@ _STALE_SECONDS: Final = 3600.0
 _MOST_TRIES: Final = 3
 #: Java names each class that it leaves out.
 _QUIET: Final = ("-Xlog:cds=error", "-Xlog:cds+dynamic=error")
-#: Seconds that Java may take to write it, after which it is killed.
-WRITING_SECONDS: Final = 20.0
+#: Seconds that Java may take to write it, after which it is killed: on two cores 37 under a load of 12, 140 under 17.
+WRITING_SECONDS: Final = 180.0
+#: Seconds after which a Java is killed that has done nothing for it.
+IDLE_SECONDS: Final = 15.0
+#: Seconds between two looks at what Java does.
+_LOOK: Final = 0.5
+#: Seconds of the processor that are work: a Java that only waits uses some thousandths of each second.
+_LEAST_WORK: Final = 0.2
+
+
+class EndingJava(Protocol):
+    """What of an ending Java tells whether it works (JavaProcess)."""
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it ends within that time."""
+        ...
+
+    def cpu_seconds(self) -> float:
+        """Seconds of the processor that it has used so far."""
+        ...
 
 
 class ClassArchive:
@@ -60,8 +79,26 @@ class ClassArchive:
 
     def begin(self) -> None:
         """Notes that Java begins to write it."""
+        _log.info("Java writes its classes for later drivers, once, into %s", self._file)
         with contextlib.suppress(OSError), self._tries.open("ab") as tries:
             tries.write(b".")
+
+    def await_written(self, java: EndingJava, give_sign: Callable[[], object]) -> bool:
+        """Waits while an ending Java writes it. False = Java is to be killed: it does nothing, or takes too long.
+
+        `give_sign` is called whenever Java is seen to work: who waits for the driver's end is to know.
+        """
+        waited = idle = 0.0
+        used, written = java.cpu_seconds(), _size_of(self._new)
+        while waited < WRITING_SECONDS and idle < IDLE_SECONDS:
+            if java.ends_within(_LOOK):
+                return True
+            waited, idle = waited + _LOOK, idle + _LOOK
+            used_now, written_now = java.cpu_seconds(), _size_of(self._new)
+            if used_now - used >= _LEAST_WORK or written_now > written:
+                used, written, idle = used_now, written_now, 0.0
+                give_sign()
+        return False
 
     def keep(self) -> None:
         """Keeps the archive that Java has written to its end, and removes those that were used longest ago."""

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -87,6 +87,14 @@ class JavaProcess:
         how = f"by signal {-status}" if status < 0 else f"with the status {status}"
         return SparkLostError(f"Java, which runs Spark, has ended {how}: see the log of the SparkDriver")
 
+    def cpu_seconds(self) -> float:
+        """Seconds of the processor that it has used so far; 0 = it has ended."""
+        try:
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.user + times.system)
+
     def _tree(self) -> list[psutil.Process]:
         try:
             java = psutil.Process(self._process.pid)
@@ -94,10 +102,11 @@ class JavaProcess:
         except psutil.Error:
             return []
 
-    def end(self, grace: float = _GRACE) -> bool:
+    def end(self, grace: float = _GRACE, await_end: Callable[[], bool] | None = None) -> bool:
         """Ends it with all its Python processes, by force if need be; may be repeated.
 
-        `grace`: seconds that Java has to end by itself. False = it did not.
+        `grace`: seconds that Java has to end by itself. False = it did not. `await_end` waits in place of these
+        seconds, and returns whether Java has ended.
         """
         below = self._tree()[1:]
         if self._process.stdin is not None:
@@ -105,7 +114,7 @@ class JavaProcess:
                 self._process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
-        ends_by_itself = self.ends_within(grace)
+        ends_by_itself = self.ends_within(grace) if await_end is None else await_end()
         if not ends_by_itself:
             self._process.kill()
             self._process.wait()

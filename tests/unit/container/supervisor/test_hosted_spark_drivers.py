@@ -59,7 +59,7 @@ class PlayedProcess:
 
     def __init__(self) -> None:
         self.pid = 7
-        self.graces: list[float] = []
+        self.graces: list[float | None] = []
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         #: Not set = it resists its end.
         self.obeys = asyncio.Event()
@@ -75,7 +75,7 @@ class PlayedProcess:
     async def wait(self) -> str:
         return await asyncio.shield(self._end)
 
-    async def end(self, grace: float) -> None:
+    async def end(self, grace: float | None = None) -> None:
         self.graces.append(grace)
         await self.obeys.wait()
         self.dies("released (exit status 0)")
@@ -243,6 +243,26 @@ def test_the_end_of_the_task_executor_is_the_end_of_its_drivers() -> None:
         assert [process.graces for process in host.processes] == [[2.5], [2.5]]
         assert host.states() == [FREE, FREE]
         assert len(host.gone) == 2
+
+    run(body())
+
+
+def test_the_end_of_the_task_executor_leaves_less_time_to_drivers_that_end_already() -> None:
+    async def body() -> None:
+        host = Host()
+        host.drivers.start(start_of("a", 0, "first"))
+        await settled()
+        [process] = host.processes
+        process.obeys.clear()
+        host.drivers.free(AllocationID("a"), "its job has ended")
+        await settled()
+        assert process.graces == [None]
+        closing = asyncio.get_running_loop().create_task(host.drivers.close("the TaskExecutor ends", 2.5))
+        await settled()
+        assert process.graces == [None, 2.5]
+        process.obeys.set()
+        await closing
+        assert host.states() == [FREE, FREE]
 
     run(body())
 

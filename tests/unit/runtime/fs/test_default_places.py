@@ -17,7 +17,9 @@ from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.paths import with_default_scheme
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.fs import hdfs_settings
 from yarrow.runtime.fs.client_folder import ClientFolder, parent_folder
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings
 
 DEFAULT = "hdfs://name-node:9000/"
 
@@ -58,6 +60,27 @@ def test_files_of_a_program_lie_there() -> None:
     assert read.blocking and written.blocking
     numbers = NumberSequenceSource(1, 2)
     assert env.in_default_file_system(numbers) is numbers
+
+
+def test_files_of_a_program_are_reached_by_its_login_unless_the_process_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hdfs_settings, "_settings", HdfsSettings())
+    monkeypatch.setattr(hdfs_settings, "_are_chosen", False)
+    login = {"security.kerberos.login.keytab": "/keys", "security.kerberos.login.principal": "alice@A"}
+
+    def built(configuration: dict[str, str]) -> str:
+        given = Configuration()
+        for key, value in configuration.items():
+            given.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(given)
+        env.in_default_file_system(NumberSequenceSource(1, 2))
+        return hdfs_settings.hdfs_settings().login.keytab
+
+    assert built(login) == "/keys"
+    assert built({**login, "security.kerberos.login.keytab": "/others"}) == "/others"
+    hdfs_settings.use_hdfs_settings(HdfsSettings())
+    assert built(login) == "", "the master of an application has the tokens of its container"
 
 
 def test_folders_lie_in_the_working_directory(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from yarrow.container.batch.driver.batch_driver import DriverEnd
 from yarrow.container.batch.spark.driver_main import may_keep_classes, remove_files, wait_for_forced_end
-from yarrow.container.batch.spark.java.class_archive import WRITING_SECONDS
+from yarrow.container.batch.spark.java.class_archive import IDLE_SECONDS, WRITING_SECONDS
 from yarrow.runtime.rpc.spark_driver_process import GRACE
 
 
@@ -23,14 +23,22 @@ class Driver:
 
 
 class Waits:
-    """A clock that moves by waits."""
+    """A clock that moves by waits, and a driver that works for some time."""
 
-    def __init__(self, parent_lives_for: float) -> None:
+    def __init__(self, parent_lives_for: float = float("inf"), works_for: float = 0.0) -> None:
         self._parent_lives_for = parent_lives_for
+        self._works_for = works_for
         self.waited = 0.0
+
+    def until_forced_end(self) -> float:
+        wait_for_forced_end(self.parent_lives, self.has_worked, self.wait)
+        return self.waited
 
     def parent_lives(self) -> bool:
         return self.waited < self._parent_lives_for
+
+    def has_worked(self) -> bool:
+        return self.waited < self._works_for
 
     def wait(self, seconds: float) -> None:
         self.waited += seconds
@@ -57,23 +65,23 @@ def test_classes_are_kept_after_a_job_whose_master_waits(
     assert asyncio.run(body()) is expected
 
 
-def test_a_parent_that_lives_gives_java_the_time_to_write() -> None:
-    waits = Waits(parent_lives_for=float("inf"))
-    wait_for_forced_end(waits.parent_lives, waits.wait)
-    assert WRITING_SECONDS < waits.waited < GRACE
+def test_the_driver_gives_up_an_idle_java_then_itself_and_then_its_parent_kills_it() -> None:
+    assert IDLE_SECONDS < Waits().until_forced_end() < GRACE
+
+
+@pytest.mark.parametrize("works", [GRACE, WRITING_SECONDS])
+def test_limits_count_from_the_last_sign_of_work(works: float) -> None:
+    """Java writes for as long as it is seen to work, within its own limit, and its driver outlives it."""
+    assert works + IDLE_SECONDS < Waits(works_for=works).until_forced_end() < works + GRACE
 
 
 @pytest.mark.parametrize("lives", [0.0, 5.0])
 def test_a_driver_ends_soon_after_its_parent(lives: float) -> None:
-    waits = Waits(parent_lives_for=lives)
-    wait_for_forced_end(waits.parent_lives, waits.wait)
-    assert waits.waited - lives < 10.0
+    assert Waits(lives, works_for=WRITING_SECONDS).until_forced_end() - lives < 10.0
 
 
 def test_a_driver_of_an_ending_parent_never_waits_longer_than_its_limit() -> None:
-    waits = Waits(parent_lives_for=GRACE - 2.0)
-    wait_for_forced_end(waits.parent_lives, waits.wait)
-    assert waits.waited < GRACE
+    assert Waits(parent_lives_for=GRACE - 2.0).until_forced_end() < GRACE
 
 
 def test_what_a_driver_leaves_in_its_folder_goes(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import errno
 import os
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from yarrow.container.batch.spark.java.class_archive import ClassArchive
+from yarrow.container.batch.spark.java.class_archive import IDLE_SECONDS, WRITING_SECONDS, ClassArchive
 from yarrow.runtime.common.clock import SystemClock
 
 
@@ -86,6 +88,59 @@ def test_a_machine_that_is_too_slow_stops_trying(installation: Installation) -> 
         installation.write(to_the_end=False)
     assert installation.archive().arguments() == []
     assert not installation.archive().is_awaited
+
+
+@dataclass
+class Writing:
+    """A Java that writes the archive, and a clock that moves by waits for its end."""
+
+    archive: ClassArchive
+    new: Path
+    ends_after: float
+    #: Parts of a second in which the processor works for it; bytes written in a second.
+    cpu: float = 0.0
+    bytes: int = 0
+    waited: float = 0.0
+    signs: int = 0
+
+    def __post_init__(self) -> None:
+        self.new.unlink(missing_ok=True)
+
+    def ends_within(self, seconds: float) -> bool:
+        self.waited += seconds
+        self.new.write_bytes(bytes(int(self.bytes * self.waited)))
+        return self.waited >= self.ends_after
+
+    def cpu_seconds(self) -> float:
+        return self.cpu * self.waited
+
+    def give_sign(self) -> None:
+        self.signs += 1
+
+    def is_awaited(self) -> bool:
+        return self.archive.await_written(self, self.give_sign)
+
+
+@pytest.mark.parametrize("work", [{"cpu": 0.05}, {"cpu": 2.0}, {"bytes": 10}])
+def test_a_java_that_works_writes_for_longer_than_an_idle_one_may_live(
+    installation: Installation, work: dict[str, Any]
+) -> None:
+    (argument, *_) = installation.archive().arguments()
+    new = Path(argument.partition("=")[2])
+    java = Writing(installation.archive(), new, ends_after=WRITING_SECONDS - 1, **work)
+    assert java.is_awaited()
+    assert java.signs > WRITING_SECONDS / IDLE_SECONDS
+    endless = Writing(installation.archive(), new, ends_after=float("inf"), **work)
+    assert not endless.is_awaited()
+    assert WRITING_SECONDS <= endless.waited < WRITING_SECONDS + 1
+
+
+def test_a_java_that_only_waits_is_given_up_soon(installation: Installation) -> None:
+    (argument, *_) = installation.archive().arguments()
+    java = Writing(installation.archive(), Path(argument.partition("=")[2]), float("inf"), cpu=0.005)
+    assert not java.is_awaited()
+    assert IDLE_SECONDS <= java.waited < IDLE_SECONDS + 1
+    assert java.signs == 0
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(installation: Installation) -> None:
