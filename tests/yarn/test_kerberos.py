@@ -130,13 +130,13 @@ def ended(hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory) -> It
         url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}"
         options = {
             "yarn.application.name": yarrow.name("secured"),
-            "execution.attached": "true",
             "execution.checkpointing.dir": f"{url}/checkpoints",
         }
         flags = [flag for key, value in options.items() for flag in ("-D", f"{key}={value}")]
         target = ("run-application", "-t", "yarn-application")
-        outcome = yarrow.ok(*target, *flags, "sums.py", url)
-        yield Ended(hadoop, outcome.application, folder)
+        application = yarrow.ok(*target, *flags, "sums.py", url).application
+        yarrow.final_status(application)
+        yield Ended(hadoop, application, folder)
 
 
 def test_a_job_checkpoints_by_the_tokens_of_its_containers(ended: Ended) -> None:
@@ -152,7 +152,7 @@ def test_a_job_checkpoints_by_the_tokens_of_its_containers(ended: Ended) -> None
     assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]
     # The files of the application went with it.
     left = rf"cmd=delete\tsrc=/user/{kerberos.USER_NAME}/\.skein/{ended.id}"
-    assert re.search(left, ended.audit)
+    until(lambda: re.search(left, ended.audit) is not None, GRACE, "its files are gone")
 
 
 def test_sparks_executors_read_and_write_by_the_same_tokens(ended: Ended) -> None:
