@@ -1,7 +1,7 @@
 """ProcessStart: the name, environment and command line of our processes, and the start of a template.
 
-Owner: the main thread of the process that starts another. A TaskExecutor executes its template before it imports
-anything of weight. So this module must import only what takes a few milliseconds: no asyncio, msgspec, logging.
+Owner: the main thread of the process that starts another. A TaskExecutor forks its first template before it imports
+what is its own. So this module must import only what takes a few milliseconds: no asyncio, msgspec, logging.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ import socket
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from yarrow.runtime.interpreters.environment import INTERPRETER_VARIABLE, environment_for
-
-if TYPE_CHECKING:
-    import subprocess
 
 #: `module:function` of the blocking main of a worker.
 DEFAULT_ENTRY = "yarrow.container.worker.worker:run_worker"
@@ -40,10 +37,30 @@ class LaunchSettings(NamedTuple):
     environment: Mapping[str, str] = MappingProxyType({})
 
 
-class ExecutedTemplate(NamedTuple):
+class StartedProcess(Protocol):
+    """The process of a template, as its parent sees it: what `subprocess.Popen` has of it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, or the negative number of the signal; None until `wait` has seen the end."""
+        ...
+
+    def kill(self) -> None:
+        """Sends SIGKILL, unless the process is reaped."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Reaps the process. Raises subprocess.TimeoutExpired if it has not ended after `timeout` seconds."""
+        ...
+
+
+class StartedTemplate(NamedTuple):
     """A template process that imports the workers' modules, and our end of its control socket."""
 
-    process: subprocess.Popen[bytes]
+    process: StartedProcess
     control: socket.socket
 
 
@@ -109,7 +126,7 @@ def python_command(settings: LaunchSettings, module: str, control_fd: int) -> li
     ]
 
 
-def execute_template(settings: LaunchSettings, raw_output: int) -> ExecutedTemplate:
+def execute_template(settings: LaunchSettings, raw_output: int) -> StartedTemplate:
     """Executes a template; its own output goes to the descriptor `raw_output`. Raises OSError."""
     import subprocess  # templates and workers use the rest of this module and execute nothing
 
@@ -127,16 +144,4 @@ def execute_template(settings: LaunchSettings, raw_output: int) -> ExecutedTempl
         except OSError:
             ours.close()
             raise
-    return ExecutedTemplate(process, ours)
-
-
-def execute_early_template(entry: str) -> ExecutedTemplate | None:
-    """A template for the likely settings, one core a slot, executed while this process has imported next to nothing.
-
-    None if the system refuses the start: the launcher then tries again, and reports it.
-    """
-    try:
-        # Its output goes where this process's own errors go.
-        return execute_template(LaunchSettings(entry=entry), 2)
-    except OSError:
-        return None
+    return StartedTemplate(process, ours)

@@ -1,8 +1,8 @@
 """The template process: it has imported the modules of every worker, and forks workers on request.
 
-Owner: its single thread; started by exec, never forked. A child inherits everything that is here. So it must
-not call pyarrow or numpy, or import polars, pandas, grpc or user code. It must not start a thread, or keep a
-worker's socket after the fork. It ends when its control socket reaches EOF, and then kills its children.
+Owner: its single thread. A child inherits everything that is here. So it must not call pyarrow or numpy, or import
+polars, pandas, grpc or user code. It must not start a thread, or keep a worker's socket after the fork. It ends when
+its control socket reaches EOF, and then kills its children.
 """
 
 from __future__ import annotations
@@ -168,9 +168,8 @@ def preload(entry: str) -> None:
         library.malloc_trim(0)
 
 
-def main(arguments: list[str]) -> int:
-    """Serves as the template; does not return in a child."""
-    options = StartOptions.of(arguments)
+def serve_template(options: StartOptions) -> int:
+    """Serves as the template until the supervisor is gone; does not return in a child."""
     die_with_parent(options.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_process_name("yarrow-template")
@@ -183,4 +182,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve_template(StartOptions.of(sys.argv[1:])))

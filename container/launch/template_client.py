@@ -15,8 +15,9 @@ import subprocess
 import msgspec
 
 from yarrow.container.launch.process_start import (
-    ExecutedTemplate,
     LaunchSettings,
+    StartedProcess,
+    StartedTemplate,
     execute_template,
     worker_environment,
 )
@@ -63,7 +64,7 @@ class _Pending(msgspec.Struct):
 class _TemplateProcess:
     """One template process with its pending forks and running workers."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    def __init__(self, process: StartedProcess, control: socket.socket) -> None:
         self.process = process
         self.control = control
         self.workers: dict[WorkerID, _Pending] = {}
@@ -134,16 +135,16 @@ class TemplateLauncher:
     """`taskmanager.worker.start: fork`: workers are forked from a template that is always kept warm."""
 
     def __init__(
-        self, settings: LaunchSettings, raw_output: int, executed: ExecutedTemplate | None = None
+        self, settings: LaunchSettings, raw_output: int, started: StartedTemplate | None = None
     ) -> None:
         """Starts templates.
 
         `raw_output` is the descriptor of the file for the template's own output; it stays the caller's.
-        The launcher takes over an `executed` one as its first.
+        The launcher takes over a `started` one as its first.
         """
         self._settings = settings
         self._raw_output = raw_output
-        self._executed = executed
+        self._started = started
         self._template: _TemplateProcess | None = None
         self._closed = False
 
@@ -191,12 +192,12 @@ class TemplateLauncher:
         return self._template
 
     def _execute(self) -> _TemplateProcess:
-        executed, self._executed = self._executed, None
+        started, self._started = self._started, None
         try:
-            executed = executed or execute_template(self._settings, self._raw_output)
+            started = started or execute_template(self._settings, self._raw_output)
         except OSError as error:
             raise WorkerStartError(f"the template process could not be executed: {error}") from error
-        return _TemplateProcess(executed.process, executed.control)
+        return _TemplateProcess(started.process, started.control)
 
     @staticmethod
     def _reap(template: _TemplateProcess) -> None:
@@ -214,7 +215,7 @@ class TemplateLauncher:
     async def close(self) -> None:
         """Ends the template, and with it every worker; returns when the template is reaped."""
         self._closed = True
-        if self._executed is not None:
+        if self._started is not None:
             # The launcher has not been started.
             self._template = self._execute()
         template, self._template = self._template, None

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from yarrow.container.launch.process_start import ExecutedTemplate
+from yarrow.container.launch.process_start import StartedTemplate
 from yarrow.container.process.task_executor_process import (
     EarlyTemplate,
     configure_logging,
@@ -90,13 +90,13 @@ class ParentWatch:
         os._exit(1)
 
 
-def run_child(worker_entry: str, template: ExecutedTemplate | None) -> int:
-    """Runs the process with the template that it has executed; returns its exit status.
+def run_child(worker_entry: str, template: StartedTemplate | None) -> int:
+    """Runs the process with the template that it has forked; returns its exit status.
 
     That is 0 when the TaskExecutor was released, 1 when it failed.
     """
     try:
-        asyncio.run(_main(EarlyTemplate(worker_entry, executed=template)))
+        asyncio.run(_main(EarlyTemplate(worker_entry, started=template)))
     except BootstrapError as error:
         print(error, file=sys.stderr)
         return 1

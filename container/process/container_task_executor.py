@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from yarrow.container.launch.process_start import ExecutedTemplate
+from yarrow.container.launch.process_start import StartedTemplate
 from yarrow.container.process.container_life import ContainerLife
 from yarrow.container.process.task_executor_process import (
     EarlyTemplate,
@@ -89,15 +89,15 @@ def bootstrap_of(
 
 def run_in_container(
     worker_entry: str,
-    template: ExecutedTemplate | None,
+    template: StartedTemplate | None,
     working_directory: str,
     remove_files: Callable[[], None],
 ) -> int:
-    """Runs the process with the template that it has executed; returns its exit status.
+    """Runs the process with the template that it has forked; returns its exit status.
 
     That is 0 when the TaskExecutor was released, 1 when it failed.
     """
-    early = EarlyTemplate(worker_entry, jobs_hear_of_unfit=True, executed=template)
+    early = EarlyTemplate(worker_entry, jobs_hear_of_unfit=True, started=template)
     try:
         asyncio.run(_main(early, working_directory, remove_files))
     except Exception as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from yarrow.common.values.value_types import PortRange
-from yarrow.container.launch.process_start import ExecutedTemplate, LaunchSettings, worker_environment
+from yarrow.container.launch.process_start import LaunchSettings, StartedTemplate, worker_environment
 from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import SpawnLauncher, WorkerLauncher
 from yarrow.container.process.leader_lookup import resource_manager_leader
@@ -85,9 +85,9 @@ class EarlyTemplate:
     """
 
     def __init__(
-        self, worker_entry: str, jobs_hear_of_unfit: bool = False, executed: ExecutedTemplate | None = None
+        self, worker_entry: str, jobs_hear_of_unfit: bool = False, started: StartedTemplate | None = None
     ) -> None:
-        """Takes over the `executed` template; without one `start` executes it.
+        """Takes over the `started` template; without one `start` executes it.
 
         With `jobs_hear_of_unfit`, jobs fail with the reason if workers cannot run in python.executable.
         Without it `launcher_for` raises, and the process ends.
@@ -95,7 +95,7 @@ class EarlyTemplate:
         self._jobs_hear = jobs_hear_of_unfit
         self._guess = LaunchSettings(cpu_cores=1.0, entry=worker_entry)
         # The template's output goes where this process's own errors go.
-        self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2, executed)
+        self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2, started)
 
     async def start(self) -> None:
         """Executes the template, if that has not happened yet."""

@@ -1,8 +1,7 @@
 """The executed module of a YARN container: `python -m yarrow.container.process.yarn_task_executor`.
 
-Owner: its main thread. Must not import at the top what takes more than a few milliseconds: the first job waits for
-the template. It removes its own folder, and no file that YARN brought. See container_task_executor for the
-process itself.
+Owner: its main thread. Must not import at the top what its template does without: the template is a fork of it.
+It removes its own folder, and no file that YARN brought. See container_task_executor for the process itself.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import shutil
 import sys
 import tempfile
 
-from yarrow.container.launch.process_start import DEFAULT_ENTRY, execute_early_template, set_process_name
+from yarrow.container.launch.forked_template import fork_template
+from yarrow.container.launch.process_start import DEFAULT_ENTRY, set_process_name
 
 _WORKING_DIRECTORY = "yarrow-te-"
 
@@ -29,9 +29,9 @@ def main(worker_entry: str = DEFAULT_ENTRY) -> int:
         shutil.rmtree(working_directory, ignore_errors=True)
 
     try:
-        template = execute_early_template(worker_entry)
         # Imports leave next to no garbage, and what they make stays: no collection looks at it, now or later.
         gc.disable()
+        template = fork_template(worker_entry)
         from yarrow.container.process.container_task_executor import run_in_container
 
         gc.freeze()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,10 @@ _MODULES = {"client": 401, "supervisor": 175, "template": 360}
 #: Most dataclasses among them. The decorator compiles up to eight functions, 0.5 ms a class. A class that is no part of
 #: the API, and of no stored state, is a msgspec.Struct, which is made ten times as fast.
 _DATACLASSES = {"client": 49, "supervisor": 10, "template": 25}
+#: What a TaskExecutor has loaded, besides modules of a template, when it forks its first one.
+_FORKING = ("yarrow.container.launch.forked_template", "yarrow.container.process")
+#: Most modules that TaskExecutor and template load each for itself after the fork.
+_LOADED_TWICE = 7
 _CODE = {"client": _CLIENT, "supervisor": _SUPERVISOR, "template": _TEMPLATE}
 _COUNTED = """
 import dataclasses
@@ -62,9 +67,10 @@ print(json.dumps([len(ours), len(made)]))
 """
 
 
-def loaded_by(code: str) -> set[str]:
+@cache
+def loaded_by(code: str) -> frozenset[str]:
     """The modules of a fresh interpreter that has run the code."""
-    return set(told_by(f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"))
+    return frozenset(told_by(f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"))
 
 
 def told_by(script: str) -> Any:
@@ -80,7 +86,7 @@ def test_a_template_has_loaded_nothing_that_most_workers_do_without() -> None:
 
 
 def test_a_supervisor_has_loaded_nothing_that_most_jobs_do_without() -> None:
-    loaded = loaded_by("import yarrow.container.supervisor.task_executor")
+    loaded = loaded_by(_SUPERVISOR)
     costly = set(_COSTLY) - set(_NEEDED_BY_SUPERVISOR)
     assert loaded.isdisjoint(costly), sorted(loaded & costly)
 
@@ -103,19 +109,24 @@ def test_a_started_process_has_made_no_more_than_before(process: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["task_executor_main", "yarn_task_executor"])
-def test_a_task_executor_executes_its_template_before_it_imports_its_own_modules(
+def test_a_task_executor_forks_its_template_when_it_has_what_both_need_and_nothing_else(
     module: str, tmp_path: Path
 ) -> None:
     script = f"""
 import json, os, sys
 from yarrow.container.process import {module} as executed
 os.chdir({str(tmp_path)!r})
-def note(entry):
-    print(json.dumps(sorted(sys.modules)))
+def note():
+    print(json.dumps([sorted(sys.modules), len(os.listdir("/proc/self/task"))]))
     raise SystemExit(0)
-executed.execute_early_template = note
+os.fork = note
 executed.main()
 """
-    loaded = set(told_by(script))
-    assert loaded.isdisjoint({"asyncio", "dataclasses", "grpc", "logging", "msgspec", "ssl", "yarrow.common"})
+    loaded, threads = told_by(script)
+    assert threads == 1
+    template, supervisor = loaded_by(_TEMPLATE), loaded_by(_SUPERVISOR)
+    alone = {name for name in set(loaded) - template if name.startswith("yarrow.")}
+    assert alone == {f"yarrow.container.process.{module}", *_FORKING}
+    assert set(loaded).isdisjoint({"asyncio", "grpc", "numpy", "subprocess"})
+    assert len((template & supervisor) - set(loaded)) <= _LOADED_TWICE, "add it to forked_template.SHARED"
     assert not list(tmp_path.iterdir()), "it removes its folder"
