@@ -163,6 +163,9 @@ class _ProcessingTimeWindows(_TimeWindows):
 class _TumblingWindows(_TimeWindows):
     """Windows of one size, one after the other."""
 
+    #: The window of the last element: most elements come to it.
+    _last: TimeWindow | None = None
+
     def __init__(self, size: int, offset: int) -> None:
         _check_size_and_offset(self, size, size, offset)
         self.size, self.offset = size, offset
@@ -170,7 +173,11 @@ class _TumblingWindows(_TimeWindows):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        return _sliding(self._time(timestamp, context), self.size, self.size, self.offset)
+        time, last = self._time(timestamp, context), self._last
+        if last is None or not last.start <= time < last.end:
+            (last,) = _sliding(time, self.size, self.size, self.offset)
+            self._last = last
+        return [last]
 
 
 class TumblingEventTimeWindows(_EventTimeWindows, _TumblingWindows):

@@ -15,10 +15,11 @@ from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.folded_states import refuse_none
-from yarrow.container.state.value_table import MISSING
+from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.state.folding import Aggregation
 from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
 
@@ -88,8 +89,14 @@ class WindowContents(ABC, Generic[W]):
 
     def add(self, window: W, key: Any, row: Any, stamp: int) -> None:
         """Adds a row with its time, MIN_TIMESTAMP = it has none. Raises NoneInStateError for None."""
+        self.add_to(self.values.tables.table(window), window, canonicalize(key), row, stamp)
+
+    def add_to(self, table: ValueTable, window: W, key: Any, row: Any, stamp: int) -> None:
+        """The same for a canonical key and the table of the window."""
         row = self.fixed(row)
-        key, entries, content = self.values.find(window, key)
+        key, entries, content = table.find(key)
+        if content is MISSING:
+            self.values.note_missing(window)
         self._write(window, key, entries, self.added(content, row, stamp))
 
     def fixed(self, row: Any) -> Any:

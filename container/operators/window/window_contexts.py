@@ -74,12 +74,22 @@ class WindowTriggerContext(_ClocksAndMetrics, Trigger.OnMergeContext):
         self.window: Any = None
         self.merged: Sequence[Any] = ()
         self._form = form
+        #: A window whose stored form is known, with that form.
+        self._known: Any = None
+        self._stored: Any = None
         self.states = WindowStates(backend, form, TRIGGER_STATE, self)
 
     @property
     def namespace(self) -> Any:
         """The namespace of the window's timers."""
-        return self._form.stored(self.window)
+        if self._known is not self.window:
+            self._known, self._stored = self.window, self._form.stored(self.window)
+        return self._stored
+
+    def enter(self, window: Any, stored: Any) -> None:
+        """Sets the window and its stored form."""
+        self.window = self._known = window
+        self._stored = stored
 
     def register_processing_time_timer(self, time: int) -> None:
         self._timers.set_processing_timer(time, self.namespace)

@@ -6,9 +6,10 @@ a time. Results bear the last timestamp of their window. See docs/design/0030-wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from math import inf
-from typing import Any, cast
+from typing import Any, Final, NamedTuple, cast
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -30,22 +31,36 @@ from yarrow.container.operators.window.window_rules import (
     is_row_late,
     is_window_late,
 )
-from yarrow.container.operators.window.windowing_base import Results, WindowingBase
+from yarrow.container.operators.window.windowing_base import Result, Results, WindowingBase
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.timers import TimerQueue
-from yarrow.container.state.value_table import MISSING
+from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window import MergingWindowAssigner, Trigger, TriggerResult, Window
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.data.keys import user_key
+from yarrow.runtime.data.keys import canonicalize, user_key
 from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
 
 #: Name of the state with the merging windows of a key: pairs of (window, state window) in stored form.
 MERGING_WINDOWS = "_merging_windows"
 #: Windows that may be empty above which they are looked at between two rows.
 _MOST_EMPTY = 1024
+#: A member of an enum costs more than a name.
+_CONTINUE: Final = TriggerResult.CONTINUE
+
+
+class _WindowAtHand(NamedTuple):
+    """A window that rows of one piece of work have come to."""
+
+    #: One of equal windows, for all rows.
+    window: Any
+    stored: Any
+    #: When everything of it is removed; None = never.
+    cleanup: int | None
+    #: The table of its contents.
+    table: ValueTable
 
 
 @runs(WindowOperator, AllWindowOperator)
@@ -58,6 +73,8 @@ class WindowingOperator(WindowingBase):
         super().__init__(name, spec)
         #: The window at hand, for messages.
         self._at: Any = None
+        #: The windows of the rows at hand that are not late. Watermarks, cuts and drops of windows clear it.
+        self._at_hand: dict[Any, _WindowAtHand] = {}
 
     # ------------------------------------------------------------------ life
 
@@ -78,6 +95,7 @@ class WindowingOperator(WindowingBase):
         set_missing_timers(
             spec, context, self._contents.values.tables, self._timers, event_time=self._event_time
         )
+        self._cleanups = self._timers.event_timers if self._event_time else self._timers.processing_timers
         #: A restored operator fires what its watermark had made due before it takes a row.
         self._owes_timers = self.event_timers_due
 
@@ -101,6 +119,11 @@ class WindowingOperator(WindowingBase):
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
         generate_current_key(code, self._selector, value, self.context.state, is_head)
+        forget = f"{code.bind('forget', self._at_hand.clear)}()"
+        code.at_start(forget)
+        if not is_head:
+            # Watermarks come between the rows of one call.
+            code.line(forget)
         result, stamp = code.fresh("v"), code.fresh("t")
         on_row = code.bind("on_row", self.on_row)
         with code.block(f"for {result}, {stamp} in {on_row}({value}, {timestamp}):"):
@@ -117,7 +140,8 @@ class WindowingOperator(WindowingBase):
         try:
             windows = list(self._assigner.assign_windows(row, stamp, self._assigner_context))
             for window in windows:
-                checked_window(window, self._window_type, self._assigner)
+                if type(window) is not self._window_type:
+                    checked_window(window, self._window_type, self._assigner)
             takes = self._take if self._merger is None else self._take_merging
             taken = False
             for window in windows:
@@ -138,11 +162,34 @@ class WindowingOperator(WindowingBase):
         if self._contents.values.perhaps_empty > _MOST_EMPTY:
             self._drop_empty()
 
-    def _take(self, window: Any, row: Any, stamp: int) -> Results | None:
+    def _take(self, window: Any, row: Any, stamp: int) -> Iterable[Result] | None:
         """Adds a row to a window; None = the window is late."""
-        return None if self._is_late(window) else self._add(window, window, row, stamp)
+        at_hand = self._at_hand.get(window)
+        if at_hand is None:
+            if self._is_late(window):
+                return None
+            at_hand = self._enter(window)
+        window, stored, cleanup, table = at_hand
+        key = canonicalize(self.context.state.current_key)
+        self._contents.add_to(table, window, key, row, stamp)
+        context, trigger = self._trigger_context, self._trigger
+        context.enter(window, stored)
+        result = trigger.on_element(row, stamp, window, context)
+        if result is not _CONTINUE:
+            return self._decided(checked_result(result, trigger), window, window)
+        if cleanup is not None:
+            self._cleanups.register(cleanup, key, stored)
+        return ()
 
-    def _take_merging(self, window: Any, row: Any, stamp: int) -> Results | None:
+    def _enter(self, window: Any) -> _WindowAtHand:
+        """Puts a window among those at hand."""
+        cleanup = cleanup_time(window, self._lateness, event_time=self._event_time)
+        found = self._at_hand[window] = _WindowAtHand(
+            window, self._form.stored(window), cleanup, self._contents.values.tables.table(window)
+        )
+        return found
+
+    def _take_merging(self, window: Any, row: Any, stamp: int) -> Iterable[Result] | None:
         """Merges the window of a row with those of its key, and adds the row; None = the window is late."""
         assert self._merger is not None
         live = self._merging_windows()
@@ -178,6 +225,10 @@ class WindowingOperator(WindowingBase):
         context, trigger = self._trigger_context, self._trigger
         context.window = window
         result = checked_result(trigger.on_element(row, stamp, window, context), trigger)
+        return self._decided(result, window, state_window)
+
+    def _decided(self, result: TriggerResult, window: Any, state_window: Any) -> Results:
+        """Does what a trigger has decided about a window with one row more."""
         yield from self._act(result, window, state_window)
         self._set_cleanup(window)
 
@@ -281,6 +332,7 @@ class WindowingOperator(WindowingBase):
 
     def _drop_empty(self) -> None:
         """Forgets windows that no key has any more."""
+        self._at_hand.clear()
         self._contents.values.drop_empty()
         for states in (self._trigger_context.states, self._function_states):
             for values in states.values:
@@ -318,6 +370,7 @@ class WindowingOperator(WindowingBase):
         return self._fire(self._timers.processing_timers, now, deadline)
 
     def end_keys(self) -> Results:
+        self._at_hand.clear()
         timers = self._timers
         timers.watermark = MAX_TIMESTAMP
         yield from self._fire(timers.event_timers, MAX_TIMESTAMP, inf)

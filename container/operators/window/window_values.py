@@ -27,8 +27,12 @@ class WindowValues(Generic[W]):
         """(canonical key, dict to write to, value or MISSING); see ValueTable. A changed value must be written."""
         found = self.tables.table(window).find(canonicalize(key))
         if found[2] is MISSING:
-            self._perhaps_empty[window] = None
+            self.note_missing(window)
         return found
+
+    def note_missing(self, window: W) -> None:
+        """Notes a window whose table has been asked for a key that it has not."""
+        self._perhaps_empty[window] = None
 
     def get(self, window: W, key: Any) -> Any:
         """The value, or MISSING. It must not be changed."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
-from yarrow.container.operators.base import KeyReadingOperator, OperatorContext
+from yarrow.container.operators.base import KeyReadingOperator, OperatorContext, declared_type
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.stored_watermark import StoredTimeOperator
@@ -26,11 +26,15 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.window import TimeWindow, TimeWindowSerializer, Window, WindowAssigner
 from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.window_forms import WindowForm
-from yarrow.runtime.graph.window_spec import WindowOperator
+from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
 
-#: Results of windows with their times, side outputs as `(OutputTag, value)`.
-Results = Iterator[tuple[Any, int | None]]
+#: A result of a window with its time, a side output as `(OutputTag, value)`.
+Result = tuple[Any, int | None]
+Results = Iterator[Result]
+#: Results of windows that end, each with its time. With `emits_lists`: lists of results, each with that of their times.
+Fired = Iterator[tuple[Any, Any]]
 
 
 class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
@@ -71,6 +75,15 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     def _form_name(self) -> str:
         """The name of the state in which windows keep their rows."""
         return CONTENTS if self._spec.evictor is None else CONTENTS_WITH_TIMES
+
+    @property
+    def _results_stay(self) -> bool:
+        """True if no result can change once it is made, where no window function runs.
+
+        A function of aggregate may give one object for key after key, and change it before each of these results.
+        """
+        output_type = declared_type(self.context.descriptor.output_type)
+        return self._spec.kind is WindowKind.REDUCED or copier_for(output_type) is None
 
     @property
     def _has_both_functions(self) -> bool:

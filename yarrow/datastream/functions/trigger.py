@@ -29,11 +29,11 @@ class TriggerResult(Enum):
 
     def is_fire(self) -> bool:
         """Whether the window is evaluated."""
-        return self.value[0]
+        return self._value_[0]
 
     def is_purge(self) -> bool:
         """Whether the records of the window are removed."""
-        return self.value[1]
+        return self._value_[1]
 
 
 class Trigger(ABC, Generic[T, W]):
