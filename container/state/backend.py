@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -72,8 +71,7 @@ class KeyedBackendContext(msgspec.Struct, frozen=True):
     key_columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(NamedTuple):
     """A registered timer: `key` is canonical, `namespace` is None outside of windows."""
 
     timestamp: int

@@ -203,8 +203,8 @@ class _FrozenTimers(Collection[Timer]):
     def __iter__(self) -> Iterator[Timer]:
         for timestamp, bucket in self._buckets.items():
             if type(bucket) is set:
-                for entry in bucket:
-                    yield Timer(timestamp, *entry)
+                for key, namespace in bucket:
+                    yield Timer(timestamp, key, namespace)
             elif bucket is not None:
                 yield Timer(timestamp, *bucket)
 

@@ -22,7 +22,6 @@ from yarrow.container.operators.sliced_window.whole_windows import WholeWindows
 from yarrow.container.operators.time_slices import TimeSlices
 from yarrow.container.operators.window.folding_windows import (
     KEYS_AT_ONCE,
-    Fired,
     FiringWindow,
     FoldingWindows,
     closed_entry,
@@ -32,7 +31,7 @@ from yarrow.container.operators.window.window_contents import CONTENTS, contents
 from yarrow.container.operators.window.window_folding import Entry
 from yarrow.container.operators.window.window_rules import is_row_late, is_window_late
 from yarrow.container.operators.window.window_values import WindowValues
-from yarrow.container.operators.window.windowing_base import Results
+from yarrow.container.operators.window.windowing_base import Fired, Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING
 from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables

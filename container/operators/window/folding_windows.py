@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.operators.base import Emit, OperatorContext, declared_type
+from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.rows.key_selection import generate_key
 from yarrow.container.operators.window.fired_contents import FiredContents
@@ -28,21 +28,18 @@ from yarrow.container.operators.window.stored_forms import restored_names
 from yarrow.container.operators.window.window_contents import CONTENTS, WindowContents, contents_of
 from yarrow.container.operators.window.window_folding import Combination, Entry, generate_window_fold
 from yarrow.container.operators.window.window_values import WindowValues
-from yarrow.container.operators.window.windowing_base import Results, WindowingBase
+from yarrow.container.operators.window.windowing_base import Fired, Results, WindowingBase
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.window_tables import Rows, WindowTables
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.window_spec import WindowKind
 
 #: Keys that fire between two looks at the clock, if no window function runs.
 KEYS_AT_ONCE = 256
-#: Results of windows that end, each with its time. With `emits_lists`: lists of results, each with that of their times.
-Fired = Iterator[tuple[Any, Any]]
 
 
 class FoldingWindows(WindowingBase):
@@ -71,12 +68,7 @@ class FoldingWindows(WindowingBase):
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        # A function may give one object for key after key, and change it before each of these results.
-        stays = (
-            self._spec.kind is WindowKind.REDUCED
-            or copier_for(declared_type(context.descriptor.output_type)) is None
-        )
-        self.emits_lists = self._spec.window_function is None and stays
+        self.emits_lists = self._spec.window_function is None and self._results_stay
 
     def _open_fired(self, context: OperatorContext, name: str) -> None:
         """Opens the state `name` of windows that have fired, if some wait for late rows.

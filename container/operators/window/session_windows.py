@@ -8,6 +8,7 @@ comes too early. See docs/design/0042-sessions-and-counts.md.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from math import inf
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from yarrow.container.operators.window.stored_forms import SESSIONS
 from yarrow.container.operators.window.window_contents import contents_type
 from yarrow.container.operators.window.window_folding import Combination
 from yarrow.container.operators.window.window_rules import is_window_late
-from yarrow.container.operators.window.windowing_base import Results, WindowingBase
+from yarrow.container.operators.window.windowing_base import Fired, Results, WindowingBase
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.folded_states import refuse_none
@@ -48,6 +49,8 @@ from yarrow.runtime.graph.window_spec import (
 
 #: The sessions of a key that has none: one that contains no row.
 _NO_SESSION: Final[tuple[Session, ...]] = ((0, -1, 0, None),)
+#: Most results that leave in one list.
+_RESULTS_AT_ONCE: Final = 256
 
 
 @runs(SessionWindowOperator, AllSessionWindowOperator)
@@ -71,6 +74,7 @@ class SessionWindows(WindowingBase):
         #: True if a session that ends only emits its value: there is no window function and no lateness.
         self._ends_alone = spec.window_function is None and not self._lateness
         self._values = SessionValues.of(spec, context, self._combining)
+        self.emits_lists = self._ends_alone and self._results_stay
         context.state.register_timers(EVENT_TIMERS, self._timers.event_timers)
         #: A restored operator fires what its watermark had made due before it takes a row.
         self._owes = self.event_timers_due
@@ -175,7 +179,7 @@ class SessionWindows(WindowingBase):
     def take(self, key: Any, row: Any, timestamp: int) -> Results:
         """Takes a row that begins a session, joins sessions, comes before them, is late, or makes one fire again."""
         if self._owes:
-            yield from self.fire_event_timers(inf)
+            yield from self._fire_due(inf)
         self.context.state.current_key = key
         if timestamp == MIN_TIMESTAMP:
             raise self.refuse_time(row, key, None, ValueError(f"the time is {timestamp}"))
@@ -332,22 +336,34 @@ class SessionWindows(WindowingBase):
         first = self._timers.event_timers.next_timestamp
         return first is not None and first <= self._timers.watermark
 
-    def fire_event_timers(self, deadline: float) -> Results:
+    def fire_event_timers(self, deadline: float) -> Fired:
+        fired = self._fire_due(deadline)
+        return _in_lists(fired) if self.emits_lists else fired
+
+    def _fire_due(self, deadline: float) -> Results:
         self._owes = False
         timers, limit, fired = self._timers.event_timers, self._timers.watermark, 0
-        while (timer := timers.pop(limit)) is not None:
+        # No order among the keys of a time is promised.
+        while (time := timers.next_timestamp) is not None and (timer := timers.pop_any(limit)) is not None:
             fired += 1
-            key, entries, found = self._table.find(timer[1])
+            key, entries, found = self._table.find(timer[0])
             # Its sessions may have fired together with an earlier one.
             if found is not MISSING:
-                results = self._fire_alone(timer[0], key, entries, found)
-                yield from self._on_timer(timer[0], key, entries, found) if results is None else results
+                results = self._fire_alone(time, key, entries, found)
+                yield from self._on_timer(time, key, entries, found) if results is None else results
             if perf_counter() >= deadline:
                 break
         self.fired_timers += fired
         self.context.state.current_key = NO_KEY
 
-    def end_keys(self) -> Results:
+    def end_keys(self) -> Fired:
         self._timers.watermark = MAX_TIMESTAMP
         yield from self.fire_event_timers(inf)
         self._timers.watermark = MIN_TIMESTAMP
+
+
+def _in_lists(fired: Results) -> Fired:
+    """Results in lists, each with the list of their times."""
+    while piece := list(islice(fired, _RESULTS_AT_ONCE)):
+        results, times = zip(*piece, strict=True)
+        yield list(results), list(times)

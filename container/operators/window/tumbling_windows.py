@@ -14,7 +14,6 @@ from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.window.folding_windows import (
     KEYS_AT_ONCE,
-    Fired,
     FiringWindow,
     FoldingWindows,
     closed_entry,
@@ -23,7 +22,7 @@ from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS, resto
 from yarrow.container.operators.window.window_contents import CONTENTS, open_contents
 from yarrow.container.operators.window.window_folding import Entry
 from yarrow.container.operators.window.window_rules import is_window_late
-from yarrow.container.operators.window.windowing_base import Results
+from yarrow.container.operators.window.windowing_base import Fired, Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.datastream.window import TimeWindow
