@@ -52,10 +52,9 @@ _CONTINUE: Final = TriggerResult.CONTINUE
 
 
 class _WindowAtHand(NamedTuple):
-    """A window that rows of one piece of work have come to."""
+    """What is known of a window that rows of one piece of work have come to."""
 
-    #: One of equal windows, for all rows.
-    window: Any
+    #: Its stored form.
     stored: Any
     #: When everything of it is removed; None = never.
     cleanup: int | None
@@ -169,7 +168,7 @@ class WindowingOperator(WindowingBase):
             if self._is_late(window):
                 return None
             at_hand = self._enter(window)
-        window, stored, cleanup, table = at_hand
+        stored, cleanup, table = at_hand
         key = canonicalize(self.context.state.current_key)
         self._contents.add_to(table, window, key, row, stamp)
         context, trigger = self._trigger_context, self._trigger
@@ -184,9 +183,10 @@ class WindowingOperator(WindowingBase):
     def _enter(self, window: Any) -> _WindowAtHand:
         """Puts a window among those at hand."""
         cleanup = cleanup_time(window, self._lateness, event_time=self._event_time)
-        found = self._at_hand[window] = _WindowAtHand(
-            window, self._form.stored(window), cleanup, self._contents.values.tables.table(window)
-        )
+        if cleanup is not None:
+            self._timers.require_time(cleanup)
+        table = self._contents.values.tables.table(window)
+        found = self._at_hand[window] = _WindowAtHand(self._form.stored(window), cleanup, table)
         return found
 
     def _take_merging(self, window: Any, row: Any, stamp: int) -> Iterable[Result] | None:
