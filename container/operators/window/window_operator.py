@@ -183,8 +183,6 @@ class WindowingOperator(WindowingBase):
     def _enter(self, window: Any) -> _WindowAtHand:
         """Puts a window among those at hand."""
         cleanup = cleanup_time(window, self._lateness, event_time=self._event_time)
-        if cleanup is not None:
-            self._timers.require_time(cleanup)
         table = self._contents.values.tables.table(window)
         found = self._at_hand[window] = _WindowAtHand(self._form.stored(window), cleanup, table)
         return found

@@ -13,10 +13,6 @@ from yarrow.container.state.timers import OperatorTimerService
 class WindowTimers(OperatorTimerService):
     """The timers of both clocks, of the current key and a namespace."""
 
-    def require_time(self, timestamp: int) -> None:
-        """Raises TimerError for a time that is no int64."""
-        self._checked(timestamp)
-
     def set_event_timer(self, timestamp: int, namespace: Any) -> None:
         """Sets a timer of event time. Raises TimerError for a time that is no int64."""
         self.event_timers.register(self._checked(timestamp), self._key(), namespace)
