@@ -7,16 +7,11 @@ The kernel ends the workers with it, even inside a call that holds the interpret
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-from pyspark import daemon, worker
-
-from yarrow.container.batch import batch_task, chunk
-from yarrow.container.batch.spark.tasks import stage_function
+from yarrow.container.batch.spark.tasks.unpacked_pyspark import prefer_unpacked
 from yarrow.container.launch.process_start import set_process_name
 from yarrow.container.launch.worker_process import die_with_parent, reseed
-
-#: Imported here so that each worker has them: forking shares their memory.
-PRELOADED = (batch_task, chunk, stage_function, worker)
 
 
 def _in_worker(parent: int) -> None:
@@ -25,12 +20,26 @@ def _in_worker(parent: int) -> None:
     reseed()
 
 
+def _imported() -> Callable[[], None]:
+    """Imports what each worker needs: forking shares its memory. Returns what serves Spark."""
+    import pyarrow.compute  # noqa: F401
+    from pyspark import daemon, worker  # noqa: F401
+
+    from yarrow.container.batch import batch_task, chunk  # noqa: F401
+    from yarrow.container.batch.spark.tasks import stage_function  # noqa: F401
+
+    serve: Callable[[], None] = daemon.manager
+    return serve
+
+
 def main() -> None:
     """Serves until Spark closes standard input."""
     parent = os.getpid()
     set_process_name("yarrow-batchd")
+    prefer_unpacked()
+    serve = _imported()
     os.register_at_fork(after_in_child=lambda: _in_worker(parent))
-    daemon.manager()
+    serve()
 
 
 if __name__ == "__main__":
