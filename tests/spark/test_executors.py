@@ -18,7 +18,7 @@ from tests.support.batch_runner import collecting_graph
 from tests.support.looping_programs import Program
 from tests.support.process_names import command_of
 from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
-from tests.support.standalone_spark import LEAN_EXECUTORS
+from tests.support.standalone_spark import lean_executors
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
@@ -39,7 +39,7 @@ NO_WATERMARKS: Any = WatermarkStrategy.no_watermarks()
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverUnderTest]:
     with spark_driver(
         tmp_path_factory.mktemp("executors"),
-        configuration={"spark.master": MASTER, "spark.executor.memory": "512m", **LEAN_EXECUTORS},
+        configuration={"spark.master": MASTER, "spark.executor.memory": "512m", **lean_executors()},
     ) as started:
         assert started.application().spark_master == MASTER
         yield started

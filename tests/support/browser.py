@@ -33,6 +33,8 @@ _FLAGS = (
     "--disable-dev-shm-usage",
     "--window-size=1600,1000",
 )
+#: Seconds between two looks at a page: each takes the browser's own time.
+_LOOK = 0.2
 #: The script of a worker: the browser tells of its end to the worker alone.
 _OF_WORKERS = "/worker/"
 #: Of a request that the page itself gave up, as when it shows another one.
@@ -82,7 +84,7 @@ class Browser:
             return not under_way or waits < 0
 
         try:
-            WebDriverWait(self.driver, seconds, poll_frequency=0.05).until(done)
+            WebDriverWait(self.driver, seconds, poll_frequency=_LOOK).until(done)
         except TimeoutException:
             waited = ", ".join(self._traffic.under_way.values()) or "a text that is not there"
             self._traffic.failures.append(f"waited for {waited}: {self.text()[:500]!r}")

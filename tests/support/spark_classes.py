@@ -17,6 +17,7 @@ from tests.support.spark_driver import LIMIT, spark_driver
 from tests.unit.runtime.graph.programs import environment
 from yarrow.container.batch.spark import driver_main
 from yarrow.container.batch.spark.java import class_archive
+from yarrow.runtime.common.cache_folder import spark_classes_folder
 
 
 def write_classes(classes: Path, folder: Path) -> None:
@@ -41,6 +42,12 @@ def write_classes(classes: Path, folder: Path) -> None:
             # Java writes at the end of a driver that is released after a job.
             driver.release()
             driver.process.wait(LIMIT)
+
+
+def archive_flags() -> list[str]:
+    """Flags with which Java of Spark, that no driver starts, takes the run's archive; none without an archive."""
+    archives = sorted(spark_classes_folder().glob("*.jsa"))
+    return [f"-XX:SharedArchiveFile={archive}" for archive in archives[:1]]
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.support.spark_classes import archive_flags
 from yarrow.container.batch.spark.requirements import find_java
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -30,6 +31,16 @@ _WORKER_REGISTERED = "Registering worker"
 #: Java of tests lives for seconds: it compiles little.
 LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LEAN_EXECUTORS = {"spark.executor.extraJavaOptions": LEAN}
+
+
+def lean_java() -> str:
+    """Flags of Java for processes of Spark on this host: besides, they take the run's archive of classes."""
+    return " ".join((LEAN, *archive_flags()))
+
+
+def lean_executors() -> dict[str, str]:
+    """The same as a setting for executors."""
+    return {"spark.executor.extraJavaOptions": lean_java()}
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
         for number in range(len(HOSTS)):
             _until_logged(log, re.compile(f"({_WORKER_REGISTERED}.*)"), number)
         secret = {"spark.authenticate.secret": own["spark.authenticate.secret"]}
-        yield StandaloneSpark(address, {"spark.master": address, **LEAN_EXECUTORS, **secret})
+        yield StandaloneSpark(address, {"spark.master": address, **lean_executors(), **secret})
 
 
 def _start(running: contextlib.ExitStack, folder: Path, name: str, role: str, *arguments: str) -> Path:
@@ -72,7 +83,7 @@ def _start(running: contextlib.ExitStack, folder: Path, name: str, role: str, *a
         "SPARK_HOME": str(home),
         "JAVA_HOME": str(java),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": LEAN,
+        "SPARK_DAEMON_JAVA_OPTS": lean_java(),
     }
     common = ("--webui-port", "0", "--properties-file", str(folder / "spark.properties"))
     log = folder / f"{name}.log"

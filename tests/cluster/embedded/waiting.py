@@ -9,6 +9,10 @@ from yarrow.runtime.common.clock import SystemClock
 
 #: Long enough for a machine with other work: a condition that holds is not waited for.
 DEADLINE = 180.0
+#: Seconds between two looks, the least and the most.
+_LEAST, _MOST = 0.01, 0.1
+#: A look that asks REST takes the time of those whom it asks: the longer looks take, the longer are the pauses.
+_PAUSES_PER_LOOK = 2.0
 _clock = SystemClock()
 
 
@@ -16,8 +20,11 @@ def wait_until(
     condition: Callable[[], bool], explain: Callable[[], str] = lambda: "", limit: float = DEADLINE
 ) -> None:
     """Returns when `condition` holds; fails with `explain()` after `limit` seconds."""
-    end = _clock.monotonic() + limit
+    begun = _clock.monotonic()
+    end = begun + limit
     pause = threading.Event()
     while not condition():
-        assert _clock.monotonic() < end, explain()
-        pause.wait(0.01)
+        looked = _clock.monotonic()
+        assert looked < end, explain()
+        pause.wait(min(_MOST, max(_LEAST, _PAUSES_PER_LOOK * (looked - begun))))
+        begun = _clock.monotonic()
