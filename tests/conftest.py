@@ -41,13 +41,13 @@ BY_FILE = ("cluster", "fault", "spark")
 #: Seconds of files with few tests, or with tests that take long, when clusters are shared by file.
 LONG_FILES = {
     "tests/fault/test_fault_plans.py": 200.0,
-    "tests/cluster/checkpoints/test_unaligned_checkpoints.py": 60.0,
+    "tests/cluster/checkpoints/test_unaligned_checkpoints.py": 180.0,
     "tests/cluster/control/test_running_master.py": 50.0,
     "tests/cluster/embedded/test_secured_cluster.py": 30.0,
     "tests/cluster/failover/test_collected_once.py": 20.0,
     "tests/cluster/failover/test_killed_processes.py": 40.0,
     "tests/cluster/failover/test_rescaling.py": 80.0,
-    "tests/cluster/pages/test_flinks_page.py": 60.0,
+    "tests/cluster/pages/test_flinks_page.py": 110.0,
     "tests/cluster/savepoints/test_state_processor_in_jobs.py": 50.0,
     "tests/fault/test_task_executors_lost.py": 50.0,
     "tests/spark/test_both_modes.py": 60.0,
@@ -58,9 +58,9 @@ LONG_FILES = {
     "tests/spark/test_full_disk.py": 60.0,
     "tests/spark/test_late_attempts.py": 100.0,
     "tests/spark/test_pipeline_programs.py": 90.0,
-    "tests/spark/test_programs.py": 170.0,
-    # First of its process: it starts Java from there, which may fail once gRPC has threads.
-    "tests/spark/test_savepoints.py": 400.0,
+    "tests/spark/test_programs.py": 160.0,
+    # First: it has the archive of Spark's classes written, for which the other files on Spark wait.
+    "tests/spark/test_savepoints.py": 210.0,
     "tests/spark/test_sql.py": 110.0,
     "tests/spark/test_standalone.py": 130.0,
     "tests/spark/test_verify.py": 80.0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import runpy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 
 from bench.programs import savepoint_frames
 from tests.format.golden_snapshots import native_checkpoint, savepoint
+from tests.support.spark_session import spark_session
 from tests.unit.state_processor.bootstrapped import (
     BY_DAY,
     COUNT,
@@ -37,25 +37,10 @@ bootstrap_with = DataFrameTransformation.bootstrap_with
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        environment.setenv("PYTHONPATH", os.getcwd())
-        folder = tmp_path_factory.mktemp("spark")
-        builder = SparkSession.builder.master("local[2]").appName("savepoints")
-        for key, value in {
-            "spark.ui.enabled": "false",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.local.dir": f"{folder}/local",
-            "spark.sql.warehouse.dir": f"{folder}/warehouse",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.session.timeZone": "America/New_York",
-        }.items():
-            builder = builder.config(key, value)
-        session = builder.getOrCreate()
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.session.timeZone": "America/New_York"}
+    with spark_session(tmp_path_factory.mktemp("spark"), "savepoints", settings) as session:
         session.sparkContext.setLogLevel("OFF")
         yield session
-        session.stop()
 
 
 def job(rows: Any) -> Any:
