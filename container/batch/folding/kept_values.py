@@ -47,6 +47,8 @@ _CLASSES: Final[dict[str, type]] = {
     "SQL_TIME": dt.time,
     "SQL_TIMESTAMP": dt.datetime,
 }
+#: The greatest whole number of one digit in CPython, which compares such numbers without a call.
+_ONE_DIGIT: Final = (1 << 30) - 1
 _ALWAYS: Final = "True"
 _NEVER: Final = "False"
 
@@ -106,7 +108,7 @@ def _atom(code: CodeWriter, value: str, declared: BasicTypeInfo | SqlTimeTypeInf
     test = f"type({value}) is {code.bind_as(f'class_of_{declared.tag}', kind)}"
     limits = declared.value_range if isinstance(declared, BasicTypeInfo) else None
     if limits is not None:
-        return f"{test} and {limits[0]} <= {value} <= {limits[1]}"
+        return f"{test} and {_within(value, *limits)}"
     if kind is str:
         # Lone surrogates have no UTF-8.
         test += f" and ({value}.isascii() or {code.bind_as('has_utf8', _has_utf8)}({value}))"
@@ -115,6 +117,14 @@ def _atom(code: CodeWriter, value: str, declared: BasicTypeInfo | SqlTimeTypeInf
     if kind is dt.time or kind is dt.datetime:
         return f"{test} and {value}.tzinfo is None and not {value}.fold"
     return test
+
+
+def _within(value: str, least: int, most: int) -> str:
+    """A test of limits; most numbers are small, and the test of those is cheaper."""
+    exact = f"{least} <= {value} <= {most}"
+    if least <= -_ONE_DIGIT and most >= _ONE_DIGIT:
+        return f"({-_ONE_DIGIT} <= {value} <= {_ONE_DIGIT} or {exact})"
+    return exact
 
 
 def _has_utf8(text: str) -> bool:

@@ -394,6 +394,7 @@ def test_a_fold_sees_values_as_the_declared_type_makes_them(
 
 KEPT: list[tuple[TypeInformation, list[Any]]] = [
     (row_type(Types.LONG()), [("a", n, None, 0) for n in range(9)]),
+    (row_type(Types.LONG()), [("a", n, None, 0) for n in (2**30, -(2**30), 2**62, -(2**63))]),
     (row_type(Types.DOUBLE()), [("a", 0.5, "\u00e4", 0) for _ in range(9)]),
     (row_type(Types.BIG_DEC()), [("a", Decimal(n), "x", 0) for n in range(9)]),
     (row_type(Types.LIST(Types.LONG())), [("a", [n], "x", 0) for n in range(9)]),
