@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.support.batch_runner import collecting_graph
-from tests.support.spark_driver import LIMIT, SECRET, DriverUnderTest
+from tests.support.spark_driver import LIMIT, SECRET, DriverUnderTest, spark_driver
 from tests.unit.container.batch.test_sinks import Refusing
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
@@ -96,22 +96,24 @@ def process_of_task(value: int) -> tuple[int, bool]:
     return os.getpid(), "pandas" in sys.modules
 
 
-#: Spark uses idle processes in turn. Former tests of the driver have left fewer than this.
-IDLE_PROCESSES = 12
+#: Runs in which Spark uses an idle process again.
+RUNS = 12
 
 
-def test_processes_of_tasks_are_used_again_and_stay_small(driver: DriverUnderTest) -> None:
+def test_processes_of_tasks_are_used_again_and_stay_small(tmp_path: Path) -> None:
     former: set[int] = set()
-    for _ in range(IDLE_PROCESSES):
-        env = environment(2)
-        numbers = env.from_source(NumberSequenceSource(1, 100), NO_WATERMARKS, "numbers").map(process_of_task)
-        outcome = driver.run(collecting_graph(env, numbers))
-        assert outcome.failure is None, outcome.failure.stacktrace
-        assert not any(imported for _, imported in outcome.collected())
-        processes = {pid for pid, _ in outcome.collected()}
-        if processes & former:
-            return
-        former |= processes
+    # A driver of its own: functions of other tests import pandas.
+    with spark_driver(tmp_path) as driver:
+        for _ in range(RUNS):
+            env = environment(2)
+            numbers = env.from_source(NumberSequenceSource(1, 100), NO_WATERMARKS, "numbers")
+            outcome = driver.run(collecting_graph(env, numbers.map(process_of_task)))
+            assert outcome.failure is None, outcome.failure.stacktrace
+            assert not any(imported for _, imported in outcome.collected())
+            processes = {pid for pid, _ in outcome.collected()}
+            if processes & former:
+                return
+            former |= processes
     # A process that had not read its input to the end would have ended.
     raise AssertionError(f"each run had other processes: {former}")
 
