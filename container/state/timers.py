@@ -2,7 +2,8 @@
 
 Owner: the task thread; the snapshot thread may read the result of `snapshot_timers`. Timers are ordered by
 timestamp, then by the encoding of the key (docs/design/0003), then by the namespace. So a restored queue
-fires in the same order as the lost one, at any parallelism. Must not know operators or state backends.
+fires in the same order as the lost one, at any parallelism, unless its owner takes timers by `pop_any`. Must not know
+operators or state backends.
 """
 
 from __future__ import annotations

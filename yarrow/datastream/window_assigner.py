@@ -174,7 +174,9 @@ class _TumblingWindows(_TimeWindows):
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
         time, last = self._time(timestamp, context), self._last
-        if last is None or not last.start <= time < last.end:
+        # A subclass may change its size and offset between two elements.
+        start = TimeWindow.get_window_start_with_offset(time, self.offset, self.size)
+        if last is None or last.start != start or last.end != start + self.size:
             (last,) = _sliding(time, self.size, self.size, self.offset)
             self._last = last
         return [last]

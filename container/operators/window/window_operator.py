@@ -72,7 +72,9 @@ class WindowingOperator(WindowingBase):
         super().__init__(name, spec)
         #: The window at hand, for messages.
         self._at: Any = None
-        #: The windows of the rows at hand that are not late. Watermarks, cuts and drops of windows clear it.
+        #: The windows of the rows at hand that are not late. Each call of the loop, each row of an operator that is no
+        #: head, and drops of windows clear it. Watermarks and cuts come between calls. In a history the watermark rises
+        #: within a call, but never up to the clean-up timer of a window that the key has.
         self._at_hand: dict[Any, _WindowAtHand] = {}
 
     # ------------------------------------------------------------------ life
@@ -183,6 +185,9 @@ class WindowingOperator(WindowingBase):
     def _enter(self, window: Any) -> _WindowAtHand:
         """Puts a window among those at hand."""
         cleanup = cleanup_time(window, self._lateness, event_time=self._event_time)
+        if cleanup is not None:
+            # A window of other numbers may equal one that has been found right.
+            cleanup = self._timers.checked(cleanup)
         table = self._contents.values.tables.table(window)
         found = self._at_hand[window] = _WindowAtHand(self._form.stored(window), cleanup, table)
         return found

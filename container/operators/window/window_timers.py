@@ -17,6 +17,10 @@ class WindowTimers(OperatorTimerService):
         """Sets a timer of event time. Raises TimerError for a time that is no int64."""
         self.event_timers.register(self._checked(timestamp), self._key(), namespace)
 
+    def checked(self, timestamp: int) -> int:
+        """The time of a timer, as given. Raises TimerError for a time that is no int64."""
+        return self._checked(timestamp)
+
     def delete_event_timer(self, timestamp: int, namespace: Any) -> None:
         """Removes a timer of event time; no effect if it is missing."""
         self.event_timers.delete(timestamp, self._key(), namespace)

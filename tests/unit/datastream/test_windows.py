@@ -155,6 +155,14 @@ def test_a_tumbling_window_contains_its_time_and_starts_on_the_grid(
     assert (window.start - offset) % size == 0
 
 
+def test_a_tumbling_assigner_may_change_its_offset_between_two_elements() -> None:
+    windows = TumblingEventTimeWindows(10, 0)
+    found = []
+    for windows.offset in (0, 3, 0):
+        found += windows.assign_windows(None, 15, OneKey())
+    assert found == [TimeWindow(10, 20), TimeWindow(13, 23), TimeWindow(10, 20)]
+
+
 @given(times, st.integers(1, 1_000), st.integers(1, 1_000))
 def test_sliding_windows_are_exactly_those_that_contain_the_time(time: int, size: int, slide: int) -> None:
     windows = list(SlidingEventTimeWindows(size, slide, 0).assign_windows(None, time, OneKey()))

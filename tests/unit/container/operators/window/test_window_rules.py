@@ -599,6 +599,20 @@ def test_an_assigner_may_have_windows_of_its_own_type(run: Any) -> None:
         harness.push(("a", 1, "?"))
 
 
+class ByRow(TumblingEventTimeWindows):
+    """A window of the numbers that a row bears."""
+
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> list[TimeWindow]:
+        return [TimeWindow(*element[1])]
+
+
+def test_a_window_whose_end_is_no_int_is_refused_also_where_it_equals_another(run: Any) -> None:
+    harness = run(lambda s: keyed(s).window(ByRow(10, 0)).trigger(CountTrigger.of(2)).process(Shown()))
+    harness.push(("a", (0, 10)))
+    with pytest.raises(FragmentFailedError, match=r"a timer was registered for 9\.0"):
+        harness.push(("b", (0.0, 10.0)))
+
+
 class Odd(EventTimeTrigger):
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> Any:
         if element[1] == 0:
