@@ -75,17 +75,21 @@ class ChildProcess:
         status = await asyncio.shield(self._watcher)
         return await asyncio.to_thread(self._describe_end, status)
 
-    async def end(self, grace: float, has_worked: Callable[[], bool] = lambda: False) -> None:
+    async def end(
+        self, grace: float, has_worked: Callable[[], bool] = lambda: False, longest: float = 0.0
+    ) -> None:
         """Closes the pipe, which asks the child to end; kills its session after `grace` seconds.
 
         `has_worked` is asked then: whether the child has worked since it was asked last. One that has gets the grace
-        again.
+        again, until `longest` seconds are over.
         """
         self.is_released = True
         if self._process.stdin is not None:
             self._process.stdin.close()
-        while not await self._ends_within(grace):
-            if not has_worked():
+        left = max(grace, longest)
+        while not await self._ends_within(min(grace, left)):
+            left -= grace
+            if left <= 0.0 or not has_worked():
                 _kill_session(self.pid)
                 await self._watcher
 

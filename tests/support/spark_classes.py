@@ -46,8 +46,9 @@ def write_classes(classes: Path, folder: Path) -> None:
 
 def archive_flags() -> list[str]:
     """Flags with which Java of Spark, that no driver starts, takes the run's archive; none without an archive."""
-    archives = sorted(spark_classes_folder().glob("*.jsa"))
-    return [f"-XX:SharedArchiveFile={archive}" for archive in archives[:1]]
+    # Java does without one of other jars, so only that of the last driver is of use.
+    archives = sorted(spark_classes_folder().glob("*.jsa"), key=lambda archive: archive.stat().st_mtime)
+    return [f"-XX:SharedArchiveFile={archive}" for archive in archives[-1:]]
 
 
 if __name__ == "__main__":

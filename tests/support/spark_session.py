@@ -46,12 +46,12 @@ def spark_session(folder: Path, name: str, settings: Mapping[str, str]) -> Itera
             **settings,
         }.items():
             builder = builder.config(key, value)
-        session = builder.getOrCreate()
-        try:
+        with contextlib.ExitStack() as ending:
+            # A session that does not start has its gateway already.
+            ending.callback(_forget_gateway)
+            session = builder.getOrCreate()
+            ending.callback(session.stop)
             yield session
-        finally:
-            session.stop()
-            _forget_gateway()
 
 
 class _Java:

@@ -46,7 +46,7 @@ from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.messages import BatchSubmission, FailureCause, SparkApplication
 from yarrow.runtime.rpc.service import RpcService
-from yarrow.runtime.rpc.spark_driver_process import GRACE, SignsOfWork
+from yarrow.runtime.rpc.spark_driver_process import GRACE, LONGEST_END, SignsOfWork
 from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.gateways import YarnError
 
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 _ORPHAN_LIMIT: Final = 9.0
 #: The same if the parent lives and wants the end, since the last sign of work: it kills all of the session later.
 _ENDING_LIMIT: Final = GRACE - 1.0
+#: The same since the end was asked for, whatever signs came.
+_LONGEST_LIMIT: Final = LONGEST_END - 1.0
 #: Seconds between two looks whether the parent has ended since.
 _LOOK: Final = 0.2
 _log = logging.getLogger(__name__)
@@ -362,12 +364,13 @@ def wait_for_forced_end(
 
     `has_worked`: whether the driver has given a sign of work since it was asked last.
     """
-    waited = 0.0
-    while parent_lives() and waited < _ENDING_LIMIT:
+    waited = idle = 0.0
+    while parent_lives():
+        if idle >= _ENDING_LIMIT or waited >= _LONGEST_LIMIT:
+            return
         wait(_LOOK)
-        waited = 0.0 if has_worked() else waited + _LOOK
-    if waited < _ENDING_LIMIT:
-        wait(min(_ORPHAN_LIMIT, _ENDING_LIMIT - waited))
+        waited, idle = waited + _LOOK, 0.0 if has_worked() else idle + _LOOK
+    wait(max(0.0, min(_ORPHAN_LIMIT, _ENDING_LIMIT - idle, _LONGEST_LIMIT - waited)))
 
 
 if __name__ == "__main__":

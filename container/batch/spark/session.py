@@ -357,7 +357,7 @@ class SparkHost:
             archive.begin()
             signs = SignsOfWork(self._folders.working)
             if self._java.end(await_end=partial(archive.await_written, self._java, signs.give)):
-                archive.keep()
+                archive.keep(signs.give)
         else:
             # Without the work of a job most classes are missing.
             self._java.end(0.0)

@@ -11,14 +11,15 @@ import contextlib
 import hashlib
 import logging
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.rpc.spark_driver_process import WRITING_SECONDS
 
 _log = logging.getLogger(__name__)
 #: Files that are kept: one for each Java and each set of jars that was used last. Each has some 160 MB.
@@ -30,14 +31,14 @@ _STALE_SECONDS: Final = 3600.0
 _MOST_TRIES: Final = 3
 #: Java names each class that it leaves out.
 _QUIET: Final = ("-Xlog:cds=error", "-Xlog:cds+dynamic=error")
-#: Seconds that Java may take to write it, after which it is killed: on two cores 37 under a load of 12, 140 under 17.
-WRITING_SECONDS: Final = 180.0
 #: Seconds after which a Java is killed that has done nothing for it.
 IDLE_SECONDS: Final = 15.0
 #: Seconds between two looks at what Java does.
 _LOOK: Final = 0.5
 #: Seconds of the processor that are work: a Java that only waits uses some thousandths of each second.
 _LEAST_WORK: Final = 0.2
+#: Bytes that are copied between two signs of work: a slow home takes them within seconds.
+_BLOCK: Final = 4 << 20
 
 
 class EndingJava(Protocol):
@@ -100,25 +101,33 @@ class ClassArchive:
                 give_sign()
         return False
 
-    def keep(self) -> None:
-        """Keeps the archive that Java has written to its end, and removes those that were used longest ago."""
+    def keep(self, give_sign: Callable[[], object]) -> None:
+        """Keeps the archive that Java has written to its end, and removes those that were used longest ago.
+
+        `give_sign` is called before each block of the copy, as while Java writes.
+        """
         if not self._new.exists():
             return
         try:
-            self._copy()
+            self._copy(give_sign)
             self._tries.unlink(missing_ok=True)
             for old in sorted(self._folder.glob("*.jsa"), key=_used_at)[:-_KEPT_FILES]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             _log.info("the archive of Java's classes could not be kept in %s: %s", self._folder, error)
 
-    def _copy(self) -> None:
+    def _copy(self, give_sign: Callable[[], object]) -> None:
         """Puts the new archive in its place, all of it or nothing. Raises OSError."""
         # Hosts that share this home may write at the same time: a process id would not tell them apart.
         descriptor, part = tempfile.mkstemp(prefix=f"{self._file.stem}.", suffix=_PART, dir=self._folder)
         try:
-            os.close(descriptor)
-            shutil.copyfile(self._new, part)
+            with open(descriptor, "wb") as target, self._new.open("rb") as source:
+                for block in iter(partial(source.read, _BLOCK), b""):
+                    give_sign()
+                    target.write(block)
+                    # Else the close would send all of it to a home on another host, without a sign.
+                    target.flush()
+                    os.fsync(descriptor)
             os.replace(part, self._file)
         finally:
             Path(part).unlink(missing_ok=True)

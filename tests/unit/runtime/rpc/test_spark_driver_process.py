@@ -54,6 +54,14 @@ def test_a_driver_that_does_not_work_is_killed(tmp_path: Path, monkeypatch: pyte
     assert end_of_driver(tmp_path, monkeypatch, works=0, grace=None) == "released (killed by SIGKILL)"
 
 
+def test_a_driver_that_gives_signs_for_ever_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_driver_process, "LONGEST_END", 0.05)
+    end = end_of_driver(tmp_path, monkeypatch, works=500, grace=None)
+    assert end == "released (killed by SIGKILL)"
+
+
 def test_a_limit_of_the_parent_counts_whatever_the_driver_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from yarrow.container.batch.driver.batch_driver import DriverEnd
 from yarrow.container.batch.spark.driver_main import may_keep_classes, remove_files, wait_for_forced_end
-from yarrow.container.batch.spark.java.class_archive import IDLE_SECONDS, WRITING_SECONDS
-from yarrow.runtime.rpc.spark_driver_process import GRACE
+from yarrow.container.batch.spark.java.class_archive import IDLE_SECONDS
+from yarrow.runtime.rpc.spark_driver_process import GRACE, LONGEST_END, WRITING_SECONDS
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Waits:
 
     def wait(self, seconds: float) -> None:
         self.waited += seconds
+        assert self.waited < 2 * LONGEST_END, "it waits without end"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,10 @@ def test_limits_count_from_the_last_sign_of_work(works: float) -> None:
     assert works + IDLE_SECONDS < Waits(works_for=works).until_forced_end() < works + GRACE
 
 
+def test_signs_that_never_end_keep_no_driver_alive() -> None:
+    assert WRITING_SECONDS + IDLE_SECONDS < Waits(works_for=float("inf")).until_forced_end() < LONGEST_END
+
+
 @pytest.mark.parametrize("lives", [0.0, 5.0])
 def test_a_driver_ends_soon_after_its_parent(lives: float) -> None:
     assert Waits(lives, works_for=WRITING_SECONDS).until_forced_end() - lives < 10.0
@@ -82,6 +87,8 @@ def test_a_driver_ends_soon_after_its_parent(lives: float) -> None:
 
 def test_a_driver_of_an_ending_parent_never_waits_longer_than_its_limit() -> None:
     assert Waits(parent_lives_for=GRACE - 2.0).until_forced_end() < GRACE
+    late = Waits(parent_lives_for=LONGEST_END - 2.0, works_for=float("inf"))
+    assert late.until_forced_end() < LONGEST_END
 
 
 def test_what_a_driver_leaves_in_its_folder_goes(tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ class Java:
         give_sign()
         return True
 
-    def keep(self) -> None:
+    def keep(self, give_sign: Callable[[], object]) -> None:
         self.events.append("is kept")
+        self.give_sign = give_sign
 
 
 def closed(folder: Path, java: Java, *, keep_classes: bool) -> list[str]:
@@ -54,9 +55,12 @@ def closed(folder: Path, java: Java, *, keep_classes: bool) -> list[str]:
 
 def test_java_writes_its_classes_and_gives_signs_that_the_parent_sees(tmp_path: Path) -> None:
     parent = SignsOfWork(tmp_path)
-    written = closed(tmp_path, Java(), keep_classes=True)
+    java = Java()
+    written = closed(tmp_path, java, keep_classes=True)
     assert written == ["is asked no more", "begins to write", "ends", "writes", "is kept"]
     assert parent.came()
+    java.give_sign()
+    assert parent.came(), "the copy gives them too"
 
 
 @pytest.mark.parametrize(("is_awaited", "seconds"), [(True, 0), (False, 3)])

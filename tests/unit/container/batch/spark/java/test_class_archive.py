@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from yarrow.container.batch.spark.java.class_archive import IDLE_SECONDS, WRITING_SECONDS, ClassArchive
+from yarrow.container.batch.spark.java import class_archive
+from yarrow.container.batch.spark.java.class_archive import IDLE_SECONDS, ClassArchive
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.rpc.spark_driver_process import WRITING_SECONDS
 
 
 class Installation:
@@ -34,7 +36,7 @@ class Installation:
         """That of the next driver."""
         return ClassArchive(self.cache, self.java, self.jars, self.temporary, SystemClock())
 
-    def write(self, *, to_the_end: bool = True) -> None:
+    def write(self, *, to_the_end: bool = True, give_sign: Callable[[], object] = lambda: None) -> None:
         """One driver whose Java writes the archive at its end."""
         archive = self.archive()
         assert archive.is_awaited
@@ -42,7 +44,7 @@ class Installation:
         archive.begin()
         Path(argument.partition("=")[2]).write_text("classes")
         if to_the_end:
-            archive.keep()
+            archive.keep(give_sign)
 
 
 @pytest.fixture
@@ -160,14 +162,24 @@ def parts(installation: Installation) -> list[Path]:
     return [file for file in installation.cache.iterdir() if file.suffix not in (".jsa", ".tries")]
 
 
+def test_each_block_of_the_copy_is_a_sign_of_work(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_archive, "_BLOCK", len("cla"))
+    copied: list[int] = []
+    installation.write(give_sign=lambda: copied.extend(part.stat().st_size for part in parts(installation)))
+    assert copied == [0, 3, 6], "what was signalled before has reached the file"
+    [kept] = installation.cache.glob("*.jsa")
+    assert kept.read_text() == "classes"
+
+
 def test_a_copy_that_fails_leaves_nothing(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full_disk(source: Path, target: str) -> None:
-        Path(target).write_bytes(b"the beginning")
+    def full_disk(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copyfile", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     installation.write()
     assert parts(installation) == []
     assert installation.archive().is_awaited
@@ -176,15 +188,14 @@ def test_a_copy_that_fails_leaves_nothing(
 def test_a_driver_that_was_killed_while_it_copied_leaves_nothing_for_ever(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(source: Path, target: str) -> None:
+    def killed() -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfile", killed)
         # What is killed runs no `finally`.
         patch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
         with pytest.raises(KeyboardInterrupt):
-            installation.write()
+            installation.write(give_sign=killed)
     [left] = parts(installation)
     fresh = left.with_name(f"other{left.suffix}")
     fresh.touch()
