@@ -24,7 +24,12 @@ from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorS
 from yarrow.runtime.common.child_process import ChildProcess
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
 from yarrow.runtime.fs.client_folder import WORKING_DIRECTORY_PREFIX
-from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
+from yarrow.runtime.rpc.bootstrap import (
+    TASK_EXECUTOR_COMMAND,
+    PemIdentity,
+    TaskExecutorBootstrap,
+    encode_bootstrap,
+)
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
 from yarrow.runtime.rpc.messages import ResourceProfile
@@ -47,9 +52,7 @@ class LocalProcessSettings(msgspec.Struct, frozen=True):
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     listen_tcp: bool = False
     #: Arguments of the process; the interpreter is first.
-    command: tuple[str, ...] = msgspec.field(
-        default_factory=lambda: (sys.executable, "-m", "yarrow.container.process.task_executor_main")
-    )
+    command: tuple[str, ...] = msgspec.field(default_factory=lambda: (sys.executable, *TASK_EXECUTOR_COMMAND))
     #: Seconds in which a child may end by itself before it is killed.
     grace: float = 3.0
 
@@ -106,7 +109,7 @@ class _Child(msgspec.Struct):
 
 
 class LocalProcessDriver:
-    """Starts `python -m yarrow.container.process.task_executor_main` children."""
+    """Starts `python -P -m yarrow.container.process.task_executor_main` children."""
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from time import sleep
 from typing import NoReturn
@@ -58,23 +59,32 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def kill(self) -> None:
-        """Sends SIGKILL, unless the child is reaped: its process id may be reused."""
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+        """Sends SIGKILL, unless the child has ended: its process id may be reused."""
+        if self._status(os.WNOHANG) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         """Reaps the child. Raises subprocess.TimeoutExpired if it has not ended after `timeout` seconds."""
         import subprocess  # the template has no use for it
 
         until = None if timeout is None else perf_counter() + timeout
-        while self.returncode is None:
-            pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-            elif until is not None and perf_counter() >= until:
+        while (status := self._status(0 if until is None else os.WNOHANG)) is None:
+            if until is not None and perf_counter() >= until:
                 raise subprocess.TimeoutExpired(_TEMPLATE_MODULE, timeout or 0)
+            sleep(_LOOK_SECONDS)
+        return status
+
+    def _status(self, options: int) -> int | None:
+        """Reaps the child if it has ended, and returns `returncode`; the options are those of waitpid(2)."""
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:
+                # Where SIGCHLD is ignored, the kernel reaps, and nobody knows the status. Popen takes it for 0 too.
+                self.returncode = 0
             else:
-                sleep(_LOOK_SECONDS)
+                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
         return self.returncode
 
 
@@ -82,35 +92,44 @@ def fork_template(entry: str) -> StartedTemplate | None:
     """Forks a template for the likely settings, one core a slot; its output goes where this process's errors go.
 
     None if the system refuses the fork: the launcher then executes a template, and reports what goes wrong.
+    The process was started with -P or PYTHONSAFEPATH, as templates are: a file of the working directory may have the
+    name of any module.
     """
-    if not sys.flags.safe_path:
-        # The working directory, where a file of the user may have the name of any module.
-        del sys.path[0]
     for name in SHARED:
         importlib.import_module(name)
     # Neither process looks at these objects again, so their pages stay shared.
     gc.freeze()
     parent = os.getpid()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        pid = os.fork()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError:
-        ours.close()
-        theirs.close()
         return None
+    # An interrupt would take the child back into the parent's code, which removes the parent's files.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    pid = None
+    with contextlib.suppress(OSError):
+        pid = os.fork()
     if pid == 0:
         # Their descriptors belong to the template, and not to these objects.
         ours.detach()
-        _run_template(theirs.detach(), entry, parent)
+        _run_template(theirs.detach(), entry, parent, mask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     theirs.close()
+    if pid is None:
+        ours.close()
+        return None
     return StartedTemplate(ForkedProcess(pid), ours)
 
 
-def _run_template(control_fd: int, entry: str, parent: int) -> NoReturn:
-    """Makes the child what an executed template is, and never returns to the parent's code."""
+def _run_template(control_fd: int, entry: str, parent: int, mask: Iterable[int]) -> NoReturn:
+    """Makes the child what an executed template is, with the parent's signal mask.
+
+    It never returns to the parent's code.
+    """
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         from yarrow.container.launch.template import serve_template
         from yarrow.container.launch.worker_process import close_other_descriptors, redirect_standard_streams
 
@@ -118,7 +137,9 @@ def _run_template(control_fd: int, entry: str, parent: int) -> NoReturn:
         close_other_descriptors(control_fd)
         settings = LaunchSettings(entry=entry)
         use_worker_environment(settings)
-        show_command_line([sys.executable, "-m", _TEMPLATE_MODULE])
+        # The template does its work under any name; not every system tells where the arguments lie.
+        with contextlib.suppress(OSError, LookupError, ValueError):
+            show_command_line([sys.executable, "-P", "-m", _TEMPLATE_MODULE])
         status = serve_template(StartOptions(control_fd, parent, entry, ""))
     except BaseException:
         traceback.print_exc()

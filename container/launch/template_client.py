@@ -149,7 +149,7 @@ class TemplateLauncher:
         self._closed = False
 
     async def start(self) -> None:
-        """Executes the template; requests wait in its socket while it imports."""
+        """Takes over or executes the template; requests wait in its socket while it imports."""
         self._living_template()
 
     @property
@@ -188,10 +188,10 @@ class TemplateLauncher:
         if self._template is None or self._template.lost.done():
             if self._template is not None:
                 self._reap(self._template)
-            self._template = self._execute()
+            self._template = self._take_over_or_execute()
         return self._template
 
-    def _execute(self) -> _TemplateProcess:
+    def _take_over_or_execute(self) -> _TemplateProcess:
         started, self._started = self._started, None
         try:
             started = started or execute_template(self._settings, self._raw_output)
@@ -217,7 +217,7 @@ class TemplateLauncher:
         self._closed = True
         if self._started is not None:
             # The launcher has not been started.
-            self._template = self._execute()
+            self._template = self._take_over_or_execute()
         template, self._template = self._template, None
         if template is None:
             return

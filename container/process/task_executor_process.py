@@ -98,7 +98,7 @@ class EarlyTemplate:
         self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2, started)
 
     async def start(self) -> None:
-        """Executes the template, if that has not happened yet."""
+        """Takes over or executes the template, if that has not happened yet."""
         if self._launcher is not None:
             await self._launcher.start()
 

@@ -8,7 +8,7 @@ life of the parent: its end of file means that the parent is gone and the proces
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,9 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.roles import SERVER_NAME, Role
 
+#: Arguments of the interpreter for a TaskExecutor that reads its bootstrap. A file of the working directory may have
+#: the name of any module; -P keeps that folder off the import path of the TaskExecutor, and of the template it forks.
+TASK_EXECUTOR_COMMAND: Final = ("-P", "-m", "yarrow.container.process.task_executor_main")
 #: A process of another version refuses the struct.
 BOOTSTRAP_VERSION = 1
 _LENGTH = struct.Struct("<I")

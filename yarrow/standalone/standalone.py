@@ -43,7 +43,12 @@ from yarrow.runtime.fs.client_folder import (
 )
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.settings import is_highly_available
-from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
+from yarrow.runtime.rpc.bootstrap import (
+    TASK_EXECUTOR_COMMAND,
+    PemIdentity,
+    TaskExecutorBootstrap,
+    encode_bootstrap,
+)
 from yarrow.runtime.security.keystores import internal_identity, rest_identity
 from yarrow.standalone.cluster_directory import ClusterDirectory, ClusterSecrets
 from yarrow.standalone.leader_announcements import Leader, LeaderAnnouncements
@@ -392,7 +397,7 @@ def _run_task_executor(
     working = _own_folder(config, WORKING_DIRECTORY_PREFIX)
     bootstrap = _bootstrap(config, secrets, leader, working.path, log_directory)
     child = subprocess.Popen(
-        [sys.executable, "-m", "yarrow.container.process.task_executor_main"],
+        [sys.executable, *TASK_EXECUTOR_COMMAND],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )

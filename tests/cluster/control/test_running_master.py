@@ -105,7 +105,7 @@ class LocalContainers(ContainersOfYarn):
             "LOG_DIRS": str(folder / "logs"),
         }
         self.processes[handle] = subprocess.Popen(
-            [sys.executable, "-m", "yarrow.container.process.yarn_task_executor"],
+            [sys.executable, "-P", "-m", "yarrow.container.process.yarn_task_executor"],
             cwd=folder,
             env=variables,
             start_new_session=True,

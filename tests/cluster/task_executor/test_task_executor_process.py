@@ -42,7 +42,7 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobMasterID, ResourceManagerID
 from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.bootstrap import encode_bootstrap
+from yarrow.runtime.rpc.bootstrap import TASK_EXECUTOR_COMMAND, encode_bootstrap
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
@@ -352,7 +352,7 @@ def test_refused_registration_fails_the_process(tmp_path: Path) -> None:
 
 def test_without_a_bootstrap_it_says_who_starts_it(tmp_path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "yarrow.container.process.task_executor_main"],
+        [sys.executable, *TASK_EXECUTOR_COMMAND],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

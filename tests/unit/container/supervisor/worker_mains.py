@@ -60,6 +60,8 @@ def facts(sock: socket.socket) -> list[str]:
         f"omp={os.environ['OMP_NUM_THREADS']}",
         f"subprocess={_descriptors_of_a_child()}",
         f"path={sys.path}",
+        f"flags={sys.flags}",
+        f"blocked={signal.pthread_sigmask(signal.SIG_BLOCK, ())}",
         f"environment={sorted(os.environ.items())}",
         f"large_block={_where_a_large_block_lies()}",
     ]
