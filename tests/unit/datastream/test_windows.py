@@ -157,7 +157,7 @@ def test_a_tumbling_window_contains_its_time_and_starts_on_the_grid(
 
 def test_a_tumbling_assigner_may_change_its_offset_between_two_elements() -> None:
     windows = TumblingEventTimeWindows(10, 0)
-    found = []
+    found: list[TimeWindow] = []
     for windows.offset in (0, 3, 0):
         found += windows.assign_windows(None, 15, OneKey())
     assert found == [TimeWindow(10, 20), TimeWindow(13, 23), TimeWindow(10, 20)]
