@@ -148,7 +148,7 @@ class HostedSparkDrivers:
     async def close(self, cause: str, grace: float) -> None:
         """Ends all drivers, by force after `grace` seconds; returns when nothing of them is left."""
         hosted = list(self._hosted.values())
-        # Those that end already have more time so far.
+        # These drivers are ending already, and had been given more time.
         ending = [one.process for one in hosted if one.end_cause and one.process is not None]
         for one in hosted:
             one.grace = grace

@@ -92,6 +92,7 @@ class ChildProcess:
             if left <= 0.0 or not has_worked():
                 _kill_session(self.pid)
                 await self._watcher
+                return
 
     async def _ends_within(self, seconds: float) -> bool:
         try:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import FileSystemError
@@ -42,8 +42,6 @@ _DAY_MS: Final = 86_400_000
 _RENEW_KEY: Final = "dfs.namenode.delegation.token.renew-interval"
 #: Part of the time until a token must be renewed, after which another is fetched.
 _FRESH: Final = 0.75
-#: Of the service of NameNodes that replace each other.
-_LOGICAL: Final = "ha-hdfs:"
 _clock = SystemClock()
 
 
@@ -66,12 +64,20 @@ def hdfs_services(url: str, properties: Mapping[str, str]) -> Sequence[str]:
 
     A URL without an address means the HDFS of fs.defaultFS.
     """
-    address = urlsplit(url)
-    if not address.netloc:
-        address = urlsplit(properties.get("fs.defaultFS", ""))
-    if properties.get(f"dfs.ha.namenodes.{address.netloc}"):
-        return (f"{_LOGICAL}{address.netloc}",)
+    address = _address_of(url, properties)
+    if _is_logical(address, properties):
+        return (f"ha-hdfs:{address.netloc}",)
     return services_of(address.hostname or "", address.port or _RPC_PORT)
+
+
+def _address_of(url: str, properties: Mapping[str, str]) -> SplitResult:
+    address = urlsplit(url)
+    return address if address.netloc else urlsplit(properties.get("fs.defaultFS", ""))
+
+
+def _is_logical(address: SplitResult, properties: Mapping[str, str]) -> bool:
+    """Whether an address is the name of NameNodes that replace each other."""
+    return bool(properties.get(f"dfs.ha.namenodes.{address.netloc}"))
 
 
 class HdfsAuthority:
@@ -131,7 +137,7 @@ class HdfsAuthority:
 
     def _services(self) -> Sequence[str]:
         services = list(hdfs_services(self._prefix, self._properties))
-        if any(service.startswith(_LOGICAL) for service in services):
+        if _is_logical(_address_of(self._prefix, self._properties), self._properties):
             return services
         for web in http_addresses(f"{self._prefix}/", self._properties):
             found = urlsplit(web)

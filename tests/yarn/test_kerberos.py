@@ -24,7 +24,7 @@ from tests.yarn.waiting import GRACE, until
 #: A secured cluster that runs already.
 SHARED = "YARROW_SECURED_HADOOP_DIRECTORY"
 KEYTAB, PRINCIPAL = "security.kerberos.login.keytab", "security.kerberos.login.principal"
-#: Who did something, in the NameNode's record, if the user's token let him.
+#: The NameNode's audit log names the user so, if a token of the user was the login.
 BY_TOKEN = f"{kerberos.USER} (auth:TOKEN)"
 #: A stream that leaves files, then a bounded job on them, whose tasks are in Spark's executors.
 SUMS = """
@@ -116,7 +116,10 @@ class Ended:
         return log.read_text(encoding="utf-8", errors="replace")
 
     def doers(self, command: str, path: str) -> set[str]:
-        """Who did that with such paths of the user."""
+        """Users, with their kinds of login, that the audit log names for a command on paths of the user.
+
+        `path` is a pattern.
+        """
         line = rf"ugi=(\S+ \S+)\t.*cmd={command}\tsrc=/user/{kerberos.USER_NAME}/{path}\t"
         return set(re.findall(line, self.audit))
 

@@ -1,4 +1,4 @@
-"""What lets a driver's Java in where Hadoop asks for Kerberos: its container's tokens, a keytab, or the ticket cache.
+"""Login of a driver's Java where Hadoop asks for Kerberos, by its container's tokens, a keytab, or the ticket cache.
 
 Owner: the driver's start. Tokens and keys are in no text, argument or setting: Java reads their files itself, and hands
 tokens to executors. Must not log in: Java does.

@@ -52,7 +52,7 @@ _CONTINUE: Final = TriggerResult.CONTINUE
 
 
 class _WindowAtHand(NamedTuple):
-    """What is known of a window that rows of one piece of work have come to."""
+    """A window of rows at hand, with values that the operator needs for each of these rows."""
 
     #: Its stored form.
     stored: Any

@@ -47,7 +47,7 @@ def without_archives(path: Sequence[str]) -> list[str]:
 def _folder_of(package: str, path: Sequence[str]) -> Path | None:
     """The folder of a package that is installed on a search path; None = it is not, or it is a single file."""
     spec = PathFinder.find_spec(package, path)
-    # What has no origin is a folder without `__init__.py`.
+    # A folder without `__init__.py` has a spec without an origin.
     if spec is None or spec.origin is None or not spec.submodule_search_locations:
         return None
     return Path(spec.submodule_search_locations[0]).resolve()

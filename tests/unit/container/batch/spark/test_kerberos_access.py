@@ -1,4 +1,4 @@
-"""What lets Spark in on a YARN that asks for Kerberos, and what is said where something is missing."""
+"""Logins of Spark on a YARN that asks for Kerberos, and the errors that name a missing token or login."""
 
 from __future__ import annotations
 
