@@ -53,7 +53,7 @@ _MODULES = {"client": 401, "supervisor": 175, "template": 360}
 #: Most dataclasses among them. The decorator compiles up to eight functions, 0.5 ms a class. A class that is no part of
 #: the API, and of no stored state, is a msgspec.Struct, which is made ten times as fast.
 _DATACLASSES = {"client": 49, "supervisor": 10, "template": 25}
-#: Beginnings of names of modules that a TaskExecutor has at its fork, and a template does without.
+#: Modules that each kind of TaskExecutor has at its fork, and its template does without.
 _FORKING = ("yarrow.container.launch.forked_template", "yarrow.container.process")
 #: Most modules that TaskExecutor and template load each for itself after the fork.
 _LOADED_TWICE = 7
