@@ -56,7 +56,21 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.dynamic_kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.elasticsearch.*": _EXTERNAL,
     "pyflink.datastream.connectors.jdbc.*": _EXTERNAL,
-    "pyflink.datastream.connectors.kafka.*": _EXTERNAL,
+    **dict.fromkeys(
+        (
+            f"pyflink.datastream.connectors.kafka.{name}"
+            for name in (
+                "FlinkKafkaProducer",
+                "KafkaRecordSerializationSchema",
+                "KafkaRecordSerializationSchemaBuilder",
+                "KafkaSink",
+                "KafkaSinkBuilder",
+                "KafkaTopicSelector",
+                "Semantic",
+            )
+        ),
+        "the sink of Kafka",
+    ),
     "pyflink.datastream.connectors.kinesis.*": _EXTERNAL,
     "pyflink.datastream.connectors.pulsar.*": _EXTERNAL,
     "pyflink.datastream.connectors.rabbitmq.*": _EXTERNAL,

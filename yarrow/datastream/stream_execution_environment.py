@@ -52,6 +52,7 @@ from yarrow.runtime.graph.stream_graph import StreamGraph
 from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_stream_graph
 
 if TYPE_CHECKING:
+    from yarrow.datastream.connectors.kafka.flink_kafka_consumer import FlinkKafkaConsumer
     from yarrow.runtime.graph.batch.batch_runner import RunnerChoice
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -165,11 +166,19 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def add_source(
         self,
-        source_func: SourceFunction[Any],
+        source_func: SourceFunction[Any] | FlinkKafkaConsumer,
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Return the stream of a SourceFunction's records, read by one subtask unless it is parallel."""
+        """Return the stream of a SourceFunction's records, read by one subtask unless it is parallel.
+
+        A FlinkKafkaConsumer stands for a KafkaSource, which all subtasks read.
+        """
+        from yarrow.datastream.connectors.kafka.flink_kafka_consumer import FlinkKafkaConsumer
+
+        if isinstance(source_func, FlinkKafkaConsumer):
+            strategy = source_func.watermark_strategy or WatermarkStrategy.no_watermarks()
+            return self.from_source(source_func.source(), strategy, source_name, type_info)
         require_function(source_func, SourceFunction, "add_source", callables=False)
         spec = SourceFunctionOperator(function=self.graph_builder.pickle(source_func, source_name, "source"))
         settings: dict[str, Any] = {"output_type": declared(type_info), "blocking": True}

@@ -128,6 +128,9 @@ class ReadingSource(SourceHead):
         self._handed_over = False
         #: None = it waits for no other source.
         self._alignment: SourceAlignment | None = None
+        #: The reader knows which splits cannot be reached, and there was one at the last poll.
+        self._tells_outages = False
+        self._has_outage = False
         #: The last records were a record batch.
         self._in_columns = False
         #: Records for the present cut, besides the splits; at first the restored ones.
@@ -160,6 +163,7 @@ class ReadingSource(SourceHead):
         context = self._reader_context = ReaderContext(self.context, self._inbox)
         self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
         self._reader = source.create_reader(context)
+        self._tells_outages = type(self._reader).unreachable_splits is not SourceReader.unreachable_splits
         self._align(self._reader)
         register_pending(self.context.metric_group, self._reader)
         self._commits = (
@@ -194,6 +198,8 @@ class ReadingSource(SourceHead):
                 # A source runs ahead of its bound by the rows of a poll.
                 max_rows = min(max_rows, ALIGNED_POLL_ROWS)
         records = self._reader.poll(max_rows)
+        if self._tells_outages:
+            self._note_outages(self._reader)
         if isinstance(records, SourceRecords):
             if len(records.rows):
                 self._in_columns = is_record_batch(records.rows)
@@ -202,6 +208,12 @@ class ReadingSource(SourceHead):
         elif records is not None:
             self.measured.nothing_there()
         return records
+
+    def _note_outages(self, reader: SourceReader[Any, SourceSplit]) -> None:
+        unreachable = reader.unreachable_splits()
+        if unreachable or self._has_outage:
+            self._has_outage = bool(unreachable)
+            self._time.unreachable(unreachable)
 
     def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
         yield from super().timed(records)

@@ -7,7 +7,7 @@ batch is cut where a generator emits between two of its rows. Must not know read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -66,6 +66,10 @@ class SourceTime:
 
     def not_read_for(self, milliseconds: int) -> None:
         """Says that the task did something else, though the source was to be polled so long ago."""
+        return None
+
+    def unreachable(self, split_ids: Collection[str]) -> None:
+        """Says which splits cannot be reached now: they are not idle, though no rows of them come."""
         return None
 
     def splits(self) -> list[tuple[str | None, SplitTime]]:
@@ -332,6 +336,10 @@ class SplitWatermarks(SourceTime):
 
     def not_read_for(self, milliseconds: int) -> None:
         self._read_time.leave_out(milliseconds)
+
+    def unreachable(self, split_ids: Collection[str]) -> None:
+        for split_id, split in self._splits.items():
+            split.reach(split_id not in split_ids)
 
     def next_emission(self) -> int | None:
         return self._periodic.next_ms

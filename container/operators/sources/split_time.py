@@ -33,8 +33,10 @@ class SplitTime:
         #: By how much the watermark is behind the greatest timestamp; None = only the generator knows it.
         self._delay_ms = strategy.max_out_of_orderness_ms
         self._changed = changed
-        #: Time to idleness, which stands while the alignment pauses the split.
-        self._idle_time = PausableClock(read_time)
+        #: Stands while the split cannot be reached.
+        self._reached_time = PausableClock(read_time)
+        #: Time to idleness, which stands while the alignment pauses the split, too.
+        self._idle_time = PausableClock(self._reached_time)
         generator = strategy.create_watermark_generator(self._idle_time)
         self.tracker = WatermarkTracker(generator, max_jump_ms, self._note_change, ledger)
         self._metrics: SplitMetrics | None = None
@@ -96,3 +98,9 @@ class SplitTime:
         if paused is not self.paused:
             self._idle_time.pause(paused)
             self._note_phase()
+
+    # ------------------------------------------------------------------ outages
+
+    def reach(self, reached: bool) -> None:
+        """Takes note that the place from which the split is read cannot be reached, or can be reached again."""
+        self._reached_time.pause(not reached)

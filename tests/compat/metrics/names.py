@@ -80,7 +80,10 @@ STATE = "valueStateGetLatency valueStateUpdateLatency mapStateGetLatency listSta
 #: What stands for something that the engine does not have: name -> why.
 ABSENT = {
     "Status.JVM.Memory.Direct.Count": "Arrow's memory pool does not count the buffers that are alive",
-    **dict.fromkeys(KAFKA.split(), "there is no Kafka connector"),
+    **dict.fromkeys(
+        KAFKA.split(),
+        "readers of a Source have no group of metrics; pendingRecords tells how far they are behind",
+    ),
     **dict.fromkeys(
         STATE.split(), "an access to state is a few instructions of generated code, not a call to time"
     ),

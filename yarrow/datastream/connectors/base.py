@@ -148,6 +148,13 @@ class SourceReader(ABC, Generic[T, SplitT]):
         """
         raise TypeError(f"{type(self).__name__} cannot pause single splits: it has no pause_or_resume_splits")
 
+    def unreachable_splits(self) -> Collection[str]:
+        """Return the ids of splits whose place cannot be reached now, such as partitions of a broker that is down.
+
+        Called after `poll`. Such a split does not become idle, though no rows of it come.
+        """
+        return ()
+
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Hear that the checkpoint is complete: positions up to it may be committed outside."""
         return None

@@ -175,6 +175,14 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
             if pause or resume:
                 opened.reader.pause_or_resume_splits(pause, resume)
 
+    def unreachable_splits(self) -> Collection[str]:
+        """Return the ids of splits of open sources that cannot be reached."""
+        return [
+            split_id_of(index, split_id)
+            for index, opened in self._open.items()
+            for split_id in opened.reader.unreachable_splits()
+        ]
+
     # ------------------------------------------------------------------ engine
 
     def handle_source_event(self, event: Any) -> None:

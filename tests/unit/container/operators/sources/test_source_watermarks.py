@@ -114,6 +114,23 @@ def test_idle_splits_are_left_out() -> None:
     assert bench.target.watermarks == sorted(set(bench.target.watermarks))
 
 
+def test_a_split_that_cannot_be_reached_is_not_idle() -> None:
+    bench = Bench(MONOTONOUS.with_idleness(Duration.of_seconds(1)))
+    bench.time.add_splits(["quiet", "lost"])
+    bench.read(50, split="quiet")
+    bench.read(60, split="lost")
+    bench.time.unreachable(["lost"])
+    for _ in range(12):
+        bench.tick()
+    idle = {split_id: split.tracker.idle for split_id, split in bench.time.splits()}
+    assert idle == {"quiet": True, "lost": False}
+    assert bench.status() == "active"
+    bench.time.unreachable([])
+    for _ in range(12):
+        bench.tick()
+    assert bench.status() == "idle", "it can be read again and gives nothing"
+
+
 def test_a_reader_without_splits_becomes_idle_and_active_with_its_first() -> None:
     bench = Bench(MONOTONOUS.with_idleness(Duration.of_seconds(1)))
     for _ in range(8):

@@ -1,0 +1,34 @@
+"""Clients of a cluster that does not answer: errors name servers, question and remedy, and hide secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.free_ports import free_port
+from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
+from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, consumer_settings
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
+
+
+def client(**properties: str) -> ClusterClient:
+    named = {key.replace("_", "."): value for key, value in properties.items()}
+    return ClusterClient(consumer_settings("KafkaSource", named), ClientProperties(named), 0.5)
+
+
+def test_absent_broker_is_named() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(KafkaUnreachableError) as failed:
+        client(bootstrap_servers=address).topics()
+    text = str(failed.value)
+    assert text.startswith(f"Kafka at {address} did not answer for the list of topics within 0.5 s: ")
+    assert "Connection refused" in text and "Check bootstrap.servers" in text
+
+
+def test_missing_file_of_certificates_is_named() -> None:
+    with pytest.raises(KafkaConnectorError, match=r"ssl.ca.location: the file /no-such-file does not exist"):
+        client(bootstrap_servers="localhost:1", security_protocol="SSL", ssl_ca_location="/no-such-file")
+
+
+def test_settings_that_the_client_refuses_are_named() -> None:
+    with pytest.raises(KafkaConnectorError, match=r"refuses its properties: .*socket.timeout.ms"):
+        client(bootstrap_servers="localhost:1", request_timeout_ms="few").topics()

@@ -1,0 +1,91 @@
+"""Messages become rows: tombstones, rows left out, ends of streams, and the record that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from yarrow.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
+from yarrow.datastream.connectors.kafka.reading.record_deserialization import (
+    ConsumerRecord,
+    KafkaRecordDeserializationSchema,
+    MadeRows,
+    row_maker,
+)
+from yarrow.datastream.formats.json import JsonRowDeserializationSchema
+
+
+class UpToStop(SimpleStringSchema):
+    def is_end_of_stream(self, next_element: str) -> bool:
+        return next_element == "stop"
+
+
+class Headers(KafkaRecordDeserializationSchema[tuple[Any, ...]]):
+    """A row for each header, with where it stands."""
+
+    def deserialize(self, record: ConsumerRecord) -> Iterator[tuple[Any, ...]]:
+        if record.key == b"bad":
+            raise ValueError("no good key")
+        for name, value in record.headers:
+            yield record.topic, record.offset, name, value
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+def made(schema: DeserializationSchema[Any], *values: bytes | None) -> MadeRows:
+    stamps = [100 + index for index in range(len(values))]
+    return row_maker(schema).make("t-0", values, stamps, range(10, 10 + len(values)))
+
+
+def test_rows_have_the_timestamps_of_their_records() -> None:
+    assert made(SimpleStringSchema(), b"a", b"b") == (["a", "b"], [100, 101], 0, False)
+
+
+@pytest.mark.parametrize("schema", [SimpleStringSchema(), ByteArraySchema()])
+def test_a_tombstone_gives_no_row(schema: DeserializationSchema[Any]) -> None:
+    found = made(schema, b"a", None, b"c")
+    assert (len(found.rows), list(found.timestamps), found.num_errors) == (2, [100, 102], 0)
+
+
+def test_rows_that_the_schema_leaves_out_are_counted() -> None:
+    row_type = Types.ROW_NAMED(["n"], [Types.INT()])
+    schema = JsonRowDeserializationSchema.builder().type_info(row_type).ignore_parse_errors().build()
+    found = made(schema, b'{"n": 1}', b"{", None, b'{"n": 2}')
+    assert [row[0] for row in found.rows] == [1, 2]
+    assert (list(found.timestamps), found.num_errors) == ([100, 103], 1)
+
+
+def test_end_of_stream_is_not_emitted() -> None:
+    assert made(UpToStop(), b"a", b"stop", b"b") == (["a"], [100], 0, True)
+
+
+def test_the_record_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(KafkaRecordError) as failed:
+        made(SimpleStringSchema(), b"a", None, b"\xff")
+    assert str(failed.value).startswith(
+        "the record at offset 12 of t-0 cannot be deserialized by SimpleStringSchema: 'utf-8' codec"
+    )
+    assert r"b'\xff'" in str(failed.value)
+
+
+def record(offset: int, key: bytes, *headers: str, value: bytes | None = None) -> ConsumerRecord:
+    return ConsumerRecord("t", 0, offset, offset, key, value, tuple((name, b"v") for name in headers))
+
+
+def test_a_record_gives_any_number_of_rows() -> None:
+    records = [record(3, b"k", "x", "y"), record(4, b"k"), record(5, b"k", "z")]
+    found = row_maker(Headers()).make("t-0", records, [3, 4, 5], [3, 4, 5])
+    assert found.rows == [("t", 3, "x", b"v"), ("t", 3, "y", b"v"), ("t", 5, "z", b"v")]
+    assert list(found.timestamps) == [3, 3, 5]
+
+
+def test_a_failing_record_deserializer_is_named() -> None:
+    with pytest.raises(
+        KafkaRecordError, match=r"offset 8 of t-0 .* by Headers: no good key; its value: no value"
+    ):
+        row_maker(Headers()).make("t-0", [record(7, b"k"), record(8, b"bad")], [7, 8], [7, 8])

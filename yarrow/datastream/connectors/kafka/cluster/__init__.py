@@ -1,0 +1,1 @@
+"""What source and sink share: properties, the client library, partitions and errors."""

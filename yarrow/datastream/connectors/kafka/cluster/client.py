@@ -1,0 +1,210 @@
+"""The one module that imports confluent_kafka: clients made of settings, and what the enumerator asks a cluster.
+
+Owner: the calling thread; a client belongs to one thread. It is imported only where readers and enumerators run, in
+workers, after the fork. A program and the master never import it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from yarrow.datastream.connectors.kafka.cluster.client_properties import (
+    CONSUMER,
+    ClientProperties,
+    admin_settings,
+)
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
+from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+
+__all__ = [
+    "OFFSET_BEGINNING",
+    "ClusterClient",
+    "Consumer",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "TopicPartition",
+    "is_unreachable",
+    "make_consumer",
+    "of_client",
+]
+
+_LOG = logging.getLogger(__name__)
+
+#: Errors of a client that mean: no broker answers now. The client tries again by itself.
+_UNREACHABLE = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._AUTHENTICATION,
+        KafkaError._RESOLVE,
+        KafkaError._SSL,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+    }
+)
+
+
+def is_unreachable(error: KafkaError) -> bool:
+    """Whether the error says that brokers cannot be reached."""
+    return error.code() in _UNREACHABLE
+
+
+def make_consumer(
+    settings: Mapping[str, str],
+    properties: ClientProperties,
+    *,
+    on_error: Callable[[KafkaError], None],
+    on_statistics: Callable[[str], None],
+    on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
+) -> Consumer:
+    """A consumer to which partitions are assigned. Its callbacks run where it is polled.
+
+    Raises KafkaConnectorError for settings that the client refuses, such as a missing file of certificates.
+    """
+    callbacks = {"error_cb": on_error, "stats_cb": on_statistics, "on_commit": on_commit}
+    # The client wants a group, and forms none: nobody subscribes.
+    consumer: Consumer = _made(Consumer, {"group.id": "yarrow", **settings, **callbacks}, properties)
+    return consumer
+
+
+def _made(client: Callable[..., Any], configuration: dict[str, Any], properties: ClientProperties) -> Any:
+    for key, value in configuration.items():
+        # The client does not name a file that it misses.
+        if key.startswith("ssl.") and key.endswith(".location") and not os.path.exists(value):
+            raise KafkaConnectorError(
+                f"{key}: the file {value} does not exist on the machine where the source or sink runs. Put it there on"
+                " every machine, or give its text by the property that ends with .pem"
+            )
+    try:
+        return client(configuration, logger=_ClientLog())
+    except (KafkaException, ValueError, TypeError) as error:
+        raise KafkaConnectorError(
+            f"Kafka's client refuses its properties: {properties.with_secrets_hidden(_text(error))}"
+        ) from None
+
+
+class _ClientLog(logging.Logger):
+    """Takes the log lines of librdkafka. Its warnings repeat with each attempt to connect, so none is above INFO."""
+
+    def __init__(self) -> None:
+        super().__init__(_LOG.name)
+
+    def log(self, level: int, msg: object, *args: object, **_: Any) -> None:
+        _LOG.log(min(level, logging.INFO), msg, *args)
+
+
+def _text(error: BaseException) -> str:
+    cause = error.args[0] if error.args else error
+    return cause.str() if isinstance(cause, KafkaError) else str(cause)
+
+
+def of_client(partitions: Collection[KafkaTopicPartition]) -> list[TopicPartition]:
+    """Partitions in the client's form."""
+    return [TopicPartition(entry.topic, entry.partition) for entry in partitions]
+
+
+class ClusterClient:
+    """Questions to a cluster about topics and offsets; an OffsetFinder."""
+
+    def __init__(
+        self, settings: Mapping[str, str], properties: ClientProperties, timeout_seconds: float
+    ) -> None:
+        self._properties = properties
+        self._servers = settings["bootstrap.servers"]
+        self._group = settings.get("group.id")
+        self._timeout = timeout_seconds
+        shows_all = settings.get("isolation.level") == "read_uncommitted"
+        self._isolation = IsolationLevel.READ_UNCOMMITTED if shows_all else IsolationLevel.READ_COMMITTED
+        #: What the client has said since the last question.
+        self._said: list[str] = []
+        configuration = {**admin_settings(settings, CONSUMER), "error_cb": self._note}
+        self._admin: AdminClient = _made(AdminClient, configuration, properties)
+
+    def _note(self, error: KafkaError) -> None:
+        self._said.append(error.str())
+
+    def topics(self) -> dict[str, int]:
+        """The number of partitions of each topic. Raises KafkaUnreachableError if no broker answers."""
+        self._said.clear()
+        try:
+            found = self._admin.list_topics(timeout=self._timeout)
+        except KafkaException as error:
+            raise self._failed(error, "the list of topics") from error
+        return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
+
+    def beginnings(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The first offset that each partition has."""
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def ends(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The offset behind the last record that the isolation level shows."""
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def at_time(
+        self, partitions: Collection[KafkaTopicPartition], timestamp_ms: int
+    ) -> dict[KafkaTopicPartition, int]:
+        """The first offset with that timestamp (ms) or a later one; the end where there is none."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
+        without = [partition for partition, offset in found.items() if offset < 0]
+        return found | (self.ends(without) if without else {})
+
+    def _offsets(
+        self, partitions: Collection[KafkaTopicPartition], spec: OffsetSpec
+    ) -> dict[KafkaTopicPartition, int]:
+        asked = dict.fromkeys(of_client(partitions), spec)
+        self._said.clear()
+        try:
+            answers = self._admin.list_offsets(
+                asked, isolation_level=self._isolation, request_timeout=self._timeout
+            )
+            return {
+                KafkaTopicPartition(place.topic, place.partition): answer.result().offset
+                for place, answer in answers.items()
+            }
+        except KafkaException as error:
+            raise self._failed(error, f"offsets of {', '.join(map(str, partitions))}") from error
+
+    def committed(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The offsets that the group has committed; partitions without one are left out."""
+        if self._group is None:
+            return {}
+        self._said.clear()
+        try:
+            asked = ConsumerGroupTopicPartitions(self._group, of_client(partitions))
+            answers = self._admin.list_consumer_group_offsets([asked], request_timeout=self._timeout)
+            found = answers[self._group].result().topic_partitions
+        except KafkaException as error:
+            raise self._failed(error, f"committed offsets of group {self._group}") from error
+        return {
+            KafkaTopicPartition(place.topic, place.partition): place.offset
+            for place in found
+            if place.error is None and place.offset >= 0
+        }
+
+    def _failed(self, error: KafkaException, question: str) -> KafkaConnectorError:
+        # Errors of connections wait until somebody polls, and tell more than the question's time-out.
+        self._admin.poll(0)
+        cause: KafkaError = error.args[0]
+        told = list(dict.fromkeys([cause.str(), *self._said]))
+        text = self._properties.with_secrets_hidden("; ".join(told))
+        if is_unreachable(cause):
+            return KafkaUnreachableError(
+                f"Kafka at {self._servers} did not answer for {question} within {self._timeout:g} s: {text}. Check"
+                " bootstrap.servers, security.protocol, user and password, and that the broker runs"
+            )
+        return KafkaConnectorError(f"Kafka at {self._servers} refused {question}: {text}")

@@ -1,0 +1,338 @@
+"""Properties of Kafka's Java clients as settings of librdkafka, checked before anything connects.
+
+Owner: none (pure values and functions). Programs written for PyFlink name properties as Java's clients do. A property
+that librdkafka calls otherwise is translated. An unknown or half-configured one is refused with its remedy. Secrets
+stay out of `repr`. Must not import the client library.
+
+Sources: "Consumer Configs" and "Producer Configs" of Kafka's documentation, CONFIGURATION.md of librdkafka.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from yarrow.common.values.secret_keys import REDACTED, is_secret_key
+from yarrow.runtime.common.errors import InvalidProgramError
+
+#: Properties of every client: Java's name -> librdkafka's.
+CONNECTION: Final = {
+    "bootstrap.servers": "bootstrap.servers",
+    "client.id": "client.id",
+    "client.rack": "client.rack",
+    "client.dns.lookup": "client.dns.lookup",
+    "connections.max.idle.ms": "connections.max.idle.ms",
+    "metadata.max.age.ms": "metadata.max.age.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "reconnect.backoff.ms": "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms": "reconnect.backoff.max.ms",
+    "request.timeout.ms": "socket.timeout.ms",
+    "retry.backoff.ms": "retry.backoff.ms",
+    "retry.backoff.max.ms": "retry.backoff.max.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
+    "socket.keepalive.enable": "socket.keepalive.enable",
+    "socket.timeout.ms": "socket.timeout.ms",
+    "broker.address.family": "broker.address.family",
+    "security.protocol": "security.protocol",
+}
+
+_SASL: Final = {
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.username": "sasl.username",
+    "sasl.password": "sasl.password",
+    "sasl.kerberos.service.name": "sasl.kerberos.service.name",
+    "sasl.kerberos.keytab": "sasl.kerberos.keytab",
+    "sasl.kerberos.principal": "sasl.kerberos.principal",
+    "sasl.kerberos.kinit.cmd": "sasl.kerberos.kinit.cmd",
+    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.scope": "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.extensions": "sasl.oauthbearer.extensions",
+}
+
+_SSL: Final = {
+    "ssl.ca.location": "ssl.ca.location",
+    "ssl.ca.pem": "ssl.ca.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.location",
+    "ssl.certificate.pem": "ssl.certificate.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.location",
+    "ssl.key.pem": "ssl.key.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.key.password": "ssl.key.password",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+    "ssl.cipher.suites": "ssl.cipher.suites",
+    "ssl.crl.location": "ssl.crl.location",
+    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+}
+
+CONSUMER: Final = {
+    "allow.auto.create.topics": "allow.auto.create.topics",
+    "auto.offset.reset": "auto.offset.reset",
+    "check.crcs": "check.crcs",
+    "fetch.max.bytes": "fetch.max.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "fetch.min.bytes": "fetch.min.bytes",
+    "group.id": "group.id",
+    "isolation.level": "isolation.level",
+    "max.partition.fetch.bytes": "max.partition.fetch.bytes",
+    "queued.max.messages.kbytes": "queued.max.messages.kbytes",
+    "queued.min.messages": "queued.min.messages",
+}
+
+#: Properties of a consumer that mean nothing where the engine assigns partitions and keeps positions.
+CONSUMER_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "auto.commit.interval.ms",
+        "enable.auto.commit",
+        "exclude.internal.topics",
+        "group.instance.id",
+        "group.protocol",
+        "heartbeat.interval.ms",
+        "interceptor.classes",
+        "key.deserializer",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+        "value.deserializer",
+    }
+)
+
+_STORES: Final = {
+    "ssl.truststore.location": "ssl.ca.location, a file with the certificates of the authorities in PEM",
+    "ssl.truststore.password": "ssl.ca.location, which needs no password",
+    "ssl.truststore.type": "ssl.ca.location, a file in PEM",
+    "ssl.trustmanager.algorithm": "ssl.ca.location, a file in PEM",
+    "ssl.keymanager.algorithm": "ssl.certificate.location and ssl.key.location, files in PEM",
+    "ssl.provider": "ssl.ca.location: OpenSSL is the provider",
+    "sasl.login.callback.handler.class": "sasl.oauthbearer.token.endpoint.url with client id and secret",
+    "sasl.client.callback.handler.class": "sasl.username and sasl.password",
+    "sasl.login.class": "sasl.username and sasl.password",
+}
+#: Keystores that OpenSSL reads.
+_READABLE_STORES: Final = {"PKCS12", "PEM"}
+
+_JAAS_OPTION: Final = re.compile(r'([A-Za-z]\w*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+#: Options of a JAAS login module: JAAS's name -> librdkafka's.
+_JAAS: Final = {
+    "username": "sasl.username",
+    "password": "sasl.password",
+    "keyTab": "sasl.kerberos.keytab",
+    "principal": "sasl.kerberos.principal",
+    "serviceName": "sasl.kerberos.service.name",
+    "clientId": "sasl.oauthbearer.client.id",
+    "clientSecret": "sasl.oauthbearer.client.secret",
+    "scope": "sasl.oauthbearer.scope",
+}
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of this property must not be shown."""
+    return is_secret_key(key) or key in {"sasl.jaas.config", "ssl.key.pem", "ssl.keystore.key"}
+
+
+class ClientProperties(Mapping[str, str]):
+    """Properties by name, as texts. `repr` hides the values of secrets."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._values = dict(properties)
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        shown = {key: REDACTED if is_secret(key) else value for key, value in self._values.items()}
+        return f"ClientProperties({shown})"
+
+    def with_secrets_hidden(self, text: str) -> str:
+        """`text`, for example an error of the client, without the values of secrets."""
+        for key, value in self._values.items():
+            if value and is_secret(key):
+                text = text.replace(value, REDACTED)
+        return text
+
+
+def as_text(owner: str, key: object, value: object) -> tuple[str, str]:
+    """A property as programs give it, in the form of texts. Raises InvalidProgramError for another kind of value."""
+    if not isinstance(key, str):
+        raise InvalidProgramError(f"{owner}: the name of a property must be a str, not {key!r}")
+    if isinstance(value, bool):
+        return key, "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise InvalidProgramError(
+            f"{owner}: property {key} must be a str or a number, not {type(value).__name__}"
+        )
+    return key, str(value)
+
+
+def connection_settings(
+    owner: str,
+    properties: Mapping[str, str],
+    own: Mapping[str, str],
+    without_effect: frozenset[str] = frozenset(),
+) -> dict[str, str]:
+    """The settings of librdkafka for the properties of a client.
+
+    `own` has the names of this kind of client besides those of every client. Names of `without_effect` are left out.
+    Raises InvalidProgramError naming `owner` and the property that is unknown, half-configured or of Java alone.
+    """
+    known = {**CONNECTION, **_SASL, **_SSL, **own}
+    settings: dict[str, str] = {}
+    for key, value in properties.items():
+        if key in without_effect or key in {"ssl.keystore.type", "sasl.jaas.config"}:
+            continue
+        if key in _STORES:
+            raise InvalidProgramError(
+                f"{owner}: property {key} belongs to Java's clients, and no Java is used. Set {_STORES[key]}"
+            )
+        if key not in known:
+            near = difflib.get_close_matches(key, [*known, *without_effect], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidProgramError(f"{owner}: property {key} is not known{hint}")
+        settings[known[key]] = value
+    if not settings.get("bootstrap.servers", "").strip():
+        raise InvalidProgramError(f"{owner}: set bootstrap.servers, for example 'broker-1:9092'")
+    settings |= _of_jaas(owner, properties)
+    if settings.get("ssl.endpoint.identification.algorithm") == "":
+        settings["ssl.endpoint.identification.algorithm"] = "none"
+    _check_security(owner, properties, settings)
+    return settings
+
+
+def consumer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a consumer that reads assigned partitions from positions of the engine.
+
+    Records of open and aborted transactions are left out unless isolation.level says otherwise. An offset that is not
+    on the broker is an error unless auto.offset.reset asks for a reset. Raises InvalidProgramError.
+    """
+    settings = connection_settings(owner, properties, CONSUMER, CONSUMER_WITHOUT_EFFECT)
+    settings.setdefault("isolation.level", "read_committed")
+    _one_of(owner, settings, "isolation.level", ("read_committed", "read_uncommitted"))
+    reset = settings.get("auto.offset.reset", "none")
+    settings["auto.offset.reset"] = "error" if reset in {"none", "error"} else reset
+    _one_of(owner, settings, "auto.offset.reset", ("earliest", "latest", "error"), "earliest, latest or none")
+    settings.setdefault("allow.auto.create.topics", "false")
+    settings |= {"enable.auto.commit": "false", "enable.auto.offset.store": "false"}
+    return settings
+
+
+def admin_settings(settings: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Those settings that a client for administration understands: `own` are left out."""
+    names = set(own.values()) | {"enable.auto.commit", "enable.auto.offset.store"}
+    return {key: value for key, value in settings.items() if key not in names}
+
+
+def _of_jaas(owner: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The options of sasl.jaas.config; those of the properties themselves win."""
+    text = properties.get("sasl.jaas.config")
+    if text is None:
+        return {}
+    found: dict[str, str] = {}
+    for name, quoted, bare in _JAAS_OPTION.findall(text):
+        if name in _JAAS:
+            value = re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
+            found[_JAAS[name]] = value
+    if not found and "useTicketCache" not in text:
+        # The text itself is a secret.
+        raise InvalidProgramError(
+            f"{owner}: sasl.jaas.config has no username and password that can be read. Expected is a text like"
+            ' \'...PlainLoginModule required username="u" password="p";\'. Or set sasl.username and sasl.password'
+        )
+    return {key: value for key, value in found.items() if key not in properties}
+
+
+def _one_of(
+    owner: str, settings: Mapping[str, str], key: str, allowed: tuple[str, ...], shown: str = ""
+) -> None:
+    if settings[key] not in allowed:
+        raise InvalidProgramError(
+            f"{owner}: property {key} must be {shown or ' or '.join(allowed)}, not {settings[key]!r}"
+        )
+
+
+def _check_security(owner: str, properties: Mapping[str, str], settings: dict[str, str]) -> None:
+    """Raise InvalidProgramError for a protocol, SASL or TLS that is configured by half."""
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise InvalidProgramError(
+            f"{owner}: security.protocol must be one of {', '.join(_PROTOCOLS)}, not {protocol!r}"
+        )
+    for prefix, needed, kind in (("ssl.", "SSL", "TLS"), ("sasl.", "SASL", "SASL")):
+        given = next((key for key in properties if key.startswith(prefix)), None)
+        if given is not None and needed not in protocol:
+            raise InvalidProgramError(
+                f"{owner}: {given} is set, but security.protocol is {protocol}, which uses no {kind}."
+                f" Set security.protocol to {'SSL or SASL_SSL' if kind == 'TLS' else 'SASL_SSL or SASL_PLAINTEXT'}"
+            )
+    if "SSL" in protocol:
+        _check_tls(owner, properties, settings)
+    if "SASL" in protocol:
+        _check_sasl(owner, settings)
+
+
+def _check_tls(owner: str, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    certificate = next(
+        (key for key in ("ssl.certificate.location", "ssl.certificate.pem") if key in settings), None
+    )
+    key = next((key for key in ("ssl.key.location", "ssl.key.pem") if key in settings), None)
+    if (certificate is None) is not (key is None):
+        given, missing = (
+            (certificate, "ssl.key.location") if key is None else (key, "ssl.certificate.location")
+        )
+        raise InvalidProgramError(
+            f"{owner}: {given} is set without {missing}. A client's certificate needs both certificate and key"
+        )
+    if "ssl.key.password" in settings and key is None:
+        raise InvalidProgramError(f"{owner}: ssl.key.password is set without ssl.key.location")
+    store = properties.get("ssl.keystore.type", "PKCS12" if _is_pkcs12(properties) else "JKS").upper()
+    if "ssl.keystore.location" in settings and store not in _READABLE_STORES:
+        raise InvalidProgramError(
+            f"{owner}: ssl.keystore.location is a keystore of type {store}, which Java alone reads. Set"
+            " ssl.certificate.location and ssl.key.location (PEM), or a keystore of type PKCS12"
+        )
+
+
+def _is_pkcs12(properties: Mapping[str, str]) -> bool:
+    return properties.get("ssl.keystore.location", "").lower().endswith((".p12", ".pfx"))
+
+
+def _check_sasl(owner: str, settings: dict[str, str]) -> None:
+    mechanism = settings.setdefault("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in _MECHANISMS:
+        raise InvalidProgramError(
+            f"{owner}: sasl.mechanism must be one of {', '.join(_MECHANISMS)}, not {mechanism!r}"
+        )
+    if mechanism == "PLAIN" or mechanism.startswith("SCRAM"):
+        _require(owner, settings, mechanism, "sasl.username", "sasl.password")
+    elif mechanism == "OAUTHBEARER":
+        settings["sasl.oauthbearer.method"] = "oidc"
+        names = ("client.id", "client.secret", "token.endpoint.url")
+        _require(owner, settings, mechanism, *(f"sasl.oauthbearer.{name}" for name in names))
+
+
+def _require(owner: str, settings: Mapping[str, str], mechanism: str, *keys: str) -> None:
+    for key in keys:
+        if not settings.get(key):
+            raise InvalidProgramError(
+                f"{owner}: sasl.mechanism {mechanism} needs {' and '.join(keys)}, and {key} is missing. Set it, or"
+                " give sasl.jaas.config"
+            )

@@ -1,0 +1,28 @@
+"""The errors of the Kafka connector. Each names topic, partition and offset as far as they are known.
+
+Owner: none. Must not import the client library.
+"""
+
+from __future__ import annotations
+
+from yarrow.runtime.common.errors import YarrowError
+
+
+class KafkaConnectorError(YarrowError):
+    """The Kafka cluster answered with an error, or in a way that the program cannot go on with."""
+
+
+class KafkaUnreachableError(KafkaConnectorError):
+    """No broker answered in time."""
+
+
+class KafkaTopicMissingError(KafkaConnectorError):
+    """A topic or partition that the program names does not exist, or was deleted before its bounded end."""
+
+
+class KafkaOffsetOutOfRangeError(KafkaConnectorError):
+    """The offset to be read next is not on the broker: retention has removed it, or the topic was made anew."""
+
+
+class KafkaRecordError(KafkaConnectorError):
+    """A record cannot be deserialized; the message has its topic, partition and offset."""

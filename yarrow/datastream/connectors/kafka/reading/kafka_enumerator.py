@@ -1,0 +1,211 @@
+"""KafkaSourceEnumerator: finds partitions, gives each to the reader that its hash names, and looks for new ones.
+
+Owner: the enumerator's thread. It assigns when readers register, so that a topic can be the bounded input of a batch
+job. `partition_assignment` decides, `client` asks the cluster. Must not read records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from yarrow.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
+from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaTopicMissingError,
+)
+from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+from yarrow.datastream.connectors.kafka.reading.offsets_initializer import (
+    KafkaOffsetsInitializer,
+    Offsets,
+    resolve,
+)
+from yarrow.datastream.connectors.kafka.reading.partition_assignment import (
+    KafkaEnumeratorState,
+    PartitionAssignment,
+)
+from yarrow.datastream.connectors.kafka.reading.partition_events import PartitionMissing, SplitsRemoved
+from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST, KafkaPartitionSplit
+from yarrow.datastream.connectors.kafka.reading.source_settings import CLIENT_ID_PREFIX, KafkaSourceSettings
+from yarrow.runtime.common.clock import perf_counter
+
+_LOG = logging.getLogger(__name__)
+
+#: Seconds between two looks at the cluster that readers ask for.
+_SECONDS_BETWEEN_LOOKS = 5.0
+
+
+class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
+    """Assigns the partitions of a subscription."""
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[KafkaPartitionSplit],
+        settings: KafkaSourceSettings,
+        restored: KafkaEnumeratorState | None,
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._assignment = PartitionAssignment(restored)
+        self._is_restored = restored is not None
+        client = dict(settings.consumer)
+        if (prefix := settings.properties.get(CLIENT_ID_PREFIX)) is not None:
+            client["client.id"] = f"{prefix}-enumerator"
+        self._cluster = ClusterClient(client, settings.properties, settings.request_seconds)
+        #: perf_counter of the last look at the cluster.
+        self._looked_at = float("-inf")
+        self._closed = False
+
+    def start(self) -> None:
+        """Look at the cluster. Raises KafkaConnectorError if that fails for a source that has no partitions yet."""
+        if self._is_restored:
+            self._look_again()
+        else:
+            self._look()
+        self._schedule()
+
+    # ------------------------------------------------------------------ readers
+
+    def add_reader(self, subtask: int) -> None:
+        """Give a reader its partitions."""
+        self._give(subtask)
+        if self._is_complete:
+            self._context.signal_no_more_splits(subtask)
+
+    def handle_split_request(self, subtask: int, host: str | None) -> None:
+        """Answer a reader of batch mode; others ask for nothing."""
+        self.add_reader(subtask)
+
+    def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask: int) -> None:
+        """Take back the partitions of a reader that failed."""
+        self._assignment.take_back(splits)
+        self._give_all()
+
+    def handle_source_event(self, subtask: int, event: Any) -> None:
+        """Look at the cluster, because a reader misses a partition."""
+        if not isinstance(event, PartitionMissing):
+            raise TypeError(f"KafkaSourceEnumerator: an event of a Kafka reader is expected, not {event!r}")
+        _LOG.warning("Kafka: %s cannot be found: %s", event.partition, event.reason)
+        wait = _SECONDS_BETWEEN_LOOKS - (perf_counter() - self._looked_at)
+        if wait > 0:
+            self._context.call_later(wait, self._look_again)
+        else:
+            self._look_again()
+
+    @property
+    def _is_complete(self) -> bool:
+        """No partition will be found any more."""
+        return self._settings.discovery_seconds is None and self._assignment.initial_discovery_done
+
+    def _give_all(self) -> None:
+        for subtask in sorted(self._context.registered_readers):
+            self._give(subtask)
+
+    def _give(self, subtask: int) -> None:
+        for split in self._assignment.give(subtask, self._context.parallelism):
+            self._context.assign_split(split, subtask)
+
+    # ------------------------------------------------------------------ discovery
+
+    def _schedule(self) -> None:
+        interval = self._settings.discovery_seconds
+        if interval is not None and not self._closed:
+            self._context.call_later(interval, self._look_in_turn)
+
+    def _look_in_turn(self) -> None:
+        if not self._closed:
+            self._look_again()
+            self._schedule()
+
+    def _look_again(self) -> None:
+        """Look at the cluster; where it does not answer, the readers go on without."""
+        try:
+            self._look()
+        except KafkaTopicMissingError:
+            raise
+        except KafkaConnectorError as error:
+            _LOG.warning("Kafka: no look for new partitions of %s: %s", self._settings.subscription, error)
+
+    def _look(self) -> None:
+        self._looked_at = perf_counter()
+        if self._closed:
+            return
+        subscription = self._settings.subscription
+        topics = self._cluster.topics()
+        is_first = not self._assignment.initial_discovery_done
+        if is_first:
+            subscription.require(topics)
+        found = subscription.choose(topics)
+        if is_first and not found:
+            self._tell_of_nothing()
+        changes = self._assignment.compare(found)
+        if changes.removed:
+            self._remove(changes.removed, topics)
+        if changes.new and (is_first or not self._is_complete):
+            self._add(changes.new, is_first=is_first)
+        self._assignment.initial_discovery_done = True
+
+    def _tell_of_nothing(self) -> None:
+        text = f"the cluster has none of the {self._settings.subscription}"
+        if self._settings.discovery_seconds is None:
+            raise KafkaTopicMissingError(
+                f"{text}. Create a topic before the job, or correct the subscription"
+            )
+        _LOG.warning("Kafka: %s yet", text)
+
+    def _add(self, partitions: Collection[KafkaTopicPartition], *, is_first: bool) -> None:
+        starting = KafkaOffsetsInitializer.earliest()
+        if is_first:
+            starting = self._settings.starting
+        else:
+            _LOG.info("Kafka: new partitions %s", ", ".join(map(str, partitions)))
+        starts = self._offsets(starting, partitions)
+        stopping = self._settings.stopping
+        stops: Mapping[KafkaTopicPartition, int] = (
+            {} if stopping is None else self._offsets(stopping, partitions)
+        )
+        self._assignment.add(
+            KafkaPartitionSplit(place.topic, place.partition, starts.get(place, EARLIEST), stops.get(place))
+            for place in partitions
+        )
+        self._give_all()
+
+    def _offsets(
+        self, initializer: KafkaOffsetsInitializer, partitions: Collection[KafkaTopicPartition]
+    ) -> Offsets:
+        has_group = self._settings.group_id is not None
+        return resolve(initializer, partitions, self._cluster, has_group=has_group)
+
+    def _remove(self, removed: Collection[KafkaTopicPartition], topics: Mapping[str, int]) -> None:
+        """Release partitions that have gone. Raises KafkaTopicMissingError where they have a bounded end."""
+        gone = [place for place in removed if place.partition >= topics.get(place.topic, 0)]
+        names = ", ".join(map(str, removed))
+        if gone and self._settings.is_bounded:
+            raise KafkaTopicMissingError(
+                f"{', '.join(map(str, gone))} was deleted before it was read to its end. Read what is left with a new"
+                " job"
+            )
+        if gone:
+            _LOG.warning("Kafka: %s does not exist any more; its splits are released", names)
+        else:
+            _LOG.warning(
+                "Kafka: %s is not among the %s any more; its splits are released",
+                names,
+                self._settings.subscription,
+            )
+        self._assignment.forget(removed)
+        event = SplitsRemoved(tuple(removed))
+        for subtask in sorted(self._context.registered_readers) or range(self._context.parallelism):
+            self._context.send_event_to_reader(subtask, event)
+
+    # ------------------------------------------------------------------ the engine
+
+    def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
+        """Return known partitions and those without a reader."""
+        return self._assignment.state()
+
+    def close(self) -> None:
+        """End discovery."""
+        self._closed = True

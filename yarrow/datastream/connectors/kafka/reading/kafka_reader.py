@@ -1,0 +1,281 @@
+"""KafkaSourceReader: rows of the partitions of one subtask, from the chunks of a fetch thread.
+
+Owner: the task's thread. The position of a partition lies right behind the rows that `poll` has returned. A poll gives
+rows of one partition. CommittingKafkaReader tells the consumer group of positions when a checkpoint is complete.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from yarrow.datastream.connectors.base import (
+    NothingAvailable,
+    SourceReader,
+    SourceReaderContext,
+    SourceRecords,
+)
+from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+from yarrow.datastream.connectors.kafka.reading.fetched_items import (
+    AssignedPartition,
+    EndOfPartition,
+    Fetched,
+    FetchedMessages,
+    FetchFailure,
+)
+from yarrow.datastream.connectors.kafka.reading.partition_events import PartitionMissing, SplitsRemoved
+from yarrow.datastream.connectors.kafka.reading.partition_fetcher import PartitionFetcher
+from yarrow.datastream.connectors.kafka.reading.partition_split import KafkaPartitionSplit
+from yarrow.datastream.connectors.kafka.reading.record_deserialization import row_maker
+from yarrow.datastream.connectors.kafka.reading.source_settings import CLIENT_ID_PREFIX, KafkaSourceSettings
+
+
+class _OpenPartition:
+    """A partition that is read."""
+
+    __slots__ = ("assignment", "is_paused", "split", "waiting")
+
+    def __init__(self, split: KafkaPartitionSplit) -> None:
+        #: At the position behind the last returned row.
+        self.split = split
+        self.assignment = AssignedPartition(split.topic_partition, split.position)
+        self.is_paused = False
+        #: What was fetched while it is paused.
+        self.waiting: deque[Fetched] = deque()
+
+
+class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
+    """Reads the partitions of one subtask."""
+
+    def __init__(self, context: SourceReaderContext, settings: KafkaSourceSettings) -> None:
+        self._context = context
+        self._settings = settings
+        self._rows = row_maker(settings.schema)
+        prefix = settings.properties.get(CLIENT_ID_PREFIX)
+        self._fetcher = PartitionFetcher(
+            settings,
+            None if prefix is None else f"{prefix}-{context.subtask_index}",
+            context.wake_up,
+            takes_records=self._rows.takes_records,
+        )
+        self._is_started = False
+        self._open: dict[str, _OpenPartition] = {}
+        #: Partitions that ended, for the stream that reads on behind a history.
+        self._left: list[KafkaPartitionSplit] = []
+        #: Splits that have ended since records were last handed over.
+        self._finished: list[str] = []
+        #: Items of partitions that were paused and are read again.
+        self._resumed: deque[Fetched] = deque()
+        #: The rest of a chunk that was too long for a poll.
+        self._rest: FetchedMessages | None = None
+        self._no_more_splits = False
+
+    # ------------------------------------------------------------------ rows
+
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        """Return rows of one partition."""
+        while (item := self._next()) is not None:
+            records = self._take(item, max_rows)
+            if records is not None:
+                return self._with_ends(records)
+        if self._finished:
+            return self._with_ends(SourceRecords(()))
+        if self._no_more_splits and not self._open:
+            return None
+        return NothingAvailable()
+
+    def _with_ends(self, records: SourceRecords) -> SourceRecords:
+        if self._finished:
+            # A split that ends with these rows is told with the next ones.
+            ended = tuple(split_id for split_id in self._finished if split_id != records.split_id)
+            records.finished_before = ended
+            self._finished = [split_id for split_id in self._finished if split_id not in ended]
+        return records
+
+    def _next(self) -> Fetched | None:
+        if self._rest is not None:
+            item, self._rest = self._rest, None
+            return item
+        return self._resumed.popleft() if self._resumed else self._fetcher.items.take()
+
+    def _take(self, item: Fetched, max_rows: int) -> SourceRecords | None:
+        """The rows of an item; None = it has none."""
+        if isinstance(item, FetchFailure):
+            raise item.error
+        found = self._open.get(str(item.assignment.partition))
+        if found is None or found.assignment is not item.assignment:
+            return None  # Of a partition that was released.
+        if found.is_paused:
+            found.waiting.append(item)
+            return None
+        if isinstance(item, FetchedMessages):
+            return self._rows_of(found, item, max_rows)
+        if isinstance(item, EndOfPartition):
+            self._reached(found, max(found.split.position, item.offset))
+        else:
+            self._context.send_event_to_enumerator(PartitionMissing(found.split.topic_partition, item.reason))
+        return None
+
+    def _rows_of(self, found: _OpenPartition, item: FetchedMessages, max_rows: int) -> SourceRecords | None:
+        split, offsets = found.split, item.offsets
+        number = len(offsets)
+        if split.stop is not None and offsets[-1] >= split.stop:
+            number = bisect_left(offsets, split.stop)
+        taken = min(number, max_rows)
+        if taken < number:
+            self._rest = _behind(item, taken)
+        if not taken:
+            self._reached(found, offsets[0])
+            return None
+        messages, stamps = item.messages, item.timestamps
+        if taken < len(messages):
+            messages, stamps, offsets = messages[:taken], stamps[:taken], offsets[:taken]
+        made = self._rows.make(split.split_id, messages, stamps, offsets)
+        position = offsets[-1] + 1
+        if taken == number < len(item.offsets):
+            position = item.offsets[number]
+        self._reached(found, position, is_ended=made.is_ended)
+        if not made.rows and not made.num_errors:
+            return None
+        return SourceRecords(made.rows, made.timestamps, split.split_id, num_errors=made.num_errors)
+
+    def _reached(self, found: _OpenPartition, position: int, *, is_ended: bool = False) -> None:
+        """Move the position of a partition, which may have come to its end."""
+        found.split = replace(found.split, position=position)
+        if is_ended:
+            self._rest = None
+        if is_ended or found.split.is_complete:
+            self._end(found.split)
+
+    def _end(self, split: KafkaPartitionSplit) -> None:
+        """Let a partition go that is read to its end."""
+        self._open.pop(split.split_id, None)
+        self._finished.append(split.split_id)
+        if self._settings.goes_on:
+            self._left.append(replace(split, stop=None))
+        self._fetcher.release([split.topic_partition])
+
+    # ------------------------------------------------------------------ splits
+
+    def start(self) -> None:
+        """Start the fetch thread."""
+        self._is_started = True
+        self._fetcher.start()
+
+    def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
+        """Read partitions, too."""
+        added: list[AssignedPartition] = []
+        for split in splits:
+            found = self._open[split.split_id] = _OpenPartition(split)
+            if split.is_complete:
+                self._end(split)
+            else:
+                added.append(found.assignment)
+        if added:
+            self._fetcher.assign(added)
+
+    def notify_no_more_splits(self) -> None:
+        """End with the last partition."""
+        self._no_more_splits = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[KafkaPartitionSplit]:
+        """Return the partitions with their positions."""
+        return [found.split for found in self._open.values()] + self._left
+
+    def pause_or_resume_splits(
+        self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]
+    ) -> None:
+        """Stop or resume partitions; what was fetched of a paused one waits here."""
+        for ids, paused in ((splits_to_pause, True), (splits_to_resume, False)):
+            chosen = [
+                found
+                for split_id in ids
+                if (found := self._open.get(split_id)) is not None and found.is_paused is not paused
+            ]
+            for found in chosen:
+                found.is_paused = paused
+                if not paused:
+                    self._resumed.extend(found.waiting)
+                    found.waiting.clear()
+            if chosen:
+                self._fetcher.pause([found.split.topic_partition for found in chosen], paused=paused)
+
+    def unreachable_splits(self) -> Collection[str]:
+        """Return the ids of the partitions whose broker cannot be reached."""
+        unreachable = self._fetcher.unreachable
+        return frozenset(map(str, unreachable)) if unreachable else ()
+
+    def handle_source_event(self, event: Any) -> None:
+        """Release partitions that the enumerator has found removed."""
+        if not isinstance(event, SplitsRemoved):
+            raise TypeError(f"KafkaSourceReader: an event of its enumerator is expected, not {event!r}")
+        released: list[KafkaTopicPartition] = []
+        for partition in event.partitions:
+            found = self._open.pop(str(partition), None)
+            if found is not None:
+                released.append(partition)
+                self._finished.append(found.split.split_id)
+        if released:
+            self._fetcher.release(released)
+            self._context.wake_up()
+
+    # ------------------------------------------------------------------ the engine
+
+    def pending_records(self) -> int | None:
+        """Return the records between positions and the ends of partitions, as the client knew them a second ago."""
+        ends = self._fetcher.ends
+        pending = 0
+        for found in list(self._open.values()):
+            split = found.split
+            end = ends.get(split.topic_partition)
+            if end is None or split.position < 0:
+                return None
+            pending += max(0, (end if split.stop is None else min(end, split.stop)) - split.position)
+        return pending
+
+    def close(self) -> None:
+        """End the fetch thread."""
+        if self._is_started:
+            self._fetcher.close()
+
+
+def _behind(item: FetchedMessages, taken: int) -> FetchedMessages:
+    """The messages behind the first `taken`; their bytes have left the queue."""
+    return FetchedMessages(
+        item.assignment, item.messages[taken:], item.timestamps[taken:], item.offsets[taken:], 0
+    )
+
+
+class CommittingKafkaReader(KafkaSourceReader):
+    """A reader that commits positions to the consumer group when their checkpoint is complete."""
+
+    def __init__(self, context: SourceReaderContext, settings: KafkaSourceSettings) -> None:
+        super().__init__(context, settings)
+        #: Positions by checkpoint.
+        self._to_commit: dict[int, dict[KafkaTopicPartition, int]] = {}
+        #: Positions of partitions that have ended, until a checkpoint has them.
+        self._ended: dict[KafkaTopicPartition, int] = {}
+
+    def _end(self, split: KafkaPartitionSplit) -> None:
+        self._ended[split.topic_partition] = split.position
+        super()._end(split)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[KafkaPartitionSplit]:
+        splits = super().snapshot_state(checkpoint_id)
+        positions = self._ended | {split.topic_partition: split.position for split in splits}
+        # The beginning of a partition of which nothing was read is no offset.
+        self._to_commit[checkpoint_id] = {place: at for place, at in positions.items() if at >= 0}
+        return splits
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commit the positions of that checkpoint."""
+        positions = self._to_commit.get(checkpoint_id)
+        self._to_commit = {number: kept for number, kept in self._to_commit.items() if number > checkpoint_id}
+        if positions:
+            self._fetcher.commit(positions)
+            for place, at in positions.items():
+                if self._ended.get(place) == at:
+                    del self._ended[place]

@@ -1,0 +1,399 @@
+"""PartitionFetcher: a thread that consumes assigned partitions with Kafka's client and hands chunks to the reader.
+
+Owner: its thread owns the client and all that is not marked; the task's thread gives commands. Messages of the client
+become lists of values within the chunk, so that no message object lives longer. Groups are off: partitions are
+assigned by hand, and offsets are committed only when the reader says so. Must not know rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from yarrow.datastream.connectors.kafka.cluster.client import (
+    OFFSET_BEGINNING,
+    ClusterClient,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+    is_unreachable,
+    make_consumer,
+)
+from yarrow.datastream.connectors.kafka.cluster.client_statistics import partition_facts
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaOffsetOutOfRangeError,
+    KafkaUnreachableError,
+)
+from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+from yarrow.datastream.connectors.kafka.reading.fetched_items import (
+    AssignedPartition,
+    EndOfPartition,
+    FetchedMessages,
+    FetchFailure,
+    HandOver,
+    MissingPartition,
+)
+from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST
+from yarrow.datastream.connectors.kafka.reading.record_deserialization import ConsumerRecord
+from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
+from yarrow.runtime.common.clock import perf_counter
+
+_LOG = logging.getLogger(__name__)
+
+#: The most messages of a chunk.
+_CHUNK_MESSAGES: Final = 4096
+#: Seconds for which the client waits for a message; commands wait as long.
+_POLL_SECONDS: Final = 0.1
+#: Seconds between two looks for callbacks while nothing is fetched.
+_IDLE_SECONDS: Final = 0.5
+_STATISTICS_MS: Final = "1000"
+#: Seconds after which a partition that cannot be reached is logged.
+_UNREACHABLE_LOG_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 5.0
+
+_MISSING: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+_NOT_THERE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+class PartitionFetcher:
+    """The fetch thread of one reader."""
+
+    def __init__(
+        self,
+        settings: KafkaSourceSettings,
+        client_id: str | None,
+        wake_reader: Callable[[], None],
+        *,
+        takes_records: bool,
+    ) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._wake_reader = wake_reader
+        self._takes_records = takes_records
+        self.items = HandOver(wake_reader)
+        #: What the thread has to do, under the lock of `items`.
+        self._commands: list[Callable[[Consumer], None]] = []
+        self._closed = False
+        self._assigned: dict[tuple[str, int], AssignedPartition] = {}
+        #: Replaced as a whole; any thread may read them.
+        self.ends: Mapping[KafkaTopicPartition, int] = {}
+        self.unreachable: frozenset[KafkaTopicPartition] = frozenset()
+        #: perf_counter since which a partition cannot be reached, and whether that was logged.
+        self._unreachable_since: dict[KafkaTopicPartition, float] = {}
+        self._logged: set[KafkaTopicPartition] = set()
+        self._last_error = ""
+        self._thread = threading.Thread(target=self._run, name="kafka fetch", daemon=True)
+
+    # ------------------------------------------------------------- the task's thread
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def assign(self, assignments: Iterable[AssignedPartition]) -> None:
+        """Fetch these partitions, too."""
+        added = list(assignments)
+
+        def act(consumer: Consumer) -> None:
+            self._assigned |= {(a.partition.topic, a.partition.partition): a for a in added}
+            consumer.incremental_assign([_place(a.partition, a.position) for a in added])
+
+        self._command(act)
+
+    def release(self, partitions: Iterable[KafkaTopicPartition]) -> None:
+        """Fetch these partitions no more."""
+        ended = list(partitions)
+
+        def act(consumer: Consumer) -> None:
+            held = [entry for entry in ended if self._assigned.pop((entry.topic, entry.partition), None)]
+            for entry in held:
+                self._unreachable_since.pop(entry, None)
+            if held:
+                consumer.incremental_unassign([_place(entry) for entry in held])
+
+        self._command(act)
+
+    def pause(self, partitions: Iterable[KafkaTopicPartition], *, paused: bool) -> None:
+        """Stop fetching partitions, or fetch them again."""
+        chosen = list(partitions)
+
+        def act(consumer: Consumer) -> None:
+            places = [_place(entry) for entry in chosen if (entry.topic, entry.partition) in self._assigned]
+            if places:
+                (consumer.pause if paused else consumer.resume)(places)
+
+        self._command(act)
+
+    def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
+        """Commit offsets to the group, without waiting. They are for others to look at."""
+        places = [_place(entry, offset) for entry, offset in offsets.items()]
+        if places:
+            self._command(lambda consumer: consumer.commit(offsets=places, asynchronous=True))
+
+    def close(self) -> None:
+        """End the thread and close the client; commits that are under way are sent before."""
+        with self.items.changed:
+            self._closed = True
+            self.items.changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _command(self, act: Callable[[Consumer], None]) -> None:
+        with self.items.changed:
+            self._commands.append(act)
+            self.items.changed.notify()
+
+    # ------------------------------------------------------------- the fetch thread
+
+    def _run(self) -> None:
+        consumer = None
+        try:
+            consumer = self._make_consumer()
+            while self._obey(consumer):
+                if self.items.is_full or not self._assigned:
+                    self._wait(consumer)
+                else:
+                    self._fetch(consumer)
+        except KafkaException as error:
+            self.items.put(FetchFailure(self._as_ours(error)))
+        except BaseException as error:  # The reader raises it on its own thread.
+            self.items.put(FetchFailure(error))
+        finally:
+            if consumer is not None:
+                consumer.close()
+
+    def _make_consumer(self) -> Consumer:
+        settings = dict(self._settings.consumer)
+        if self._client_id is not None:
+            settings["client.id"] = self._client_id
+        settings["statistics.interval.ms"] = _STATISTICS_MS
+        # Behind a transaction's last record stand markers, which are no messages. Only the end of the partition
+        # tells that an end among them is reached.
+        settings["enable.partition.eof"] = "false" if self._settings.stopping is None else "true"
+        return make_consumer(
+            settings,
+            self._settings.properties,
+            on_error=self._note_error,
+            on_statistics=self._note_statistics,
+            on_commit=self._note_commit,
+        )
+
+    def _as_ours(self, error: KafkaException) -> KafkaConnectorError:
+        text = error.args[0].str() if isinstance(error.args[0], KafkaError) else str(error)
+        return KafkaConnectorError(
+            f"Kafka's client failed: {self._settings.properties.with_secrets_hidden(text)}"
+        )
+
+    def _obey(self, consumer: Consumer) -> bool:
+        """Carry out the commands; False = the fetcher was closed."""
+        if self._commands or self._closed:
+            with self.items.changed:
+                commands, self._commands = self._commands, []
+            for act in commands:
+                act(consumer)
+        return not self._closed
+
+    def _wait(self, consumer: Consumer) -> None:
+        """Wait for room or for commands; callbacks run meanwhile where no message is in their way."""
+        with self.items.changed:
+            if not (self._commands or self._closed) and (self.items.is_full or not self._assigned):
+                self.items.changed.wait(_IDLE_SECONDS)
+        if not self._assigned:
+            consumer.poll(0)
+
+    def _fetch(self, consumer: Consumer) -> None:
+        # The client waits for as many messages as it is asked for. So it is asked for those that are there, and for
+        # one if there is none.
+        messages = consumer.consume(_CHUNK_MESSAGES, 0)
+        if not messages:
+            messages = consumer.consume(1, _POLL_SECONDS)
+            if messages:
+                messages += consumer.consume(_CHUNK_MESSAGES - 1, 0)
+        if any(map(Message.error, messages)):
+            self._hand_over_with_errors(consumer, messages)
+        elif messages:
+            self._hand_over(messages)
+
+    def _hand_over_with_errors(self, consumer: Consumer, messages: list[Message]) -> None:
+        good: list[Message] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                good.append(message)
+                continue
+            if good:
+                self._hand_over(good)
+                good = []
+            self._take_error(consumer, message, error)
+        if good:
+            self._hand_over(good)
+
+    def _hand_over(self, messages: list[Message]) -> None:
+        for start, end in _runs(messages, several_topics=self._has_several_topics):
+            run = messages if end - start == len(messages) else messages[start:end]
+            first, last = run[0], run[-1]
+            assignment = self._assigned.get((first.topic(), first.partition()))  # type: ignore[arg-type]
+            if assignment is None:
+                continue  # It was released a moment ago.
+            low, high = _offset(first), _offset(last)
+            is_dense = high - low + 1 == len(run)
+            offsets = range(low, high + 1) if is_dense else list(map(_offset, run))
+            stamps: list[int | None] = [stamp for _, stamp in map(Message.timestamp, run)]
+            if min(stamps) < 0:  # type: ignore[type-var, operator]
+                stamps = [None if stamp is None or stamp < 0 else stamp for stamp in stamps]
+            made: list[Any] = (
+                [_record(message, stamp) for message, stamp in zip(run, stamps, strict=True)]
+                if self._takes_records
+                else list(map(Message.value, run))
+            )
+            self.items.put(FetchedMessages(assignment, made, stamps, offsets, sum(map(len, run))))
+
+    @property
+    def _has_several_topics(self) -> bool:
+        return len({topic for topic, _ in self._assigned}) > 1
+
+    def _take_error(self, consumer: Consumer, message: Message, error: KafkaError) -> None:
+        """Take an error that the client has put among the messages. Raises what ends the fetching."""
+        code = error.code()
+        assignment = self._assigned.get((message.topic() or "", message.partition() or 0))
+        if is_unreachable(error):
+            self._note_error(error)
+        elif assignment is None:
+            if error.fatal():
+                raise KafkaException(error)
+            _LOG.warning("Kafka's client: %s", error.str())
+        elif code == KafkaError._PARTITION_EOF:
+            self.items.put(EndOfPartition(assignment, _offset(message)))
+        elif code in _MISSING:
+            self.items.put(MissingPartition(assignment, error.str()))
+        elif code in _NOT_THERE:
+            raise self._out_of_range(assignment, message, error)
+        else:
+            raise KafkaConnectorError(
+                f"{assignment.partition} cannot be read: {error.str()}. Check the topic, the rights of this user on it,"
+                " and the broker's log"
+            )
+
+    def _out_of_range(
+        self, assignment: AssignedPartition, message: Message, error: KafkaError
+    ) -> KafkaConnectorError:
+        place, asked = assignment.partition, _offset(message)
+        cluster = ClusterClient(
+            self._settings.consumer, self._settings.properties, self._settings.request_seconds
+        )
+        has = f"it has {cluster.beginnings([place])[place]} to {cluster.ends([place])[place]}"
+        wanted = f"offset {asked}" if asked >= 0 else "the next offset"
+        return KafkaOffsetOutOfRangeError(
+            f"{place} has no {wanted}, which is to be read next: {has} ({error.str()}). Retention has removed records,"
+            " or the topic was made anew. Restore from another checkpoint, or accept the loss: set auto.offset.reset"
+            " to earliest or latest"
+        )
+
+    # ------------------------------------------------------------- callbacks, on the fetch thread
+
+    def _note_error(self, error: KafkaError) -> None:
+        self._last_error = self._settings.properties.with_secrets_hidden(error.str())
+        _LOG.info("Kafka's client: %s", self._last_error)
+
+    def _note_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        if error is not None:
+            _LOG.warning(
+                "offsets of group %s were not committed: %s. The job goes on from its checkpoints in any case",
+                self._settings.group_id,
+                error.str(),
+            )
+
+    def _note_statistics(self, text: str) -> None:
+        committed_only = self._settings.consumer["isolation.level"] == "read_committed"
+        partitions = [assignment.partition for assignment in self._assigned.values()]
+        facts = partition_facts(text, partitions, committed_only=committed_only)
+        self.ends = facts.ends
+        now = perf_counter()
+        for place in list(self._unreachable_since):
+            if place not in facts.unreachable:
+                del self._unreachable_since[place]
+                if place in self._logged:
+                    self._logged.discard(place)
+                    _LOG.warning("Kafka: %s can be read again", place)
+        for place, reason in facts.unreachable.items():
+            since = self._unreachable_since.setdefault(place, now)
+            self._watch(place, reason, now - since)
+        unreachable = frozenset(self._unreachable_since)
+        if unreachable != self.unreachable:
+            self.unreachable = unreachable
+            self._wake_reader()
+
+    def _watch(self, place: KafkaTopicPartition, reason: str, seconds: float) -> None:
+        """Log that a partition cannot be reached, and raise KafkaUnreachableError behind the deadline."""
+        deadline = self._settings.unreachable_seconds
+        servers = self._settings.properties["bootstrap.servers"]
+        why = f"{reason}{'; ' if self._last_error else ''}{self._last_error}"
+        if seconds >= deadline:
+            self.items.put(
+                FetchFailure(
+                    KafkaUnreachableError(
+                        f"{place} of Kafka at {servers} could not be reached for {deadline:g} s: {why}. Start the"
+                        " broker, or raise broker.unreachable.timeout.ms"
+                    )
+                )
+            )
+            self._closed = True
+        elif seconds >= min(_UNREACHABLE_LOG_SECONDS, deadline / 2) and place not in self._logged:
+            self._logged.add(place)
+            _LOG.warning(
+                "Kafka: %s of %s cannot be reached: %s. The job waits, and fails in %.0f s",
+                place,
+                servers,
+                why,
+                deadline - seconds,
+            )
+
+
+def _place(partition: KafkaTopicPartition, offset: int | None = None) -> TopicPartition:
+    if offset is None:
+        return TopicPartition(partition.topic, partition.partition)
+    first = OFFSET_BEGINNING if offset == EARLIEST else offset
+    return TopicPartition(partition.topic, partition.partition, first)
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset
+
+
+def _record(message: Message, stamp: int | None) -> ConsumerRecord:
+    headers: Any = message.headers()
+    return ConsumerRecord(
+        message.topic() or "",
+        message.partition() or 0,
+        _offset(message),
+        stamp,
+        message.key(),
+        message.value(),
+        tuple(headers) if headers else (),
+    )
+
+
+def _runs(messages: list[Message], *, several_topics: bool) -> list[tuple[int, int]]:
+    """Where the messages of one partition follow each other: (first, behind the last) of each run."""
+    partitions = list(map(Message.partition, messages))
+    first = partitions[0]
+    if not several_topics and partitions.count(first) == len(partitions):
+        return [(0, len(messages))]
+    topics = list(map(Message.topic, messages)) if several_topics else [messages[0].topic()] * len(messages)
+    places = list(zip(topics, partitions, strict=True))
+    bounds = [0, *(i for i in range(1, len(places)) if places[i] != places[i - 1]), len(places)]
+    return list(pairwise(bounds))

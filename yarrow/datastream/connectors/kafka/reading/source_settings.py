@@ -1,0 +1,127 @@
+"""KafkaSourceSettings: everything that a program has said of a Kafka source, checked.
+
+Owner: none (plain values, which travel to enumerator and readers). Must not import the client library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from yarrow.common.serialization import DeserializationSchema
+from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, consumer_settings
+from yarrow.datastream.connectors.kafka.reading.offsets_initializer import KafkaOffsetsInitializer
+from yarrow.datastream.connectors.kafka.reading.record_deserialization import KafkaRecordDeserializationSchema
+from yarrow.datastream.connectors.kafka.reading.subscription import Subscription
+from yarrow.runtime.common.errors import InvalidProgramError
+
+OWNER: Final = "KafkaSource"
+
+#: Properties of the source itself, which the client does not know.
+DISCOVERY_INTERVAL: Final = "partition.discovery.interval.ms"
+COMMIT_ON_CHECKPOINT: Final = "commit.offsets.on.checkpoint"
+CLIENT_ID_PREFIX: Final = "client.id.prefix"
+REQUEST_TIMEOUT: Final = "default.api.timeout.ms"
+UNREACHABLE_TIMEOUT: Final = "broker.unreachable.timeout.ms"
+_WITHOUT_EFFECT: Final = "register.consumer.metrics"
+_OWN: Final = frozenset(
+    {
+        DISCOVERY_INTERVAL,
+        COMMIT_ON_CHECKPOINT,
+        CLIENT_ID_PREFIX,
+        REQUEST_TIMEOUT,
+        UNREACHABLE_TIMEOUT,
+        _WITHOUT_EFFECT,
+    }
+)
+
+_DISCOVERY_MS: Final = 5 * 60 * 1000
+_REQUEST_MS: Final = 30_000
+_UNREACHABLE_MS: Final = 120_000
+
+
+@dataclass(frozen=True)
+class KafkaSourceSettings:
+    """The description of a source."""
+
+    subscription: Subscription
+    schema: DeserializationSchema[Any] | KafkaRecordDeserializationSchema[Any]
+    starting: KafkaOffsetsInitializer
+    #: Where partitions end; None = nowhere.
+    stopping: KafkaOffsetsInitializer | None
+    properties: ClientProperties
+    is_bounded: bool = False
+    #: Partitions that have come to their end are left to a stream that reads on.
+    goes_on: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidProgramError for the first property that is wrong."""
+        _ = self.consumer
+        for key, least in ((REQUEST_TIMEOUT, 1), (UNREACHABLE_TIMEOUT, 1), (DISCOVERY_INTERVAL, None)):
+            _milliseconds(self.properties, key, 1, least)
+        if self.properties.get(COMMIT_ON_CHECKPOINT, "true").lower() not in {"true", "false"}:
+            raise InvalidProgramError(f"{OWNER}: property {COMMIT_ON_CHECKPOINT} must be true or false")
+        for initializer in (self.starting, self.stopping):
+            if initializer is not None and initializer.needs_group and self.group_id is None:
+                raise InvalidProgramError(
+                    f"{OWNER}: committed offsets are those of a consumer group; name it by set_group_id"
+                )
+
+    @cached_property
+    def consumer(self) -> dict[str, str]:
+        """The settings of the client. Raises InvalidProgramError."""
+        ours = {key: value for key, value in self.properties.items() if key not in _OWN}
+        settings = consumer_settings(OWNER, ours)
+        if (prefix := self.properties.get(CLIENT_ID_PREFIX)) is not None:
+            settings["client.id"] = prefix
+        return settings
+
+    @property
+    def group_id(self) -> str | None:
+        """The consumer group; None = no offsets are committed."""
+        return self.properties.get("group.id") or None
+
+    @property
+    def commits(self) -> bool:
+        """Whether offsets are committed to the group when a checkpoint is complete."""
+        wanted = self.properties.get(COMMIT_ON_CHECKPOINT, "true").lower() == "true"
+        return wanted and self.group_id is not None
+
+    @property
+    def resets(self) -> bool:
+        """Whether the program asks for a reset where an offset is not on the broker."""
+        return self.consumer["auto.offset.reset"] != "error"
+
+    @property
+    def discovery_seconds(self) -> float | None:
+        """Seconds between two looks for partitions; None = one look."""
+        if self.is_bounded:
+            return None
+        interval = _milliseconds(self.properties, DISCOVERY_INTERVAL, _DISCOVERY_MS)
+        return interval / 1000 if interval > 0 else None
+
+    @property
+    def request_seconds(self) -> float:
+        """Seconds within which the cluster must answer the enumerator."""
+        return _milliseconds(self.properties, REQUEST_TIMEOUT, _REQUEST_MS) / 1000
+
+    @property
+    def unreachable_seconds(self) -> float:
+        """Seconds after which a partition whose broker cannot be reached fails the job."""
+        return _milliseconds(self.properties, UNREACHABLE_TIMEOUT, _UNREACHABLE_MS) / 1000
+
+
+def _milliseconds(properties: Mapping[str, str], key: str, default: int, least: int | None = None) -> int:
+    text = properties.get(key)
+    if text is None:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = None
+    if value is None or (least is not None and value < least):
+        bound = "" if least is None else f" of {least} or more"
+        raise InvalidProgramError(f"{OWNER}: property {key} must be milliseconds{bound}, not {text!r}")
+    return value
