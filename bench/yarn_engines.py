@@ -25,7 +25,7 @@ import yaml
 from bench.case import PEER_PYTHON, PROGRAMS, ROOT
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.containers import ContainerProcess
-from tests.support.hadoop.ports import free_ports
+from tests.support.services.ports import free_ports
 
 T = TypeVar("T")
 #: As REST shows it.

@@ -17,7 +17,7 @@ from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.support.hadoop.system_packages import CHROMIUM_DRIVER_PACKAGE, CHROMIUM_PACKAGE, program
+from tests.support.services.system_packages import CHROMIUM_DRIVER_PACKAGE, CHROMIUM_PACKAGE, program
 
 #: Seconds that one page may take on a busy machine.
 PATIENCE = 180.0

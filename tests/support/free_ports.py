@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.support.hadoop.ports import free_ports
+from tests.support.services.ports import free_ports
 
 _ports = free_ports(f"tests of process {os.getpid()}")
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
-from tests.support.hadoop.errors import MissingProgramError
 from tests.support.hadoop.layout import default_directory
+from tests.support.services.errors import MissingProgramError
 
 #: Names the folder of a cluster that runs already.
 SHARED = "YARROW_HADOOP_DIRECTORY"

@@ -15,8 +15,8 @@ import pytest
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import user
 from tests.support.hadoop.leftovers import Places
-from tests.support.hadoop.readiness import tail
 from tests.support.hadoop.web import delete_folder
+from tests.support.services.serving import tail
 from tests.yarn.clusters_of_runs import SHARED, cluster_of_run
 from tests.yarn.parts import Parts, sort
 from tests.yarn.waiting import GRACE

@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 
 from tests.support.free_ports import free_port
 from tests.support.hadoop.jars import jar_folder
-from tests.support.hadoop.system_packages import java_home
+from tests.support.services.system_packages import java_home
 from tests.yarn.waiting import until as until
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

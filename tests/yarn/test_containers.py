@@ -12,8 +12,8 @@ import skein
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.containers import ContainerProcess
 from tests.support.hadoop.layout import user
-from tests.support.hadoop.processes import is_alive
 from tests.support.hadoop.web import delete_folder
+from tests.support.services.processes import is_alive
 from tests.yarn.waiting import until
 
 #: Seconds for YARN to do what it was asked for.

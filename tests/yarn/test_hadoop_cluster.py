@@ -12,8 +12,8 @@ from tests.support.hadoop import web
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import DAEMONS, user
 from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
-from tests.support.hadoop.processes import identify
 from tests.support.hadoop.readiness import running_nodes
+from tests.support.services.processes import identify
 from tests.yarn.waiting import GRACE
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings

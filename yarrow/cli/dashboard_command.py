@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.hadoop.system_packages import MAVEN_PACKAGE, program
+from tests.support.services.system_packages import MAVEN_PACKAGE, program
 from yarrow.client.errors import CommandError
 from yarrow.runtime.config.web_pages import ARTIFACT, GROUP, SHA256, VERSION, kept_archive
 

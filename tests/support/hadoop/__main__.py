@@ -12,8 +12,8 @@ import signal
 import sys
 
 from tests.support.hadoop.cluster import HadoopCluster
-from tests.support.hadoop.errors import HadoopError
 from tests.support.hadoop.layout import DAEMONS, KDC, default_directory
+from tests.support.services.errors import ServiceError
 from yarrow.runtime.common.clock import SystemClock
 
 _DAEMON_NAMES = [daemon.name for daemon in (KDC, *DAEMONS)]
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     cluster = HadoopCluster.at(options.directory, getattr(options, "kerberos", False))
     try:
         return int(options.command(cluster, options))
-    except HadoopError as error:
+    except ServiceError as error:
         print(f"scripts/hadoop: {error}", file=sys.stderr)
         return 1
 

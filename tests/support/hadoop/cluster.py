@@ -21,8 +21,7 @@ from tests.support.hadoop import (
     containers,
     kerberos,
     launchers,
-    ports,
-    processes,
+    port_names,
     readiness,
     state,
     web,
@@ -42,7 +41,9 @@ from tests.support.hadoop.layout import (
 )
 from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
 from tests.support.hadoop.state import ClusterState
-from tests.support.hadoop.system_packages import java_home
+from tests.support.services import ports, processes, serving
+from tests.support.services.folder_lock import locked
+from tests.support.services.system_packages import java_home
 from yarrow.runtime.common.clock import SystemClock
 
 #: Seconds in which everything serves, on a machine that is busy with other things.
@@ -159,7 +160,7 @@ class HadoopCluster:
 
         Raises NotReadyError after stopping what this call has started, when one does not come up.
         """
-        with state.locked(self._layout):
+        with locked(self._layout.root):
             known = self._prepare()
             missing = [daemon for daemon in _daemons(known) if not self._is_alive(known, daemon.name)]
             formatted = False
@@ -187,7 +188,7 @@ class HadoopCluster:
 
         False when there was nothing.
         """
-        with state.locked(self._layout):
+        with locked(self._layout.root):
             known = state.load(self._layout)
             if known is None:
                 return False
@@ -214,7 +215,7 @@ class HadoopCluster:
     def start(self, daemon: str) -> bool:
         """Starts one daemon that has ended, on its ports and data; False when it runs. Waits for nothing."""
         wanted = daemon_named(self._checked(daemon))
-        with state.locked(self._layout):
+        with locked(self._layout.root):
             known = self._state()
             if self._is_alive(known, wanted.name):
                 return False
@@ -348,7 +349,7 @@ class HadoopCluster:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if root.stat().st_uid != os.geteuid():
             raise HadoopError(f"{root} belongs to somebody else: name another folder with --directory")
-        names = (*ports.NAMES, ports.KDC_NAME) if secured else ports.NAMES
+        names = (*port_names.NAMES, port_names.KDC_NAME) if secured else port_names.NAMES
         chosen = known.ports if known is not None and known.ports.keys() == set(names) else {}
         if not chosen or not all(ports.is_free(port) for port in chosen.values()):
             chosen = ports.choose(str(root), names)
@@ -442,8 +443,12 @@ class HadoopCluster:
             web.make_folder(port, path, permission, user())
 
     def _wait(self, known: ClusterState, names: list[str], seconds: float) -> None:
-        readiness.wait_until_serving(
-            known.ports, names, seconds, lambda name: self._is_alive(known, name), self._layout.log_of
+        serving.wait_until_serving(
+            names,
+            seconds,
+            lambda name: readiness.what_is_missing(known.ports, name),
+            lambda name: self._is_alive(known, name),
+            self._layout.log_of,
         )
 
     def _wait_for_keytab(self, seconds: float) -> None:

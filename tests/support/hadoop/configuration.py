@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from tests.support.hadoop import kerberos
 from tests.support.hadoop.layout import LOOPBACK, NODE_ADDRESSES, Layout
-from tests.support.hadoop.ports import Ports
+from tests.support.services.ports import Ports
 
 #: What each NodeManager offers.
 NODE_MEMORY_MB = 6656

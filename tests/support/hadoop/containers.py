@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.hadoop.layout import NODE_MANAGERS, Layout
-from tests.support.hadoop.processes import ProcessRecord, identify
-from tests.support.hadoop.readiness import tail
+from tests.support.services.processes import ProcessRecord, identify
+from tests.support.services.serving import tail
 
 _APPLICATION = re.compile(r"application_\d+_\d+")
 _CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tests.support.hadoop.errors import HadoopError
 from tests.support.hadoop.layout import KDC, LOOPBACK, Layout
-from tests.support.hadoop.ports import KDC_NAME, Ports
+from tests.support.hadoop.port_names import KDC_NAME
+from tests.support.services.ports import Ports
 
 _ORGANISATION = "YARROW"
 _DOMAIN = "TEST"

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import urllib.error
 from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 from tests.support.hadoop import web
-from tests.support.hadoop.errors import NotReadyError
 from tests.support.hadoop.layout import KDC, LOOPBACK, NODE_ADDRESSES
-from tests.support.hadoop.ports import KDC_NAME, Ports
-from yarrow.runtime.common.clock import SystemClock
-
-_POLL_SECONDS = 0.2
-_TAIL_BYTES = 3000
-_clock = SystemClock()
+from tests.support.hadoop.port_names import KDC_NAME
+from tests.support.services.ports import Ports
 
 
 def what_is_missing(ports: Ports, daemon: str) -> str | None:
@@ -32,45 +25,6 @@ def what_is_missing(ports: Ports, daemon: str) -> str | None:
         return _CHECKS[daemon](ports)
     except (OSError, ValueError, KeyError) as error:
         return f"it does not answer ({error})"
-
-
-def wait_until_serving(
-    ports: Ports,
-    daemons: list[str],
-    seconds: float,
-    is_alive: Callable[[str], bool],
-    log_of: Callable[[str], Path],
-) -> None:
-    """Waits until all daemons serve.
-
-    Raises NotReadyError with the end of a daemon's log as soon as one has ended, or when `seconds` are over.
-    """
-    deadline = _clock.monotonic() + seconds
-    waiting = list(daemons)
-    while waiting:
-        ended = next((name for name in waiting if not is_alive(name)), None)
-        if ended is not None:
-            raise NotReadyError(f"{ended} has ended; the end of {log_of(ended)}:\n{tail(log_of(ended))}")
-        missing = {name: what_is_missing(ports, name) for name in waiting}
-        waiting = [name for name in waiting if missing[name] is not None]
-        if waiting and _clock.monotonic() > deadline:
-            name = waiting[0]
-            raise NotReadyError(
-                f"{name} does not serve after {seconds:.0f} s: {missing[name]}; the end of {log_of(name)}:\n"
-                f"{tail(log_of(name))}"
-            )
-        if waiting:
-            time.sleep(_POLL_SECONDS)
-
-
-def tail(log: Path, size: int = _TAIL_BYTES) -> str:
-    """The last bytes of a file; empty where there is none."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - size))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _zookeeper(ports: Ports) -> str | None:

@@ -1,22 +1,17 @@
 """What runs in a cluster's folder, kept in one file: ports, jars, Java and the processes that were started.
 
-Owner: whoever holds the folder's lock (`locked`) while it changes; readers need none, since the file is replaced
+Owner: whoever holds the folder's lock while it changes; readers need none, since the file is replaced
 as a whole.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from tests.support.hadoop.errors import HadoopError
 from tests.support.hadoop.layout import Layout
-from tests.support.hadoop.processes import ProcessRecord
+from tests.support.services.processes import ProcessRecord
 from yarrow.runtime.fs.whole_files import replace_whole
 
 
@@ -47,21 +42,3 @@ def load(layout: Layout) -> ClusterState | None:
 def save(layout: Layout, state: ClusterState) -> None:
     """Replaces the stored state."""
     replace_whole(layout.state, json.dumps(asdict(state), indent=1).encode(), 0o644)
-
-
-@contextmanager
-def locked(layout: Layout) -> Iterator[None]:
-    """Keeps other commands from changing the same cluster meanwhile; waits for them."""
-    lock = Path(f"{layout.root}.lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        with open(lock, "w", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # Whoever held it may have removed the cluster, and this file with it.
-            if lock.exists() and os.path.samestat(os.stat(lock), os.fstat(file.fileno())):
-                try:
-                    yield
-                finally:
-                    if not layout.root.exists():
-                        lock.unlink()
-                return

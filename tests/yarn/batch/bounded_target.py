@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from tests.support.hadoop.errors import HadoopError
 from tests.support.nemesis import Kind
+from tests.support.services.errors import ServiceError
 from tests.yarn.batch.bounded_jobs import MASTER, Application, Output
 from tests.yarn.faults.nemesis_targets import SAFE_MODE, Hadoop, nothing
 from tests.yarn.highly_available import ClusterNodes
@@ -184,7 +184,7 @@ class BoundedTarget:
 
     def _kill_spark(self) -> Heal | None:
         for one in self._spark() if self._living() else []:
-            with contextlib.suppress(HadoopError):
+            with contextlib.suppress(ServiceError):
                 self._application.yarrow.hadoop.kill_application(one)
                 return nothing
         return None

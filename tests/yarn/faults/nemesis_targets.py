@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.hadoop.cluster import HadoopCluster
-from tests.support.hadoop.errors import HadoopError
-from tests.support.hadoop.processes import is_alive
 from tests.support.nemesis import Kind
+from tests.support.services.errors import ServiceError
+from tests.support.services.processes import is_alive
 from tests.support.steady_rows import build_job
 from tests.support.tcp_relay import TcpRelay
 from tests.yarn.faults.sessions import MASTER, FaultSession, SteadyJob, kill, steady
@@ -53,7 +53,7 @@ class Hadoop:
         """Kills it, if it runs; it starts when that is healed."""
         try:
             self._cluster.kill(daemon)
-        except HadoopError:
+        except ServiceError:
             return None
         self.away.add(daemon)
         return lambda: self.start(daemon)

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.hadoop import configuration, launchers, ports
+from tests.support.hadoop import configuration, launchers
 from tests.support.hadoop.layout import DAEMONS, NODE_ADDRESSES, Layout
+from tests.support.hadoop.port_names import NAMES
+from tests.support.services import ports
 from yarrow.runtime.fs.hdfs_settings import hadoop_configuration, http_addresses
 
-PORTS = {name: 20_000 + number for number, name in enumerate(ports.NAMES)}
+PORTS = {name: 20_000 + number for number, name in enumerate(NAMES)}
 
 
 def properties(path: Path) -> dict[str, str]:
@@ -69,7 +71,7 @@ def test_every_port_is_used_once(layout: Layout) -> None:
     text = {file: file.read_text() for file in files}
     for name, port in PORTS.items():
         assert any(str(port) in content for content in text.values()), name
-    assert len(set(PORTS.values())) == len(ports.NAMES)
+    assert len(set(PORTS.values())) == len(NAMES)
 
 
 def test_queues_take_the_whole_cluster_and_the_small_one_cannot_grow() -> None:
@@ -93,19 +95,19 @@ def test_every_daemon_has_ports() -> None:
 
 
 def test_chosen_ports_are_free_distinct_and_below_outgoing_ones() -> None:
-    chosen = ports.choose("some folder")
-    assert chosen.keys() == set(ports.NAMES)
+    chosen = ports.choose("some folder", NAMES)
+    assert chosen.keys() == set(NAMES)
     assert len(set(chosen.values())) == len(chosen)
     assert max(chosen.values()) < 32_768
-    assert ports.choose("some folder") == chosen
+    assert ports.choose("some folder", NAMES) == chosen
 
 
 def test_ports_in_use_are_passed_over() -> None:
-    first = ports.choose("another folder")["zookeeper.client"]
+    first = ports.choose("another folder", NAMES)["zookeeper.client"]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", first))
         taken.listen()
-        assert first not in ports.choose("another folder").values()
+        assert first not in ports.choose("another folder", NAMES).values()
 
 
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=30))

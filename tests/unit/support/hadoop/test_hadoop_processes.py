@@ -13,13 +13,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.hadoop import containers, jars, processes, state, system_packages, web
+from tests.support.hadoop import containers, jars, state, web
 from tests.support.hadoop.__main__ import main
 from tests.support.hadoop.cluster import HadoopCluster
-from tests.support.hadoop.errors import HadoopError, MissingProgramError
+from tests.support.hadoop.errors import HadoopError
 from tests.support.hadoop.layout import Layout
 from tests.support.hadoop.leftovers import Leftovers, Places
-from tests.support.hadoop.processes import ProcessRecord
+from tests.support.services import processes, system_packages
+from tests.support.services.errors import MissingProgramError, ServiceError
+from tests.support.services.processes import ProcessRecord
 from yarrow.runtime.common.cache_folder import cache_folder
 
 CONTAINER = "container_e03_1700000000000_0007_02_000011"
@@ -189,7 +191,7 @@ def test_failed_fetch_leaves_nothing(maven: Path, tmp_path: Path) -> None:
     (tmp_path / "bin" / "mvn").write_text("#!/bin/sh\necho 'no repository'\nexit 1\n")
     pom = tmp_path / "pom.xml"
     pom.write_text("<project/>")
-    with pytest.raises(HadoopError, match="no repository"):
+    with pytest.raises(ServiceError, match="no repository"):
         jars.jar_folder(pom)
     assert list(cache_folder().iterdir()) == []
 

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.support.hadoop import configuration, kerberos, ports
+from tests.support.hadoop import configuration, kerberos, port_names
 from tests.support.hadoop.jars import KDC_POM, POM
 from tests.support.hadoop.layout import NODE_ADDRESSES, Layout
 
-NAMES = (*ports.NAMES, ports.KDC_NAME)
+NAMES = (*port_names.NAMES, port_names.KDC_NAME)
 PORTS = {name: 20_000 + number for number, name in enumerate(NAMES)}
 
 
@@ -49,7 +49,7 @@ def test_java_finds_the_kdc_of_the_cluster(layout: Layout) -> None:
     file = Path(kerberos.java_options(layout).partition("=")[2])
     assert file.is_relative_to(layout.root)
     said = file.read_text()
-    assert f"kdc = 127.0.0.1:{PORTS[ports.KDC_NAME]}\n" in said
+    assert f"kdc = 127.0.0.1:{PORTS[port_names.KDC_NAME]}\n" in said
     assert f"default_realm = {kerberos.REALM}\n" in said
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
-from tests.support.hadoop.errors import MissingProgramError
+from tests.support.services.errors import MissingProgramError
 from tests.yarn.clusters_of_runs import MAY_SKIP, SHARED, cluster_of_run
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -1,7 +1,7 @@
-"""The ports of one cluster: free ones below the range that the system gives to outgoing connections.
+"""The ports of one service: free ones below the range that the system gives to outgoing connections.
 
 Owner: the caller's thread. A daemon that is killed must find its port free when it comes back, which a port
-out of the ephemeral range does not promise. Ports are chosen once and kept in the cluster's state.
+out of the ephemeral range does not promise. Ports are chosen once and kept in the service's state.
 """
 
 from __future__ import annotations
@@ -11,37 +11,16 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.support.hadoop.errors import HadoopError
+from tests.support.services.errors import ServiceError
 
-#: Every port of a cluster, by daemon and use.
-NAMES = (
-    "zookeeper.client",
-    "namenode.rpc",
-    "namenode.web",
-    "datanode.data",
-    "datanode.rpc",
-    "datanode.web",
-    "resourcemanager.rpc",
-    "resourcemanager.scheduler",
-    "resourcemanager.tracker",
-    "resourcemanager.admin",
-    "resourcemanager.web",
-    "nodemanager1.rpc",
-    "nodemanager1.localizer",
-    "nodemanager1.web",
-    "nodemanager2.rpc",
-    "nodemanager2.localizer",
-    "nodemanager2.web",
-)
-#: The port that a secured cluster has besides.
-KDC_NAME = "kdc.client"
+#: The ports of a service by `daemon.use`.
 Ports = Mapping[str, int]
 
 _LOWEST = 10_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def choose(seed: str, names: Sequence[str] = NAMES) -> dict[str, int]:
+def choose(seed: str, names: Sequence[str]) -> dict[str, int]:
     """A free port for every name; two clusters with different seeds begin to look at different places."""
     free = free_ports(seed)
     return {name: next(free) for name in names}
@@ -55,7 +34,7 @@ def free_ports(seed: str) -> Iterator[int]:
     for step in range(size):
         if is_free(port := _LOWEST + (first + step) % size):
             yield port
-    raise HadoopError("no free ports are left below the system's range for outgoing connections")
+    raise ServiceError("no free ports are left below the system's range for outgoing connections")
 
 
 def is_free(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Processes of a cluster: started apart from the caller, and known again by number and moment of start.
+"""Processes of a service: started apart from the caller, and known again by number and moment of start.
 
 Owner: the caller's thread. A process is never found by its name: a number that the system has given to
 another process since does not match the recorded start and is left alone.
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.hadoop.errors import HadoopError
+from tests.support.services.errors import ServiceError
 from yarrow.runtime.common.clock import SystemClock
 
 _POLL_SECONDS = 0.05
@@ -46,7 +46,7 @@ def start(command: Sequence[str], log: Path, environment: Mapping[str, str], fol
     )
     record = identify(int(done.stdout))
     if record is None:
-        raise HadoopError(f"{command[0]} ended as soon as it was started; its output is in {log}")
+        raise ServiceError(f"{command[0]} ended as soon as it was started; its output is in {log}")
     return record
 
 
@@ -100,7 +100,7 @@ def wait_until_ended(records: Iterable[ProcessRecord], seconds: float) -> list[P
 def stop(records: Iterable[ProcessRecord], grace: float) -> None:
     """Asks processes to end, and kills those that have not after `grace` seconds.
 
-    Raises HadoopError when one outlives even that.
+    Raises ServiceError when one outlives even that.
     """
     asked = [record for record in records if send(record, signal.SIGTERM)]
     for record in asked:
@@ -109,4 +109,4 @@ def stop(records: Iterable[ProcessRecord], grace: float) -> None:
     killed = [record for record in wait_until_ended(asked, grace) if send(record, signal.SIGKILL)]
     left = wait_until_ended(killed, 10.0)
     if left:
-        raise HadoopError(f"processes {[record.pid for record in left]} could not be killed")
+        raise ServiceError(f"processes {[record.pid for record in left]} could not be killed")

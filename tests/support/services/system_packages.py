@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.hadoop.errors import MissingProgramError
+from tests.support.services.errors import MissingProgramError
 
 #: The oldest Java that Hadoop 3.5 runs on.
 JAVA_VERSION = 17

@@ -1,0 +1,42 @@
+"""The real Kafka that tests of this folder run on, brought up once for each process that runs tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.kafka.cluster import KafkaCluster
+from tests.support.kafka.run_clusters import cluster_of_run
+
+
+@pytest.fixture(scope="session")
+def kafka_of_run() -> Iterator[KafkaCluster]:
+    """The cluster of this process; tests take the fixture `kafka`."""
+    with cluster_of_run() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka(kafka_of_run: KafkaCluster) -> Iterator[KafkaCluster]:
+    """A cluster of one node, which serves before and after each test, whatever the test does to it."""
+    yield kafka_of_run
+    kafka_of_run.bring_back()
+
+
+@pytest.fixture
+def new_topic(kafka: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """Makes topics of this test alone, and returns their names: `new_topic(partitions=2, settings={...})`."""
+    made: list[str] = []
+
+    def make(partitions: int = 1, settings: dict[str, str] | None = None) -> str:
+        name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+        made.append(f"{name[:120]}-{os.getpid()}-{len(made)}")
+        kafka.create_topic(made[-1], partitions, settings)
+        return made[-1]
+
+    yield make
+    kafka.bring_back()
+    for name in made:
+        kafka.delete_topic(name)

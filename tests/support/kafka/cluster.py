@@ -1,0 +1,295 @@
+"""KafkaCluster: the one API to a Kafka on loopback, for the command line, tests and measurements.
+
+Owner: the caller's thread; every method blocks. What runs is known from the cluster's folder alone, so that any
+process may use, look at or stop a cluster that another one has started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.support.kafka import configuration, readiness, state
+from tests.support.kafka.layout import Layout, default_directory, node_names
+from tests.support.kafka.state import ClusterState
+from tests.support.services import ports, processes, serving
+from tests.support.services.errors import ServiceError
+from tests.support.services.folder_lock import locked
+from tests.support.services.jars import jar_folder
+from tests.support.services.system_packages import java_home
+
+POM = Path(__file__).parent / "pom.xml"
+#: Seconds in which every node serves, on a machine that is busy with other things.
+START_SECONDS = 120.0
+_STOP_SECONDS = 8.0
+_REQUEST_SECONDS = 30.0
+_HEAP_MB = 384
+#: Flags that make a small Java program start fast and stay lean.
+_LEAN = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """What `status` says of one node."""
+
+    name: str
+    pid: int | None
+    ports: dict[str, int]
+    #: "serving", or what is wrong.
+    state: str
+
+    @property
+    def serving(self) -> bool:
+        return self.state == "serving"
+
+
+class KafkaCluster:
+    """One cluster in a folder of its own."""
+
+    def __init__(self, layout: Layout, nodes: int = 1) -> None:
+        self._layout = layout
+        self._nodes = nodes
+
+    @staticmethod
+    def at(directory: Path | str | None = None, nodes: int = 1) -> KafkaCluster:
+        """The cluster of a folder (default: the one that all share), whether it runs or not.
+
+        `nodes` counts when the cluster is made; one that was made keeps to what it is.
+        """
+        root = Path(directory) if directory is not None else default_directory()
+        return KafkaCluster(Layout(Path(os.path.abspath(root))), nodes)
+
+    def __enter__(self) -> KafkaCluster:
+        self.up()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.down()
+
+    # What it is.
+
+    @property
+    def directory(self) -> Path:
+        """The folder of everything that belongs to this cluster."""
+        return self._layout.root
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of every node, with commas: for clients."""
+        return configuration.bootstrap_servers(self._state().ports)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes."""
+        return node_names(self._state().nodes)
+
+    # Starting and stopping.
+
+    def up(self, seconds: float = START_SECONDS) -> bool:
+        """Starts every node that does not run, and waits until all serve; False when all did already.
+
+        Raises NotReadyError after stopping what this call has started, when one does not come up.
+        """
+        with locked(self._layout.root):
+            known = self._prepare()
+            missing = [name for name in node_names(known.nodes) if not self._is_alive(known, name)]
+            try:
+                for name in missing:
+                    self._format(known, name)
+                for name in missing:
+                    self._launch(known, name)
+                self._wait(known, node_names(known.nodes), seconds)
+            except BaseException:
+                processes.stop([known.processes[name] for name in missing if name in known.processes], 0.0)
+                raise
+            return bool(missing)
+
+    def down(self, keep: bool = False) -> bool:
+        """Stops exactly what was started; removes the folder unless `keep`. False when there was nothing."""
+        with locked(self._layout.root):
+            known = state.load(self._layout)
+            if known is None:
+                return False
+            # Nobody reads the data again: there is nothing to wait for.
+            processes.stop(known.processes.values(), _STOP_SECONDS if keep else 0.0)
+            known.processes.clear()
+            state.save(self._layout, known)
+            if not keep:
+                shutil.rmtree(self._layout.root)
+            return True
+
+    def kill(self, node: str = "kafka1", number: signal.Signals = signal.SIGKILL) -> None:
+        """Sends a signal to one node; after SIGKILL it waits until the process is gone.
+
+        Raises ServiceError when the node does not run.
+        """
+        self._checked(node)
+        record = self._state().processes.get(node)
+        if record is None or not processes.send(record, number):
+            raise ServiceError(f"{node} does not run in {self.directory}: start it first")
+        if number == signal.SIGKILL and processes.wait_until_ended([record], 10.0):
+            raise ServiceError(f"{node} (process {record.pid}) does not end")
+
+    def start(self, node: str = "kafka1") -> bool:
+        """Starts one node that has ended, on its ports and data; False when it runs. Waits for nothing."""
+        self._checked(node)
+        with locked(self._layout.root):
+            known = self._state()
+            if self._is_alive(known, node):
+                return False
+            self._launch(known, node)
+            return True
+
+    def bring_back(self) -> None:
+        """Lets stopped nodes go on, starts those that have ended, and waits until all serve."""
+        known = self._state()
+        for record in known.processes.values():
+            if processes.is_stopped(record):
+                processes.send(record, signal.SIGCONT)
+        if all(self._is_alive(known, name) for name in node_names(known.nodes)):
+            return
+        self.up()
+
+    def wait_until_ready(self, *nodes: str, seconds: float = START_SECONDS) -> None:
+        """Waits until these nodes (default: all) serve."""
+        known = self._state()
+        self._wait(known, [self._checked(name) for name in nodes] or node_names(known.nodes), seconds)
+
+    def status(self) -> list[NodeStatus]:
+        """Every node; empty when there is no cluster."""
+        known = state.load(self._layout)
+        return [] if known is None else [self._status_of(known, name) for name in node_names(known.nodes)]
+
+    # Topics.
+
+    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        """Makes a topic with so many partitions; returns when it can be written. Raises KafkaException."""
+        admin = self._admin()
+        topic = NewTopic(name, num_partitions=partitions, config=dict(settings or {}))
+        admin.create_topics([topic], operation_timeout=_REQUEST_SECONDS)[name].result(_REQUEST_SECONDS)
+
+    def delete_topic(self, name: str) -> None:
+        """Removes a topic. Raises KafkaException."""
+        admin = self._admin()
+        deleted = admin.delete_topics([name], operation_timeout=_REQUEST_SECONDS)
+        deleted[name].result(_REQUEST_SECONDS)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Gives a topic more partitions, `total` in all. Raises KafkaException."""
+        admin = self._admin()
+        added = admin.create_partitions([NewPartitions(name, total)])
+        added[name].result(_REQUEST_SECONDS)
+
+    # How it is done.
+
+    def _admin(self) -> AdminClient:
+        """A client that must live until its requests are answered."""
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def _prepare(self) -> ClusterState:
+        """The state of a cluster that may be started: made anew where none of it runs."""
+        known = state.load(self._layout)
+        if known is not None and any(self._is_alive(known, name) for name in node_names(known.nodes)):
+            return known
+        nodes = known.nodes if known is not None else self._nodes
+        home, jars = java_home(), jar_folder(POM, "kafka")
+        root = self._layout.root
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if root.stat().st_uid != os.geteuid():
+            raise ServiceError(f"{root} belongs to somebody else: name another folder with --directory")
+        names = configuration.port_names(nodes)
+        chosen = known.ports if known is not None and known.ports.keys() == set(names) else {}
+        if not chosen or not all(ports.is_free(port) for port in chosen.values()):
+            chosen = ports.choose(str(root), names)
+        known = ClusterState(nodes, dict(chosen), str(jars), str(home))
+        configuration.write(self._layout, known.ports, nodes)
+        (root / "logs").mkdir(exist_ok=True)
+        state.save(self._layout, known)
+        return known
+
+    def _format(self, known: ClusterState, node: str) -> None:
+        """Makes an empty storage where there is none."""
+        if (self._layout.data_of(node) / "meta.properties").exists():
+            return
+        settings = str(self._layout.configuration_of(node))
+        command = self._java(known, "kafka.tools.StorageTool", "format", "-t", configuration.CLUSTER_ID)
+        done = subprocess.run(
+            [*command, "-c", settings],
+            env=self._environment(),
+            cwd=self._layout.root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=START_SECONDS,
+        )
+        if done.returncode != 0:
+            shutil.rmtree(self._layout.data_of(node), ignore_errors=True)
+            raise ServiceError(f"{node} could not make its storage:\n{(done.stdout + done.stderr)[-3000:]}")
+
+    def _launch(self, known: ClusterState, node: str) -> None:
+        command = self._java(known, "kafka.Kafka", str(self._layout.configuration_of(node)))
+        known.processes[node] = processes.start(
+            command, self._layout.log_of(node), self._environment(), self._layout.root
+        )
+        state.save(self._layout, known)
+
+    def _java(self, known: ClusterState, main: str, *arguments: str) -> list[str]:
+        return [
+            str(Path(known.java_home) / "bin" / "java"),
+            f"-Xmx{_HEAP_MB}m",
+            *_LEAN,
+            "-Djava.net.preferIPv4Stack=true",
+            f"-Dlog4j2.configurationFile={self._layout.logging}",
+            "-cp",
+            f"{known.jars}/*",
+            main,
+            *arguments,
+        ]
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        """What nodes inherit: nothing of the caller's Python."""
+        inherited = ("HOME", "LANG", "PATH", "TZ", "USER", "TMPDIR")
+        return {name: os.environ[name] for name in inherited if name in os.environ}
+
+    def _wait(self, known: ClusterState, names: list[str], seconds: float) -> None:
+        serving.wait_until_serving(
+            names,
+            seconds,
+            lambda name: readiness.what_is_missing(known.ports, name),
+            lambda name: self._is_alive(known, name),
+            self._layout.log_of,
+        )
+
+    def _status_of(self, known: ClusterState, name: str) -> NodeStatus:
+        record = known.processes.get(name)
+        own = ports.of_daemon(known.ports, name)
+        if record is None or not processes.is_alive(record):
+            return NodeStatus(name, None, own, "not running")
+        if processes.is_stopped(record):
+            return NodeStatus(name, record.pid, own, "stopped by a signal")
+        return NodeStatus(name, record.pid, own, readiness.what_is_missing(known.ports, name) or "serving")
+
+    def _state(self) -> ClusterState:
+        known = state.load(self._layout)
+        if known is None:
+            raise ServiceError(f"no Kafka is in {self.directory}: bring it up with scripts/kafka up")
+        return known
+
+    @staticmethod
+    def _is_alive(known: ClusterState, name: str) -> bool:
+        record = known.processes.get(name)
+        return record is not None and processes.is_alive(record)
+
+    def _checked(self, name: str) -> str:
+        if name not in (names := self.nodes):
+            raise ServiceError(f"{name} is no node of this Kafka: it is one of {', '.join(names)}")
+        return name

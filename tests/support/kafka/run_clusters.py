@@ -1,0 +1,66 @@
+"""A Kafka for one process that runs tests: it goes with this process, also when a signal kills it.
+
+Owner: the caller's thread. YARROW_KAFKA_DIRECTORY names a Kafka that runs already: it is used and left as it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.kafka.cluster import KafkaCluster
+from tests.support.kafka.layout import default_directory
+
+#: Names the folder of a Kafka that runs already.
+SHARED = "YARROW_KAFKA_DIRECTORY"
+OWN = f"{default_directory()}-tests"
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def cluster_of_run(nodes: int = 1) -> Iterator[KafkaCluster]:
+    """Serving. Raises MissingProgramError, which names the program, where one is missing."""
+    if nodes == 1 and (directory := os.environ.get(SHARED)):
+        cluster = KafkaCluster.at(directory)
+        cluster.wait_until_ready()
+        yield cluster
+        return
+    cluster = KafkaCluster.at(f"{OWN}-{os.getpid()}-{nodes}", nodes)
+    with guarded(cluster):
+        with one_at_a_time():
+            take_down_abandoned()
+            cluster.up()
+        yield cluster
+
+
+@contextmanager
+def guarded(cluster: KafkaCluster) -> Iterator[None]:
+    """Takes the cluster down at the end of this block, and at the end of this process."""
+    command = [sys.executable, "-m", "tests.support.kafka.guard", str(os.getpid()), str(cluster.directory)]
+    with subprocess.Popen(command, cwd=_ROOT, start_new_session=True) as guard:
+        try:
+            yield
+        finally:
+            guard.terminate()
+            cluster.down()
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Waits for others that bring up theirs: they would take the same ports, and each other's time."""
+    with open(f"{OWN}.lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def take_down_abandoned() -> None:
+    """Ends the clusters of test runs that were killed together with their guards."""
+    for folder in default_directory().parent.glob(f"{os.path.basename(OWN)}-*"):
+        owner = folder.name.removeprefix(f"{os.path.basename(OWN)}-").partition("-")[0]
+        if folder.is_dir() and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            KafkaCluster.at(folder).down()
