@@ -115,7 +115,8 @@ def remove_leftovers(
         context = OperatorContext.of(environment, descriptor)
         try:
             with Attribution(descriptor.name):
-                opened.sink.create_writer(WriterContext(context, WriterTimers())).close()
+                writer_context = WriterContext(context, WriterTimers(), opened.sink)
+                opened.sink.create_writer(writer_context).close()
         finally:
             context.state.dispose()
 

@@ -42,6 +42,8 @@ class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     spec: _AnySpec
     uid: str | None = None
     description: str | None = None
+    #: What a source gives again after a failure, or a sink claims of its rows; empty = the operator is neither.
+    claim: str = ""
     input_types: tuple[TypeSpec, ...] = ()
     output_type: TypeSpec = None
     output_kind: StreamKind = StreamKind.ROW

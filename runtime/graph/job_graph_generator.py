@@ -115,6 +115,7 @@ def _descriptor(node: StreamNode, ids: Mapping[int, OperatorID]) -> OperatorDesc
         spec=node.spec,
         uid=node.uid,
         description=node.description,
+        claim=node.claim,
         input_types=tuple(types[index] for index in sorted(types)),
         output_type=node.output_type,
         output_kind=node.output_kind,

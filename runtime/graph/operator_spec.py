@@ -14,6 +14,7 @@ import msgspec
 
 from yarrow.common.pipelines.stage import Stage
 from yarrow.common.values.conditions import AnyCondition
+from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, SinkDelivery
 
 #: `TypeInformation.to_spec()`; None = no declared type (rows are pickled, and any value that pickles works).
 TypeSpec = Any
@@ -190,6 +191,25 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return False
 
     @property
+    def replay(self) -> Replay | None:
+        """What a source gives again after a failure; None = the operator reads nothing from outside."""
+        return None
+
+    @property
+    def delivery(self) -> SinkDelivery | None:
+        """What a sink declares about its rows; None = the operator sends nothing outside, or nobody wants its rows."""
+        return None
+
+    @property
+    def settled_guarantee(self) -> DeliveryGuarantee | None:
+        """The guarantee that the writer of a sink keeps; None = not settled, or the operator has no such writer."""
+        return None
+
+    def with_guarantee(self, guarantee: DeliveryGuarantee) -> OperatorSpec:
+        """Return the spec of a sink that keeps this guarantee; the spec itself where the sink knows one way alone."""
+        return self
+
+    @property
     def as_history(self) -> OperatorSpec | None:
         """The source that reads the history of this source's stream; None = it says no positions, or is no source."""
         return None
@@ -294,6 +314,12 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     history: bytes | None = None
     #: The files of a source that emits their columns.
     scan: ColumnScan | None = None
+    #: The source's `replay`.
+    declared_replay: Replay = Replay.EXACT_POSITIONS
+
+    @property
+    def replay(self) -> Replay:
+        return self.declared_replay
 
     @property
     def is_bounded(self) -> bool:
@@ -321,6 +347,12 @@ class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sourc
     opens_outside = True
 
     function: bytes
+    #: The function keeps its position in a checkpoint.
+    keeps_position: bool = False
+
+    @property
+    def replay(self) -> Replay:
+        return Replay.EXACT_POSITIONS if self.keeps_position else Replay.NONE
 
 
 class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_function"):
@@ -624,6 +656,10 @@ class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_fu
 
     function: bytes
 
+    @property
+    def delivery(self) -> SinkDelivery:
+        return SinkDelivery(connector="SinkFunction", kept_by={DeliveryGuarantee.AT_LEAST_ONCE: KeptBy.FLUSH})
+
 
 class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writer"):
     """A `Sink` (connectors.base) with its writer and, if it has one, its committer."""
@@ -634,6 +670,21 @@ class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writ
     sink: bytes
     #: A bounded job commits this sink behind its others.
     commits_last: bool = False
+    #: What the sink declares; None = unknown, in a graph of an older client.
+    declared: SinkDelivery | None = None
+    #: The guarantee that the writer keeps; None = what the sink asks for, or the strongest that the sink keeps.
+    guarantee: DeliveryGuarantee | None = None
+
+    @property
+    def delivery(self) -> SinkDelivery | None:
+        return self.declared
+
+    @property
+    def settled_guarantee(self) -> DeliveryGuarantee | None:
+        return self.guarantee
+
+    def with_guarantee(self, guarantee: DeliveryGuarantee) -> SinkWriterOperator:
+        return msgspec.structs.replace(self, guarantee=guarantee)
 
 
 class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
@@ -642,6 +693,10 @@ class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
     is_sink = True
 
     identifier: str = ""
+
+    @property
+    def delivery(self) -> SinkDelivery:
+        return SinkDelivery(connector="print", kept_by={DeliveryGuarantee.AT_LEAST_ONCE: KeptBy.FLUSH})
 
 
 class DiscardOperator(OperatorSpec, frozen=True, kw_only=True, tag="discard"):
@@ -657,6 +712,12 @@ class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
 
     collect_id: str
     max_buffered_rows: int = 10_000
+
+    @property
+    def delivery(self) -> SinkDelivery:
+        # The client keeps rows back until a checkpoint covers them.
+        kept_by = {DeliveryGuarantee.EXACTLY_ONCE: KeptBy.STAGED_ROWS}
+        return SinkDelivery(connector="execute_and_collect", kept_by=kept_by)
 
     @property
     def collects_for(self) -> str:

@@ -1,6 +1,7 @@
 """Plans as JSON in Flink's two shapes: the execution plan of a StreamGraph, the plan of a JobGraph.
 
-Owner: none; pure. Beyond Flink's fields, `stream_kind` of an input says whether it has rows or columns.
+Owner: none; pure. Beyond Flink's fields, `stream_kind` of an input says whether it has rows or columns. `claim` says
+what holds of the records of a source or sink after a failure.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def _stream_node(node: StreamNode) -> dict[str, Any]:
         "pact": _pact(node.spec),
         "contents": node.description or node.name,
         "parallelism": node.parallelism,
+        **_claim(node.claim),
     }
     edges = node.in_edges
     return _with_predecessors(
@@ -56,6 +58,7 @@ def execution_plan_of_job(graph: JobGraph) -> dict[str, Any]:
             "pact": _pact(operator.spec),
             "contents": operator.description or operator.name,
             "parallelism": vertex.parallelism,
+            **_claim(operator.claim),
         }
         nodes.append(_with_predecessors(node, reads))
     return {"nodes": nodes}
@@ -86,9 +89,14 @@ def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
                 "description": escaped(operator.description or operator.name),
                 "job_vertex_id": vertex.id,
                 "inputs": inputs,
+                **_claim(escaped(operator.claim)),
             }
         )
     return {"nodes": nodes}
+
+
+def _claim(claim: str) -> dict[str, str]:
+    return {"claim": claim} if claim else {}
 
 
 #: One input of an operator: number of the producer, ship strategy, rows or columns, and how the result is
@@ -159,6 +167,13 @@ def job_plan(graph: JobGraph) -> dict[str, Any]:
         inputs = graph.inputs_of(vertex.id)
         if inputs:
             node["inputs"] = [_input(number, edge) for number, edge in enumerate(inputs)]
+        claims = [
+            {"operator": escaped(operator.name), "claim": escaped(operator.claim)}
+            for operator in vertex.operators
+            if operator.claim
+        ]
+        if claims:
+            node["claims"] = claims
         nodes.append(node)
     return {"jid": graph.job_id, "name": graph.name, "type": "STREAMING", "nodes": nodes}
 

@@ -50,6 +50,8 @@ class StreamNode(msgspec.Struct, eq=False, kw_only=True):
     uid: str | None = None
     uid_hash: str | None = None
     description: str | None = None
+    #: What a source gives again after a failure, or a sink claims of its rows; empty = the operator is neither.
+    claim: str = ""
     blocking: bool = False
     #: See JobVertex.
     max_input_drift_ms: int | None = None

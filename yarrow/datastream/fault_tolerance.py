@@ -1,15 +1,12 @@
-"""What a program sets about checkpoints beyond CheckpointConfig: storages and backends as keys, and what they rule out.
+"""What a program sets about checkpoints beyond CheckpointConfig: storages and backends as keys.
 
 Owner: the thread that builds the program. Pure but for the Configuration it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import yarrow.runtime.config.options.checkpointing as checkpointing_options
 from yarrow.common.configuration import Configuration
-from yarrow.common.execution_modes import CheckpointingMode
 from yarrow.datastream.checkpoint_storage import (
     CheckpointStorage,
     CustomCheckpointStorage,
@@ -17,8 +14,6 @@ from yarrow.datastream.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from yarrow.datastream.state_backend import StateBackend, backend_settings
-from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.settings import Settings
 
 
 def storage_settings(storage: CheckpointStorage) -> dict[str, str]:
@@ -64,26 +59,3 @@ def set_backend(configuration: Configuration, backend: StateBackend) -> None:
         )
     for key, value in backend_settings(backend).items():
         configuration.set_string(key, value)
-
-
-def refuse_lost_records(settings: Settings, not_replayable: Iterable[str]) -> None:
-    """Refuse exactly-once over a source that cannot read its records again.
-
-    Raises InvalidProgramError naming the sources, unless the program says that it may lose records.
-    """
-    interval = settings.get(checkpointing_options.INTERVAL)
-    names = sorted(set(not_replayable))
-    if not names or interval is None or interval.nanos == 0:
-        return
-    if settings.get(checkpointing_options.MODE) is not CheckpointingMode.EXACTLY_ONCE:
-        return
-    if settings.get(checkpointing_options.ALLOW_NON_REPLAYABLE_SOURCES):
-        return
-    listed = ", ".join(f"'{name}'" for name in names)
-    raise InvalidProgramError(
-        f"The program asks for exactly-once checkpoints, and {listed} cannot read its records again:"
-        " records between the last checkpoint and a failure would be lost. Read from a source that can (a"
-        f" SourceFunction: mix in CheckpointedFunction), set {checkpointing_options.MODE.key} to"
-        f" AT_LEAST_ONCE, or accept the loss by {checkpointing_options.ALLOW_NON_REPLAYABLE_SOURCES.key}:"
-        " true."
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from yarrow.datastream.closeable_iterator import CloseableIterator
-from yarrow.datastream.connectors.base import Sink
+from yarrow.datastream.connectors.base import Sink, delivery_of
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
@@ -50,7 +50,9 @@ class StreamEnds(ProgramStream):
         sink = self._environment.in_default_file_system(sink)
         sink.validate()
         spec = SinkWriterOperator(
-            sink=self._builder.pickle(sink, "sink_to", "sink"), commits_last=sink.commits_last
+            sink=self._builder.pickle(sink, "sink_to", "sink"),
+            commits_last=sink.commits_last,
+            declared=delivery_of(sink),
         )
         read = self.transformation if sink.accepts_columns else self._builder.as_rows(self.transformation)
         return self._sink("Sink: Writer", spec, read, declares_blocking(sink))

@@ -30,8 +30,8 @@ from yarrow.datastream.connectors.base import Boundedness, Sink, Source
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
 from yarrow.datastream.environment_settings import LOCAL_TARGET, EnvironmentSettings
-from yarrow.datastream.fault_tolerance import refuse_lost_records
 from yarrow.datastream.functions import CheckpointedFunction, ParallelSourceFunction, SourceFunction
+from yarrow.datastream.program.delivery_claims import log_claims, settle_claims
 from yarrow.datastream.program.graph_builder import GraphBuilder, declared
 from yarrow.datastream.program.job_waiting import wait_for_job
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
@@ -72,8 +72,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def __init__(self, configuration: Configuration | None = None, ids: IdFactory | None = None) -> None:
         super().__init__(configuration)
         self._ids = RandomIdFactory() if ids is None else ids
-        #: Names of sources that cannot read their records again, by transformation.
-        self._not_replayable: dict[int, str] = {}
         self._unbounded: dict[int, str] = {}
         #: Bounded sources of which no job has been made, by transformation.
         self._bounded: dict[int, Source[Any, Any]] = {}
@@ -180,14 +178,14 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             strategy = source_func.watermark_strategy or WatermarkStrategy.no_watermarks()
             return self.from_source(source_func.source(), strategy, source_name, type_info)
         require_function(source_func, SourceFunction, "add_source", callables=False)
-        spec = SourceFunctionOperator(function=self.graph_builder.pickle(source_func, source_name, "source"))
+        spec = SourceFunctionOperator(
+            function=self.graph_builder.pickle(source_func, source_name, "source"),
+            keeps_position=isinstance(source_func, CheckpointedFunction),
+        )
         settings: dict[str, Any] = {"output_type": declared(type_info), "blocking": True}
         if not isinstance(source_func, ParallelSourceFunction):
             settings |= {"parallelism": 1, "non_parallel": True}
-        made = self.graph_builder.source(source_name, spec, **settings)
-        if not isinstance(source_func, CheckpointedFunction):
-            self._not_replayable[made.id] = source_name
-        return DataStream(self, made)
+        return DataStream(self, self.graph_builder.source(source_name, spec, **settings))
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """Return the stream of the lines of a file, or of the files in a folder, local or hdfs://."""
@@ -250,10 +248,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             bounded=source.boundedness is Boundedness.BOUNDED,
             history=self._pickled_history(source, name),
             scan=scan,
+            declared_replay=source.replay,
         )
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
-        if not source.replayable:
-            self._not_replayable[made.id] = name
         if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             self._unbounded[made.id] = name
         else:
@@ -309,6 +306,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             from yarrow.runtime.graph.loops.loop_rules import check_loops
 
             check_loops(graph)
+        settle_claims(graph, settings)
         if clear_transformations:
             self.graph_builder.clear()
         return graph
@@ -331,9 +329,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             lambda: self._batch_runner(graph, settings),
         )
         if job_graph.job_type is JobType.STREAMING:
-            refuse_lost_records(
-                settings, (source for made, source in self._not_replayable.items() if made in graph.nodes)
-            )
             refuse_endless_results(graph, self._unbounded)
         for made in graph.nodes:
             # It may hold a whole collection.
@@ -387,6 +382,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         settings = self._settings()
         files = self._files.all(settings)
         job_graph = self.get_job_graph(job_name)
+        log_claims(job_graph)
         executor = executor_for(settings.get(execution_options.TARGET) or LOCAL_TARGET)
         if not only_plans(executor):
             _refuse_what_cannot_run(settings)

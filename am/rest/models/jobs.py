@@ -100,8 +100,21 @@ class PlanInput(RestModel):
     combining: str | None = None
 
 
+class PlanClaim(RestModel):
+    """What a source gives again after a failure, or what a sink claims of its rows.
+
+    Yarrow's own: docs/connectors.md lists the claims.
+    """
+
+    operator: str
+    claim: str
+
+
 class PlanNode(RestModel):
-    """A vertex of the plan."""
+    """A vertex of the plan.
+
+    Yarrow's own: `claims` of the sources and sinks in it.
+    """
 
     id: str
     parallelism: int
@@ -110,6 +123,7 @@ class PlanNode(RestModel):
     description: str = ""
     optimizer_properties: RawJson = Field(default_factory=dict)
     inputs: list[PlanInput] = Field(default_factory=list)
+    claims: list[PlanClaim] = Field(default_factory=list)
 
 
 class Plan(RestModel):

@@ -28,7 +28,7 @@ from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
 from yarrow.container.operators.subtask_context import SubtaskContext
-from yarrow.datastream.connectors.base import Committer, Sink, SinkWriter
+from yarrow.datastream.connectors.base import Committer, DeliveryGuarantee, Sink, SinkWriter, delivery_of
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
@@ -71,8 +71,11 @@ class WriterTimers:
 class WriterContext(SubtaskContext):
     """The SinkWriterContext of one subtask."""
 
-    def __init__(self, context: OperatorContext, timers: WriterTimers) -> None:
+    def __init__(self, context: OperatorContext, timers: WriterTimers, sink: Sink[Any]) -> None:
         super().__init__(context)
+        declared = delivery_of(sink)
+        settled = context.descriptor.spec.settled_guarantee
+        self._guarantee = settled or declared.asked or declared.strongest()
         self._sink_id = context.descriptor.id
         self._timers = timers
 
@@ -96,6 +99,11 @@ class WriterContext(SubtaskContext):
         """None = no checkpoint was restored."""
         restored = self._environment.restored
         return restored.checkpoint_id if restored.is_restored else None
+
+    @property
+    def delivery_guarantee(self) -> DeliveryGuarantee:
+        """The guarantee that the writer has to keep."""
+        return self._guarantee
 
     @property
     def latest_savepoint_id(self) -> int | None:
@@ -203,7 +211,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         """Makes the writer once all committables of the restored checkpoint are committed."""
         if self._commits is None or self._commits.next_attempt is None:
             restored, self._for_writer = self._for_writer, []
-            self._writer = self._sink.create_writer(WriterContext(self.context, self._timers), restored)
+            context = WriterContext(self.context, self._timers, self._sink)
+            self._writer = self._sink.create_writer(context, restored)
 
     def _register_writer_metrics(self) -> None:
         metrics = self.context.metric_group

@@ -53,7 +53,6 @@ from yarrow.runtime.data.serializers.numbers import (
 from yarrow.runtime.data.serializers.texts import BytesCoder, PickledCoder, TextCoder
 from yarrow.runtime.data.serializers.times import DateCoder, InstantCoder, TimeCoder, TimestampCoder
 from yarrow.runtime.data.serializers.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
-from yarrow.runtime.data.unpicklable import unpicklable_member
 
 __all__ = [
     "ColumnarRows",
@@ -207,6 +206,9 @@ class PickledRows:
             return pickle.dumps(rows, 5)
         except Exception as error:
             for index, row in enumerate(rows):
+                # Imported late: only the text of this error needs it.
+                from yarrow.runtime.data.unpicklable import unpicklable_member
+
                 place, member = unpicklable_member(row)
                 try:
                     pickle.dumps(row, 5)

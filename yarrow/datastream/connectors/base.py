@@ -8,11 +8,17 @@ of the source's first subtask, one call at a time.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from yarrow.common.values.delivery import DeliveryGuarantee as DeliveryGuarantee
+from yarrow.common.values.delivery import KeptBy as KeptBy
+from yarrow.common.values.delivery import Replay as Replay
+from yarrow.common.values.delivery import SinkDelivery
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,14 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SplitT = TypeVar("SplitT", bound="SourceSplit")
 SplitT_contra = TypeVar("SplitT_contra", bound="SourceSplit", contravariant=True)
-
-
-class DeliveryGuarantee(Enum):
-    """The promise of a sink about records when the job fails and recovers."""
-
-    EXACTLY_ONCE = 0
-    AT_LEAST_ONCE = 1
-    NONE = 2
 
 
 class Boundedness(Enum):
@@ -242,8 +240,24 @@ class Source(ABC, Generic[T, SplitT]):
 
     #: True when `poll` may block: the source task then has a thread of its own.
     blocking: bool = False
-    #: False when records once read cannot be read again (a socket): no exactly-once with it.
-    replayable: bool = True
+    #: What the source gives again when the job has failed. A class or an instance may set another value.
+    replay: Replay = Replay.EXACT_POSITIONS
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Read the older declaration `replayable`, a bool of the class, as `replay`."""
+        super().__init_subclass__(**arguments)
+        declared = vars(cls).get("replayable")
+        if declared is not None and "replay" not in vars(cls):
+            cls.replay = _replay_of(cls.__qualname__, declared)
+
+    @property
+    def replayable(self) -> bool:
+        """The older form of `replay`: False where a record that was read never comes again. Deprecated."""
+        return self.replay is not Replay.NONE
+
+    @replayable.setter
+    def replayable(self, declared: bool) -> None:
+        self.replay = _replay_of(type(self).__qualname__, declared)
 
     @property
     @abstractmethod
@@ -314,6 +328,21 @@ class Source(ABC, Generic[T, SplitT]):
         return None
 
 
+def _replay_of(source: str, replayable: object) -> Replay:
+    """Return the declaration that stands for the older one. Raises TypeError for a `replayable` that is no bool."""
+    if not isinstance(replayable, bool):
+        raise TypeError(
+            f"{source}: replayable is a bool, not {replayable!r}; declare `replay`, one of Replay's values, instead"
+        )
+    new = Replay.EXACT_POSITIONS if replayable else Replay.NONE
+    warnings.warn(
+        f"{source}: replayable = {replayable} is deprecated; write `replay = Replay.{new.name}`",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return new
+
+
 class SinkWriterContext(Protocol):
     """The engine as a sink writer sees it; the writer calls it on the task's thread."""
 
@@ -345,6 +374,11 @@ class SinkWriterContext(Protocol):
 
         Ids rise over the whole life of a job, restarts included.
         """
+        ...
+
+    @property
+    def delivery_guarantee(self) -> DeliveryGuarantee:
+        """The guarantee that the writer has to keep: what the program asks for, or the strongest that holds."""
         ...
 
     @property
@@ -459,6 +493,24 @@ class Sink(ABC, Generic[T]):
     blocking: bool = False
     #: True when a bounded job has to commit its other sinks first: the commit says that all is done, or removes input.
     commits_last: bool = False
+    #: The guarantee that the program asks for; None = the strongest that holds in the job. Writers ask their context.
+    delivery_guarantee: DeliveryGuarantee | None = None
+
+    def guarantees(self) -> Mapping[DeliveryGuarantee, KeptBy]:
+        """Return how the sink keeps each guarantee; it does not keep a guarantee that is missing.
+
+        Without a declaration, a committer makes transactions of what the writer prepares, and a writer alone flushes.
+        """
+        if type(self).create_committer is Sink.create_committer:
+            return {DeliveryGuarantee.AT_LEAST_ONCE: KeptBy.FLUSH}
+        return {DeliveryGuarantee.EXACTLY_ONCE: KeptBy.TRANSACTION}
+
+    def upsert_key(self) -> Sequence[str]:
+        """Return the names of the fields by which rows replace each other; empty = the sink knows no key.
+
+        A sink that keeps a guarantee by KeptBy.IDEMPOTENT_KEY needs a key.
+        """
+        return ()
 
     def with_default_scheme(self, default: str) -> Sink[T]:
         """As for a Source."""
@@ -478,3 +530,19 @@ class Sink(ABC, Generic[T]):
     def validate(self) -> None:
         """Called on the client while the graph is built: raises for what can be known then."""
         return None
+
+
+def delivery_of(sink: Sink[Any]) -> SinkDelivery:
+    """Return what a sink declares. Raises TypeError, naming the sink's class, for declarations of other types."""
+    name, asked, kept = type(sink).__name__, sink.delivery_guarantee, dict(sink.guarantees())
+    if asked is not None and not isinstance(asked, DeliveryGuarantee):
+        raise TypeError(f"{name}: delivery_guarantee is a DeliveryGuarantee or None, not {asked!r}")
+    for guarantee, means in kept.items():
+        if not isinstance(guarantee, DeliveryGuarantee) or not isinstance(means, KeptBy):
+            raise TypeError(
+                f"{name}: guarantees() maps DeliveryGuarantee to KeptBy, and has {guarantee!r}: {means!r}"
+            )
+    key = sink.upsert_key()
+    if isinstance(key, str):
+        raise TypeError(f"{name}: upsert_key() returns a sequence of names, not {key!r}")
+    return SinkDelivery(connector=name, asked=asked, kept_by=kept, upsert_key=tuple(key))

@@ -6,12 +6,12 @@ file_sink_writer, which the client does not load).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from yarrow.common.serialization import BulkWriterFactory, Encoder
-from yarrow.datastream.connectors.base import Committer, Sink, SinkWriterContext
+from yarrow.datastream.connectors.base import Committer, DeliveryGuarantee, KeptBy, Sink, SinkWriterContext
 from yarrow.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
 from yarrow.datastream.connectors.file_sink_policies import (
     BucketAssigner,
@@ -41,6 +41,10 @@ class FileSink(Sink[Any]):
         self._settings = settings
         self.accepts_columns = bool(getattr(settings.bulk_factory, "accepts_columns", False))
         self.blocking = scheme_of(settings.base_path) != "file" or settings.compaction is not None
+
+    def guarantees(self) -> Mapping[DeliveryGuarantee, KeptBy]:
+        """Hidden files are the staged rows, and the final name of a file is the marker."""
+        return {DeliveryGuarantee.EXACTLY_ONCE: KeptBy.STAGED_ROWS}
 
     def with_default_scheme(self, default: str) -> FileSink:
         path = with_default_scheme(self._settings.base_path, default)

@@ -1,7 +1,7 @@
 """SocketTextSource: lines of text from a TCP server, for trying things out.
 
 Owner: a thread of its own (the source is `blocking`). What was read cannot be read again: after a failure
-lines are lost, and the source says so by `replayable`.
+lines are lost, and the source says so by `replay`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream.connectors.base import (
     Boundedness,
     NothingAvailable,
+    Replay,
     Source,
     SourceReaderContext,
     SourceRecords,
@@ -52,7 +53,7 @@ class SocketTextSource(Source[str, SocketSplit]):
     """
 
     blocking = True
-    replayable = False
+    replay = Replay.NONE
 
     def __init__(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> None:
         if not 0 < port < 65536:

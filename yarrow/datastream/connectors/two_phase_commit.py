@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from yarrow.datastream.connectors.base import (
     Committer,
     DeliveryGuarantee,
+    KeptBy,
     Sink,
     SinkWriter,
     SinkWriterContext,
@@ -81,10 +82,14 @@ class TwoPhaseCommitSink(Sink[T], Generic[T, TransactionT]):
 
     #: EXACTLY_ONCE commits when checkpoints complete (without checkpoints: at the end of the input). With the others
     #: a transaction is committed before the checkpoint and at the latest after `commit_interval`: rows are seen
-    #: sooner, and twice after a failure.
-    delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
+    #: sooner, and twice after a failure. None = the strongest that holds in the job.
+    delivery_guarantee: DeliveryGuarantee | None = None
     #: Longest life of a transaction without EXACTLY_ONCE, ms.
     commit_interval: int = 1000
+
+    def guarantees(self) -> Mapping[DeliveryGuarantee, KeptBy]:
+        """The data of a transaction are all that another process needs to finish it."""
+        return {DeliveryGuarantee.EXACTLY_ONCE: KeptBy.TRANSACTION}
 
     def open(self) -> None:
         """Connects; called once before everything else."""
@@ -148,6 +153,7 @@ class _TransactionWriter(SinkWriter[T], Generic[T, TransactionT]):
     ) -> None:
         self._sink = sink
         self._context = context
+        self._commits_itself = context.delivery_guarantee is not DeliveryGuarantee.EXACTLY_ONCE
         self._transactions = transactions
         self._names = names
         #: At most one: begun and not pre-committed.
@@ -159,7 +165,7 @@ class _TransactionWriter(SinkWriter[T], Generic[T, TransactionT]):
             return
         if not self._open:
             self._open.append(self._sink.begin_transaction(self._transactions))
-            if self._sink.delivery_guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            if self._commits_itself:
                 due = self._context.current_processing_time() + self._sink.commit_interval
                 self._context.register_timer(due, lambda: self.flush(False))
         self._sink.write(self._open[0], rows, timestamps)
@@ -169,10 +175,10 @@ class _TransactionWriter(SinkWriter[T], Generic[T, TransactionT]):
             return
         self._sink.pre_commit(self._open[0])
         transaction = self._open.pop()
-        if self._sink.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            self._prepared.append(transaction)
-        else:
+        if self._commits_itself:
             self._sink.commit(transaction)
+        else:
+            self._prepared.append(transaction)
 
     def prepare_commit(self) -> list[Any]:
         prepared, self._prepared = self._prepared, []

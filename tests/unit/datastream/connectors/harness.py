@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from yarrow.datastream.connectors.base import (
+    DeliveryGuarantee,
     NothingAvailable,
     Source,
     SourceReader,
@@ -34,6 +35,7 @@ class SinkContext:
     attempt_number: int = 0
     restored_checkpoint_id: int | None = None
     latest_savepoint_id: int | None = None
+    delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
     configuration: Mapping[str, str] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_700_000_000_000))
     timers: list[tuple[int, Callable[[], None]]] = field(default_factory=list)

@@ -25,6 +25,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.datastream.connectors.base import (
     Boundedness,
     NothingAvailable,
+    Replay,
     Source,
     SourceReaderContext,
     SourceRecords,
@@ -485,13 +486,13 @@ def test_what_is_known_of_all_sources(tmp_path: Path) -> None:
     both = chained(numbers, NumberSequenceSource(3, 4))
     assert both.boundedness is Boundedness.BOUNDED
     assert both.produced_type() == Types.LONG()
-    assert both.replayable and not both.blocking
+    assert both.replay is Replay.EXACT_POSITIONS and not both.blocking
     text = lines(tmp_path / "a.txt", ["x"])
     assert chained(numbers, text).produced_type() is None
     assert chained(text, text).estimated_bytes() == 4
     endless = chained(text, SocketTextSource("localhost", 1, "\n", 0))
     assert endless.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    assert not endless.replayable
+    assert endless.replay is Replay.NONE
     assert endless.history() is None
     relative = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/in").build()
     assert chained(relative, numbers).with_default_scheme("hdfs://nn").blocking

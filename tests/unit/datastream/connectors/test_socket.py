@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.datastream.connectors.harness import SourceHarness
-from yarrow.datastream.connectors.base import NothingAvailable
+from yarrow.datastream.connectors.base import NothingAvailable, Replay
 from yarrow.datastream.connectors.socket import SocketSourceError, SocketTextSource
 
 
@@ -77,6 +77,6 @@ def test_what_is_no_text_is_refused(server: socket.socket) -> None:
 def test_it_cannot_be_replayed() -> None:
     source = SocketTextSource("localhost", 9999)
     assert source.blocking
-    assert not source.replayable
+    assert source.replay is Replay.NONE
     with pytest.raises(ValueError, match="port"):
         SocketTextSource("localhost", 0)

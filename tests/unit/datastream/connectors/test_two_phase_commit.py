@@ -24,9 +24,8 @@ DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "sinks.md"
 class Calls(TwoPhaseCommitSink[str, str]):
     """Notes what it is asked."""
 
-    def __init__(self, guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE) -> None:
+    def __init__(self) -> None:
         self.calls: list[str] = []
-        self.delivery_guarantee = guarantee
         self._begun = 0
 
     def open(self) -> None:
@@ -80,9 +79,9 @@ def test_a_transaction_holds_the_rows_between_two_checkpoints() -> None:
 def test_without_exactly_once_rows_are_committed_before_checkpoints_and_in_time(
     guarantee: DeliveryGuarantee,
 ) -> None:
-    sink = Calls(guarantee)
+    sink = Calls()
     sink.create_committer()
-    context = SinkContext()
+    context = SinkContext(delivery_guarantee=guarantee)
     writer = sink.create_writer(context)
     writer.write(["a"], None)
     writer.flush(False)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import cloudpickle
 
+from yarrow.common.values.delivery import weakest_replay
 from yarrow.datastream.connectors.base import (
     Boundedness,
+    Replay,
     Source,
     SourceReaderContext,
     SplitEnumerator,
@@ -54,6 +56,7 @@ class _Link:
     source: Source[Any, Any] | None
     factory: SourceFactory | None
     boundedness: Boundedness
+    replay: Replay
 
 
 class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
@@ -69,7 +72,7 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         self._default_scheme = default_scheme
         given = self._given()
         self.blocking = any(source.blocking for source in given) or len(given) < len(self._links)
-        self.replayable = all(source.replayable for source in given)
+        self.replay = weakest_replay(link.replay for link in self._links)
 
     @staticmethod
     def builder(first_source: Source[T, Any]) -> HybridSourceBuilder[T]:
@@ -104,6 +107,11 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
             raise InvalidProgramError(
                 f"HybridSource: the function of source {index} must return a source that is"
                 f" {link.boundedness.value}, not {source!r}"
+            )
+        if weakest_replay([link.replay, source.replay]) is not link.replay:
+            raise InvalidProgramError(
+                f"HybridSource: {type(source).__name__}, source {index}, replays '{source.replay}', and the program"
+                f" was checked for '{link.replay}': pass replay=Replay.{source.replay.name} to add_source"
             )
         if self._default_scheme is not None:
             source = source.with_default_scheme(self._default_scheme)
@@ -144,7 +152,7 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
             [
                 link
                 if link.source is None
-                else _Link(link.source.with_default_scheme(default), None, link.boundedness)
+                else _Link(link.source.with_default_scheme(default), None, link.boundedness, link.replay)
                 for link in self._links
             ],
             default,
@@ -201,11 +209,15 @@ class HybridSourceBuilder(Generic[T]):
         self._links = links
 
     def add_source(
-        self, source: Source[Any, Any] | SourceFactory, boundedness: Boundedness | None = None
+        self,
+        source: Source[Any, Any] | SourceFactory,
+        boundedness: Boundedness | None = None,
+        replay: Replay = Replay.EXACT_POSITIONS,
     ) -> HybridSourceBuilder[T]:
         """Adds the next source, or a function that makes it when the one before has ended.
 
-        The function takes a SourceSwitchContext and must pickle; `boundedness` tells what it makes. Raises
+        The function takes a SourceSwitchContext and must pickle. `boundedness` and `replay` tell of the source that
+        it makes, `replay` the weakest that it may have. A given source tells both itself. Raises
         InvalidProgramError behind a source that does not end, and for a function that comes first.
         """
         if self._links and self._links[-1].boundedness is not Boundedness.BOUNDED:
@@ -213,7 +225,7 @@ class HybridSourceBuilder(Generic[T]):
                 f"HybridSource: source {len(self._links) - 1} does not end by itself, so none can come behind it; only"
                 " the last source may be unbounded"
             )
-        self._links.append(_link(source, boundedness, is_first=not self._links))
+        self._links.append(_link(source, boundedness, replay, is_first=not self._links))
         return self
 
     def build(self) -> HybridSource[T]:
@@ -221,11 +233,11 @@ class HybridSourceBuilder(Generic[T]):
         return HybridSource(self._links)
 
 
-def _link(source: object, boundedness: Boundedness | None, is_first: bool) -> _Link:
+def _link(source: object, boundedness: Boundedness | None, replay: Replay, *, is_first: bool) -> _Link:
     if isinstance(source, Source):
-        return _Link(source, None, source.boundedness)
+        return _Link(source, None, source.boundedness, source.replay)
     if not callable(source) or is_first:
         raise TypeError(f"HybridSource: a Source is expected, not {source!r}")
     if not isinstance(boundedness, Boundedness):
         raise TypeError("HybridSource: give the boundedness of the source that the function makes")
-    return _Link(None, source, boundedness)
+    return _Link(None, source, boundedness, replay)
