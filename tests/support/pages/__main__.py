@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.pages import compatibility_page, config_page, flags_page, rest_page, state_machines_page
+from tests.support.pages import (
+    compatibility_page,
+    config_page,
+    connectors_page,
+    flags_page,
+    rest_page,
+    state_machines_page,
+)
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -16,6 +23,7 @@ def write(folder: Path) -> None:
     """Writes them; of cli.md the part below its handwritten one. compatibility.md keeps the tests that it names."""
     made = {
         "config.md": config_page.render(),
+        "connectors.md": connectors_page.render(),
         "rest.md": rest_page.render(),
         "state-machines.md": state_machines_page.render(),
         "compatibility.md": compatibility_page.rendered(

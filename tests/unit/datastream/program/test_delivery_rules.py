@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import itertools
+import pkgutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.pages import connectors_page
 from yarrow.common.execution_modes import CheckpointingMode
 from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, SinkDelivery
+from yarrow.datastream import connectors
+from yarrow.datastream.connectors.base import Sink, Source
 from yarrow.datastream.program.delivery_rules import (
     Claim,
     ClaimRefusedError,
@@ -329,3 +336,26 @@ def test_a_text_names_claim_means_and_what_weakens_it() -> None:
         "no claim: rows may be lost (the job takes no checkpoints, and source 'orders' does not end)"
     )
     assert claim_text(claim_of(WITH_CHECKPOINTS, sink(FLUSHING, asked=NEVER))) == "no claim: rows may be lost"
+
+
+def test_the_page_of_connectors_is_up_to_date() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "connectors.md").read_text(encoding="utf-8")
+    assert page == connectors_page.render(), (
+        "docs/connectors.md is out of date: run python -m tests.support.pages"
+    )
+
+
+def test_the_page_of_connectors_has_every_source_and_sink_that_is_no_base() -> None:
+    """A connector that is new has to be on the page."""
+    shown = {type(source) for source in connectors_page.sources().values()}
+    folder = Path(connectors.__file__).parent
+    for module in pkgutil.walk_packages([str(folder)], f"{connectors.__name__}."):
+        found = importlib.import_module(module.name)
+        kinds = [
+            kind for kind in vars(found).values() if isinstance(kind, type) and kind.__module__ == module.name
+        ]
+        sources = {kind for kind in kinds if issubclass(kind, Source) and not inspect.isabstract(kind)}
+        assert sources <= shown, f"add them to tests/support/pages/connectors_page.py: {sources - shown}"
+        sinks = {kind.__name__ for kind in kinds if issubclass(kind, Sink) and not inspect.isabstract(kind)}
+        listed = " ".join(connectors_page.sinks())
+        assert all(name in listed for name in sinks), f"add them to connectors_page.py: {sinks}"
