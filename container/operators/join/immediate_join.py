@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from yarrow.common.typeinfo import Types
+from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext, declared_type
-from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator, RowFunction
+from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
 from yarrow.container.operators.registry import runs
 from yarrow.datastream.state import ListStateDescriptor, StateTtlConfig, ValueStateDescriptor
@@ -53,8 +54,9 @@ class ImmediateJoiningOperator(KeyedJoiningOperator):
                 every.enable_time_to_live(ttl)
             self._all = state.list_state(every)
 
-    def row_function(self, index: int) -> RowFunction:
-        return partial(self.on_row, index)
+    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
+        _, value, timestamp = row
+        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})"
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
         if index:

@@ -7,13 +7,17 @@ bears the later time. See docs/design/0033-joins.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.operators.base import Emit, OperatorContext, declared_type
-from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator, RowFunction
+from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.join.interval_code import (
+    generate_added,
+    generate_canonical_key,
+    generate_partners,
+)
+from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
 from yarrow.container.operators.join.side_rows import Entry, SideRows
 from yarrow.container.operators.join.time_buckets import SideBounds
@@ -21,7 +25,7 @@ from yarrow.container.operators.registry import runs
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.data.keys import canonicalize, user_key
+from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.join_spec import IntervalJoinOperator
 
 #: Names of the state of both sides.
@@ -70,47 +74,33 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
             for at, (bounds, name) in enumerate(zip(self._bounds, (LEFT_ROWS, RIGHT_ROWS), strict=True))
         ]
 
-        self._on_row = self._taking(0), self._taking(1)
-
     # ------------------------------------------------------------------ rows
 
-    def generate_input(
-        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
-    ) -> None:
-        for side in self._sides:
-            code.at_start(f"{code.bind('begin', side.rows.begin_chunk)}()")
-        super().generate_input(code, index, value, timestamp, emit)
-
-    def row_function(self, index: int) -> RowFunction:
-        return self._on_row[index]
-
-    def _taking(self, index: int) -> RowFunction:
-        """A function that takes a row of an input; as each row goes through it, it reads few attributes.
-
-        It joins the row with those that came before it, and keeps it, or gives a late row back.
-        """
+    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
+        """Generates code that joins a row with those that came before it, and keeps it; late rows go apart."""
+        key, value, timestamp = row
         side, other = self._sides[index], self._sides[1 - index]
-        lower, upper = side.bounds
-        find, add = other.rows.finding(mark=other.keeps), side.rows.adding()
-        pairs = self.pairs.of_left if side.is_left else self.pairs.of_right
-        timers, state, fix = self._timers, self.context.state, self._fixes[index]
-
-        def on_row(row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
-            if timestamp is None:
-                timestamp = self.checked_time(row, timestamp)
-            if timestamp < timers.watermark:
-                return self.late(index, row, timestamp)
+        for each in self._sides:
+            code.at_start(f"{code.bind('begin', each.rows.begin_chunk)}()")
+        watermark, results, time = code.fresh("watermark"), code.fresh("results"), code.fresh("time")
+        code.at_start(f"{watermark} = {code.bind('timers', self._timers)}.watermark")
+        code.line(f"{time} = {timestamp}")
+        with code.block(f"if {time} is None:"):
+            code.line(f"{code.bind('checked_time', self.checked_time)}({value}, {time})")
+        with code.block(f"if {time} < {watermark}:"):
+            code.line(f"{results} = {code.bind('late', self.late)}({index}, {value}, {time})")
+        with code.block("else:"):
+            fix = self._fixes[index]
             if fix is not None:
-                row = fix(row)
-            key = canonicalize(state.current_key)
-            partners = find(key, timestamp + lower, timestamp + upper)
-            if partners:
-                add(key, (timestamp, True, row))
-                return pairs(row, timestamp, partners)
-            add(key, (timestamp, False, row))
-            return ()
-
-        return on_row
+                code.line(f"{value} = {code.bind('fix', fix)}({value})")
+            key = generate_canonical_key(code, key)
+            bounds = side.bounds.lower, side.bounds.upper
+            partners = generate_partners(code, other.rows, bounds, key, time, mark=other.keeps)
+            entry = f"({time}, True if {partners} else False, {value})"
+            generate_added(code, side.rows, key, time, entry)
+            pairs = code.bind("pairs", self.pairs.of_left if side.is_left else self.pairs.of_right)
+            code.line(f"{results} = {pairs}({value}, {time}, {partners}) if {partners} else ()")
+        return results
 
     # ------------------------------------------------------------------ time
 

@@ -7,7 +7,7 @@ know which rows meet. See docs/design/0033-joins.md.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -29,9 +29,6 @@ from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.join_spec import KeyedJoinOperator
-
-#: Takes a row with its timestamp; returns results with theirs.
-RowFunction = Callable[[Any, int | None], Iterable[tuple[Any, int | None]]]
 
 
 class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOperator):
@@ -113,14 +110,17 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
     ) -> None:
         key = generate_key(code, self._selectors[index], value, self.key_reader(index))
         code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
+        results = self.generate_results(code, index, (key, value, timestamp))
         result, stamp = code.fresh("v"), code.fresh("t")
-        on_row = code.bind("on_row", self.row_function(index))
-        with code.block(f"for {result}, {stamp} in {on_row}({value}, {timestamp}):"):
+        with code.block(f"for {result}, {stamp} in {results}:"):
             emit(result, stamp)
 
     @abstractmethod
-    def row_function(self, index: int) -> RowFunction:
-        """A function that takes a row of the current key and input `index`, and gives results."""
+    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
+        """Generates code that takes a row of input `index`; returns an expression with results and their times.
+
+        `row`: the variables of key, row and timestamp. The last one is None where rows have no timestamps.
+        """
 
     def checked_time(self, row: Any, timestamp: int | None) -> int:
         """The timestamp of a row. Raises TimestampError if it has none."""

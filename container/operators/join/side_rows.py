@@ -6,8 +6,9 @@ by window, which goes at once. Must not know watermarks, user functions or the o
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -21,6 +22,10 @@ from yarrow.datastream.window_types import TimeWindow
 
 #: (time, whether the row has met another one, row)
 Entry = tuple[int, bool, Any]
+#: A bucket in generated code: a dict with entries by canonical key, and a function that gives those of a key which the
+#: dict does not have; None = it has all keys.
+Bucket = tuple[dict[Any, list[Entry]], Callable[[Any], list[Entry] | None] | None]
+_NO_BUCKET: Final[Bucket] = ({}, None)
 _TIME: Final = itemgetter(0)
 _HAS_MET: Final = itemgetter(1)
 
@@ -58,9 +63,40 @@ class SideRows:
 
     # ------------------------------------------------------------------ rows of a chunk
 
+    @property
+    def length(self) -> int:
+        """The length of buckets, in milliseconds."""
+        return self._length
+
+    @property
+    def number_of(self) -> dict[int, int]:
+        """The rows of each bucket by its start, to which generated code adds."""
+        return self._size.rows
+
+    @property
+    def has_other_buckets(self) -> bool:
+        """True while restored buckets of another length are left."""
+        return bool(self._others)
+
     def begin_chunk(self) -> None:
         """Begins rows that follow one another without a cut. Each chunk has to ask for its tables."""
         self._at_hand.clear()
+
+    def bucket(self, start: int) -> Bucket:
+        """The bucket of a start for the present chunk, which only looks into it."""
+        table = self._at_hand.get(start) or self._table(start)
+        return _NO_BUCKET if table is None else _bucket(table)
+
+    def new_bucket(self, start: int) -> Bucket:
+        """The bucket of a start for the present chunk, which adds to it."""
+        self._buckets.setdefault(start, bucket_at(start, self._length))
+        return self.bucket(start)
+
+    def begin(self, key: Any, entry: Entry, start: int) -> None:
+        """Adds the first row of a canonical key to a bucket at hand."""
+        key, entries, _ = self._at_hand[start].miss(key)
+        entries[key] = [entry]
+        self._size.sample(entry[2])
 
     def _table(self, start: int) -> ValueTable | None:
         """The table of a bucket; None if there is no such bucket."""
@@ -70,42 +106,6 @@ class SideRows:
         self._size.rows.setdefault(start, 0)
         table = self._at_hand[start] = self._tables.table(bucket)
         return table
-
-    def _new_table(self, start: int) -> ValueTable:
-        """The table of a bucket, which is made if there is none."""
-        self._buckets.setdefault(start, bucket_at(start, self._length))
-        table = self._table(start)
-        assert table is not None
-        return table
-
-    def adding(self) -> Callable[[Any, Entry], None]:
-        """A function that adds a row of a canonical key. Each row goes through it, so it reads no attribute."""
-        at_hand, length, opened = self._at_hand, self._length, self._new_table
-        size, number_of = self._size, self._size.rows
-
-        def add(key: Any, entry: Entry) -> None:
-            time = entry[0]
-            start = time - time % length
-            table = at_hand.get(start)
-            if table is None:
-                table = opened(start)
-            live = table.live
-            entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
-            found = entries.get(key, MISSING)
-            if found is MISSING:
-                key, entries, found = table.miss(key)
-            if found is MISSING:
-                entries[key] = [entry]
-                size.sample(entry[2])
-            elif found[-1][0] <= time:
-                found.append(entry)
-                entries[key] = found
-            else:
-                insort_right(found, entry, key=_TIME)
-                entries[key] = found
-            number_of[start] += 1
-
-        return add
 
     def finding(self, *, mark: bool) -> Callable[[Any, int, int], list[Entry]]:
         """A function that gives the rows of a canonical key from one time to another one, which must not be changed.
@@ -158,17 +158,33 @@ class SideRows:
             self._others.remove(bucket)
 
 
+def _bucket(table: ValueTable) -> Bucket:
+    whole = table.whole
+    if whole is not None:
+        return whole, None
+    live = table.live
+    return (live[0] if len(live) == 1 else {}), partial(_entries_of, table)
+
+
+def _entries_of(table: ValueTable, key: Any) -> list[Entry] | None:
+    """The entries of a canonical key, which may be changed; None = there are none."""
+    key, entries, found = table.find(key)
+    if found is MISSING:
+        return None
+    # A snapshot has its own list from now on.
+    entries[key] = found
+    rows: list[Entry] = found
+    return rows
+
+
 def _met(table: ValueTable, key: Any, first: int, last: int, mark: bool) -> list[Entry]:
     """The rows of a key in one bucket from time `first` to `last`."""
-    live = table.live
-    entries = live[0] if len(live) == 1 else live[hash(key) % len(live)]
-    found: list[Entry] = entries.get(key, MISSING)
+    key, entries, found = table.find(key)
     if found is MISSING:
-        key, entries, found = table.miss(key)
-        if found is MISSING:
-            return []
+        return []
+    rows: list[Entry] = found
     if first <= found[0][0] and found[-1][0] <= last:
-        rows, low = found, 0
+        low = 0
     elif found[-1][0] < first or last < found[0][0]:
         return []
     else:

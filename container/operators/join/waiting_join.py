@@ -13,10 +13,11 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
+from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.join.as_of_rule import TIME_OF, TimedRow
 from yarrow.container.operators.join.key_rows import KeyRows, WaitingRows
-from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator, RowFunction
+from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
 from yarrow.container.operators.process.process_function import EVENT_TIMERS
 from yarrow.container.operators.rows.key_selection import KeyReader
@@ -85,8 +86,9 @@ class WaitingJoiningOperator(KeyedJoiningOperator):
     def key_reader(self, index: int) -> KeyReader:
         return self._rows.table
 
-    def row_function(self, index: int) -> RowFunction:
-        return partial(self.on_row, index)
+    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
+        _, value, timestamp = row
+        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})"
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> _Results:
         """Keeps a row of the current key, or gives a late row back."""
