@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -22,8 +22,11 @@ _MAX_DEPTH: Final = 8
 #: Most characters of a shape; longer ones (very wide tuples of unlike fields) use the general form.
 _MAX_SHAPE: Final = 200
 
+#: Characters that end a name in a shape.
+_NAME_ENDS: Final = frozenset(":|")
+
 # The grammar: a = atom, <s> = tuple of any length, (s1s2) = tuple of these fields, [s] = list, {s} = dict from
-# atoms; a leading ? = or None.
+# atoms, |name:s1name:s2| = dict with just these names; a leading ? = or None.
 
 
 def shape_of(values: Sequence[Any], depth: int = 0) -> str | None:
@@ -67,7 +70,24 @@ def _tuple_shape(values: Sequence[tuple[Any, ...]], depth: int) -> str | None:
 def _dict_shape(values: Sequence[dict[Any, Any]], depth: int) -> str | None:
     if not set(map(type, chain.from_iterable(values))) <= ATOMS:
         return None
-    return _enclosed("{", shape_of(list(chain.from_iterable(v.values() for v in values)), depth), "}")
+    inner = shape_of(list(chain.from_iterable(map(dict.values, values))), depth)
+    return _record_shape(values, depth) if inner is None else f"{{{inner}}}"
+
+
+def _record_shape(values: Sequence[dict[Any, Any]], depth: int) -> str | None:
+    """The shape of dicts that all have the same names, in the same order, with a shape a name."""
+    names = tuple(values[0])
+    if not all(type(name) is str and name.isascii() and _NAME_ENDS.isdisjoint(name) for name in names):
+        return None
+    if any(tuple(value) != names for value in values):
+        return None
+    fields = []
+    for name in names:
+        field = shape_of([value[name] for value in values], depth)
+        if field is None:
+            return None
+        fields.append(f"{name}:{field}")
+    return f"|{''.join(fields)}|"
 
 
 def _enclosed(opening: str, inner: str | None, closing: str) -> str | None:
@@ -97,6 +117,8 @@ def _parse(shape: str, at: int) -> tuple[Any, int]:
             field, at = _parse(shape, at)
             fields.append(field)
         return tuple.__class_getitem__(tuple(fields)), at + 1
+    if mark == "|":
+        return _parse_record(shape, at + 1)
     if mark in ("<", "[", "{"):
         inner, end = _parse(shape, at + 1)
         if shape[end : end + 1] == {"<": ">", "[": "]", "{": "}"}[mark]:
@@ -107,3 +129,14 @@ def _parse(shape: str, at: int) -> tuple[Any, int]:
             }[mark]()
             return made, end + 1
     raise ValueError(f"{shape!r} is no shape of values")
+
+
+def _parse_record(shape: str, at: int) -> tuple[Any, int]:
+    fields: dict[str, Any] = {}
+    while shape[at : at + 1] != "|":
+        end = shape.find(":", at)
+        if end < 0:
+            raise ValueError(f"{shape!r} is no shape of values")
+        name = shape[at:end]
+        fields[name], at = _parse(shape, end + 1)
+    return TypedDict("Record", fields), at + 1  # type: ignore[operator]

@@ -75,21 +75,27 @@ class FiredWindows:
     # ------------------------------------------------------------------ snapshots
 
     def frozen(self, size: int) -> FiredWindows:
-        """A copy of the first `size` slots, for `through` and `again` alone; another thread may call these."""
+        """A copy of the first `size` slots, for `between` alone; another thread may call it."""
         everything = np.arange(size)
         self.reserve(size)
         return self.kept(everything, everything, size)
 
-    def through(self, slot: int) -> int:
-        """The end of the last window that has fired for a slot; MIN_TIMESTAMP = none."""
-        return int(self._through[slot])
+    def between(self, first: int, end: int) -> tuple[list[int], dict[int, list[int]]]:
+        """What is stored of the slots from `first` to `end`, without `end`.
 
-    def again(self, slot: int) -> list[int]:
-        """The ends of the windows that fire again for a slot."""
-        return sorted(end for end, slots in self._again.items() if slot in slots)
+        First the end of the last window that has fired for each of them; MIN_TIMESTAMP = none. Then the ends of the
+        windows that fire again, ascending, for those slots less `first` that have some.
+        """
+        again: dict[int, list[int]] = {}
+        for window in sorted(self._again):
+            slots = self._again[window]
+            low, high = np.searchsorted(slots, [first, end]).tolist()
+            for slot in slots[low:high].tolist():
+                again.setdefault(slot - first, []).append(window)
+        return self._through[first:end].tolist(), again
 
     def restore(self, through: Sequence[int], again: Iterable[tuple[int, int]]) -> None:
-        """Restores what `through` gave for slots 0 and on, and pairs of a slot and an end out of `again`."""
+        """Restores what `between` gave: ends for slots 0 and on, and pairs of a slot and an end that fires again."""
         self.reserve(len(through))
         self._through[: len(through)] = through
         self._latest = max(through, default=MIN_TIMESTAMP)

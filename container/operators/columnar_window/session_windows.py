@@ -181,7 +181,7 @@ class ColumnarSessions(ColumnarWindows):
 
     def _frozen(self, keys: KeySlots) -> Pieces:
         """Keys and values: start, end and states of each session, and whether it has fired."""
-        names, keys_of, live = self._columns.state_names, keys.frozen_keys(), self._live
+        keys_of, live = keys.frozen_keys(), self._live
         keys_size = keys.size
         states, numbers = live.states.frozen(live.size), live.numbers
         slots, starts, ends = live.sessions(numbers)
@@ -202,19 +202,18 @@ class ColumnarSessions(ColumnarWindows):
                     strict=True,
                 )
                 for slot, start, end, has_fired, entry in rows:
-                    session = (start, end, has_fired, dict(zip(names, entry, strict=True)))
-                    held.setdefault(slot, []).append(session)
+                    held.setdefault(slot, []).append((start, end, has_fired, entry))
                 if held:
                     piece = keys_of(first, min(first + PIECE, keys_size))
                     yield [piece[slot - first] for slot in held], [{"sessions": of} for of in held.values()]
 
         return pieces()
 
-    def _entries(self, states: SliceStates, numbers: Numbers) -> list[tuple[Any, ...]]:
-        """The plain states of sessions; `numbers` are int64, shape (sessions,)."""
+    def _entries(self, states: SliceStates, numbers: Numbers) -> list[dict[str, Any]]:
+        """The plain states of sessions by name; `numbers` are int64, shape (sessions,)."""
         in_order = self._new_states()
         in_order.merge(np.arange(len(numbers)), states, numbers, len(numbers))
-        return [entry for _, entry in in_order.entries(0, len(numbers))]
+        return in_order.entries(0, len(numbers), self._columns.state_names)[1]
 
     def _restore(self, values: Sequence[dict[str, Any]]) -> None:
         rows = [(slot, *session) for slot, value in enumerate(values) for session in value["sessions"]]

@@ -5,7 +5,7 @@ Owner: the task thread. Arrays are indexed by the slots of the operator's keys. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -116,11 +116,16 @@ class SliceStates:
         made.present = grown(self.present, size, False)[:size].copy()
         return made
 
-    def entries(self, start: int, end: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Each slot from `start` to `end`, without `end`, that has rows, and the plain state of each aggregate."""
-        parts = list(zip(*(state.entries(start, end) for state in self.states), strict=True))
-        for place in np.flatnonzero(self.present[start:end]).tolist():
-            yield start + place, parts[place]
+    def entries(self, start: int, end: int, names: Sequence[str]) -> tuple[list[int], list[dict[str, Any]]]:
+        """The slots from `start` to `end`, without `end`, that have rows, less `start`, and their states by `names`."""
+        places: list[int] = self.slots_between(start, end).tolist()
+        columns = [state.entries(start, end) for state in self.states]
+        if len(places) < end - start:
+            columns = [list(map(column.__getitem__, places)) for column in columns]
+        if len(columns) == 1:
+            (name,), (column,) = names, columns
+            return places, [{name: entry} for entry in column]
+        return places, [dict(zip(names, part, strict=True)) for part in zip(*columns, strict=True)]
 
     def restore_present(self, slots: Slots, size: int) -> None:
         """Marks the slots (int64, shape (slots,)) whose states were restored."""

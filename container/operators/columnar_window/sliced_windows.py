@@ -245,15 +245,20 @@ class SlicedColumnarWindows(ColumnarWindows):
                 end = min(first + PIECE, size)
                 held: dict[int, dict[int, dict[str, Any]]] = {}
                 for start, states in slices:
-                    for slot, entry in states.entries(first, end):
-                        held.setdefault(slot, {})[start] = dict(zip(names, entry, strict=True))
+                    places, entries = states.entries(first, end, names)
+                    if not held:
+                        held = {at: {start: entry} for at, entry in zip(places, entries, strict=True)}
+                        continue
+                    for at, entry in zip(places, entries, strict=True):
+                        held.setdefault(at, {})[start] = entry
                 if held:
-                    piece = keys_of(first, end)
+                    piece, through, again = keys_of(first, end), *fired.between(first, end)
+                    nothing: list[int] = []
                     yield (
-                        [piece[slot - first] for slot in held],
+                        [piece[at] for at in held],
                         [
-                            {"slices": of_key, "fired": fired.through(slot), "again": fired.again(slot)}
-                            for slot, of_key in held.items()
+                            {"slices": of_key, "fired": through[at], "again": again.get(at, nothing)}
+                            for at, of_key in held.items()
                         ],
                     )
 

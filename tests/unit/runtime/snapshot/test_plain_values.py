@@ -128,6 +128,9 @@ shaped = st.one_of(
             st.lists(st.tuples(st.integers()), max_size=3),
             st.dictionaries(st.text(), st.lists(st.integers(), max_size=2), max_size=2),
             st.lists(atoms, max_size=4).map(tuple),
+            st.fixed_dictionaries(
+                {"at": st.integers(), "": st.lists(st.integers()), "sum(v)": st.tuples(atoms)}
+            ),
         )
     )
 )
@@ -146,6 +149,13 @@ def test_values_of_one_shape_come_back(found: list[Any]) -> None:
         ([("k", [1]), ("l", [])], "(a[a])"),
         ([[(1,)], None, []], "?[<a>]"),
         ([{"a": [1]}, {}], "{[a]}"),
+        ([{"a": 1, "b": [(2,)]}, {"a": "x", "b": []}], "|a:ab:[<a>]|"),
+        ([{"sum(v)": {1: {"n": [1]}}, "": ""}], "|sum(v):{{[a]}}:a|"),
+        ([[{"a": 1, "b": [2]}], None], "?[|a:ab:[a]|]"),
+        ([{"a": 1, "b": [2]}, {"b": [2], "a": 1}], None),
+        ([{"a": 1, "b:": [2]}], None),
+        ([{"a": 1, "b|": [2]}], None),
+        ([{"a": 1, 2: [2]}], None),
         ([(1, (2,)), (1,)], None),
         ([{1}], None),
         ([[1], (1,)], None),
@@ -156,7 +166,7 @@ def test_plain_runs_have_a_shape(found: list[Any], shape: str | None) -> None:
 
 
 def test_what_is_no_shape_is_no_shape() -> None:
-    for text in ("", "b", "<a", "(a", "[a>", "aa", "?"):
+    for text in ("", "b", "<a", "(a", "[a>", "aa", "?", "|a", "|a:", "|a:a", "|a:a||"):
         with pytest.raises(ValueError, match="no shape"):
             decoder_of(text)
 
