@@ -68,6 +68,10 @@ def _tuple_shape(values: Sequence[tuple[Any, ...]], depth: int) -> str | None:
 
 
 def _dict_shape(values: Sequence[dict[Any, Any]], depth: int) -> str | None:
+    kinds = set(map(type, values[0].values())) - {_NONE}
+    if len(kinds) > 1 and not kinds <= ATOMS:
+        # The contents of this dict alone have no common shape.
+        return _record_shape(values, depth)
     if not set(map(type, chain.from_iterable(values))) <= ATOMS:
         return None
     inner = shape_of(list(chain.from_iterable(map(dict.values, values))), depth)
