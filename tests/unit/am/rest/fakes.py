@@ -148,7 +148,12 @@ def job_details(job_id: JobID, status: JobStatus) -> m.ExecutionGraphDetails:
         "type": "STREAMING",
         "nodes": [
             {"id": REDUCE, "parallelism": 1, "description": "reduce", "inputs": [_plan_input()]},
-            {"id": SOURCE, "parallelism": 2, "description": "Source: gen -&gt; my map"},
+            {
+                "id": SOURCE,
+                "parallelism": 2,
+                "description": "Source: gen -&gt; my map",
+                "claims": [{"operator": "Source: gen", "claim": "replay: exact positions"}],
+            },
         ],
     }
     return m.ExecutionGraphDetails(

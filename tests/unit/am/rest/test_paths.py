@@ -183,6 +183,8 @@ def test_job_details_sum_up_the_tasks(cluster: FakeCluster) -> None:
     assert reduce["metrics"]["read-records-complete"] is False
     assert job["status-counts"]["RUNNING"] == 2
     assert job["plan"]["nodes"][0]["inputs"][0]["ship_strategy"] == "HASH"
+    claims = [node["claims"] for node in job["plan"]["nodes"]]
+    assert claims == [[], [{"operator": "Source: gen", "claim": "replay: exact positions"}]]
 
 
 def test_ended_job_has_its_end(cluster: FakeCluster) -> None:
