@@ -1,0 +1,112 @@
+"""A job that counts a topic's words by key into files: every count of every word must be there, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from tests.support.fault_runs import SETTINGS
+from yarrow.common.serialization import Encoder, SimpleStringSchema
+from yarrow.common.typeinfo import Types
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.datastream.connectors.file_sink_policies import RollingPolicy
+from yarrow.datastream.connectors.kafka import KafkaSource, KafkaSourceBuilder
+from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
+from yarrow.datastream.state import ValueState, ValueStateDescriptor
+from yarrow.embedded.mini_cluster import MiniCluster
+
+#: The last row of each partition.
+END = "end"
+WORDS = [f"word{number}" for number in range(7)]
+
+
+class UpToEnd(SimpleStringSchema):
+    """Strings, up to the one that says that the partition ends."""
+
+    def is_end_of_stream(self, next_element: str) -> bool:
+        return next_element == END
+
+
+class Count(KeyedProcessFunction):
+    """Emits a word with how often it has come."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count: ValueState[int] = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: str, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield f"{value} {count}"
+
+
+class Words:
+    """Writes words into a topic, and remembers which."""
+
+    def __init__(self, servers: str, topic: str, partitions: int) -> None:
+        self._producer = Producer({"bootstrap.servers": servers})
+        self.topic = topic
+        self.partitions = partitions
+        self.sent: Counter[str] = Counter()
+        self._number = 0
+
+    def send(self, number: int) -> None:
+        """Sends words, in turn to each partition, and waits until the broker has them."""
+        for _ in range(number):
+            word = WORDS[self._number % len(WORDS)]
+            self._producer.produce(self.topic, word, partition=self._number % self.partitions)
+            self.sent[word] += 1
+            self._number += 1
+        assert self._producer.flush(60) == 0
+
+    def end(self) -> None:
+        """Ends each partition."""
+        for partition in range(self.partitions):
+            self._producer.produce(self.topic, END, partition=partition)
+        assert self._producer.flush(60) == 0
+
+    def counts(self) -> Counter[str]:
+        """Every row that the job must write, once."""
+        return Counter(
+            f"{word} {count}" for word, number in self.sent.items() for count in range(1, number + 1)
+        )
+
+
+def source_of(servers: str, topic: str) -> KafkaSourceBuilder:
+    """A source of a topic up to the ends of its partitions."""
+    builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(topic)
+    builder.set_value_only_deserializer(UpToEnd())
+    return builder.set_property("partition.discovery.interval.ms", -1)
+
+
+def counting(
+    cluster: MiniCluster, folder: Path, builder: KafkaSourceBuilder, settings: Mapping[str, str] | None = None
+) -> StreamExecutionEnvironment:
+    """The program: topic -> keyed count -> files of `folder`/output."""
+    options = SETTINGS | {"execution.checkpointing.dir": str(folder / "checkpoints")} | dict(settings or {})
+    env = cluster.get_execution_environment(options)
+    source: KafkaSource[str] = builder.build()
+    words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words").uid("words")
+    counts = words.key_by(lambda word: word, Types.STRING()).process(Count(), Types.STRING()).uid("counts")
+    sink: Any = (
+        FileSink.for_row_format(str(folder / "output"), Encoder.simple_string_encoder())
+        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .build()
+    )
+    counts.sink_to(sink).uid("files")
+    return env
+
+
+def written(folder: Path) -> Counter[str]:
+    """The rows of all finished files; no other file may lie there."""
+    rows: Counter[str] = Counter()
+    for file in (folder / "output").rglob("*"):
+        if file.is_file():
+            assert not file.name.startswith((".", "_")), f"left over: {file}"
+            rows.update(file.read_text("utf-8").splitlines())
+    return rows

@@ -1,0 +1,182 @@
+"""Topic -> keyed count -> files, killed wherever it can be: each record counts once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
+from tests.cluster.failover.test_rescaling import rescale
+from tests.kafka.counting_job import Words, counting, source_of, written
+from tests.support.fault_plan import (
+    FaultAction,
+    FaultPlan,
+    FileFaultPlanner,
+    configuration_of,
+    install,
+)
+from tests.support.kafka.cluster import KafkaCluster
+from yarrow.common.job_status import JobStatus
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.config.options.execution import SAVEPOINT_PATH
+
+pytestmark = pytest.mark.fault
+
+PARTITIONS = 3
+#: Seconds between portions: several checkpoints have rows.
+PACE = 0.02
+NewTopic = Callable[..., str]
+KILLS = [
+    ("checkpoint.before-snapshot", FaultAction.KILL, 1),
+    ("checkpoint.before-snapshot", FaultAction.KILL, 5),
+    ("checkpoint.inside-snapshot", FaultAction.KILL, 2),
+    ("checkpoint.after-snapshot", FaultAction.KILL, 1),
+    ("checkpoint.before-acknowledge", FaultAction.KILL, 2),
+    ("checkpoint.after-acknowledge", FaultAction.KILL, 1),
+    ("checkpoint.before-notify", FaultAction.KILL, 3),
+    ("sink.after-prepare", FaultAction.KILL, 1),
+    ("sink.mid-commit", FaultAction.KILL, 1),
+    ("coordinator.before-notify", FaultAction.KILL, 2),
+    ("checkpoint.after-snapshot", FaultAction.KILL_TASK_EXECUTOR, 1),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with mini_cluster(task_executors=2, slots=2) as running:
+        yield running
+
+
+class Run:
+    """A counting job under way."""
+
+    def __init__(self, cluster: MiniCluster, client: LocalJobClient) -> None:
+        self._cluster = cluster
+        self.client = client
+
+    def completed(self) -> int:
+        """Number of completed checkpoints."""
+        job_id = JobID(str(self.client.get_job_id()))
+        request = self._cluster.cluster.dispatcher.request_checkpoint_statistics(job_id)
+        return LoopThread.shared().call(request).counts.completed
+
+    def until_completed(self, more: int = 2) -> None:
+        """Waits for checkpoints that begin after this call."""
+        wanted = self.completed() + more
+        wait_until(lambda: self.completed() >= wanted)
+
+    def restarts(self) -> int:
+        """How often tasks have been started again."""
+        return self.client.get_job_details().result().restarts
+
+    def ends(self) -> None:
+        """Waits for the end of the job."""
+        self.client.get_job_execution_result().result(DEADLINE)
+        assert self.client.get_job_status().result() is JobStatus.FINISHED
+
+
+def send_until(words: Words, condition: Callable[[], bool]) -> None:
+    """Sends words while a condition does not hold, and some behind it."""
+    pause = threading.Event()
+
+    def holds() -> bool:
+        words.send(11)
+        pause.wait(PACE)
+        return condition()
+
+    wait_until(holds)
+    words.send(100)
+
+
+@pytest.mark.parametrize(("point", "action", "occurrence"), KILLS)
+def test_processes_killed_at_barriers(
+    kafka: KafkaCluster,
+    new_topic: NewTopic,
+    cluster: MiniCluster,
+    tmp_path: Path,
+    point: str,
+    action: FaultAction,
+    occurrence: int,
+) -> None:
+    words = Words(kafka.bootstrap_servers, new_topic(PARTITIONS), PARTITIONS)
+    plan, gates = FaultPlan(0, point, action, occurrence), tmp_path / "gates"
+    gates.mkdir()
+    planner = FileFaultPlanner(plan, str(gates), lambda: cluster.processes[:1])
+    builder = source_of(kafka.bootstrap_servers, words.topic)
+    env = counting(cluster, tmp_path, builder, configuration_of(plan, str(gates)))
+    words.send(100)
+    install(planner)
+    try:
+        run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
+        send_until(words, lambda: planner.has_fired)
+    finally:
+        install(None)
+    words.end()
+    run.ends()
+    assert written(tmp_path) == words.counts()
+
+
+def test_broker_killed_and_started_again(
+    kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    words = Words(kafka.bootstrap_servers, new_topic(PARTITIONS), PARTITIONS)
+    env = counting(cluster, tmp_path, source_of(kafka.bootstrap_servers, words.topic))
+    words.send(500)
+    run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
+    run.until_completed()
+    kafka.kill()
+    run.until_completed()
+    kafka.start()
+    kafka.wait_until_ready()
+    words.send(500)
+    run.until_completed()
+    assert run.restarts() == 0, "the job waits for its broker"
+    words.end()
+    run.ends()
+    assert written(tmp_path) == words.counts()
+
+
+def test_rescaled_up_and_down(
+    kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    words = Words(kafka.bootstrap_servers, new_topic(PARTITIONS), PARTITIONS)
+    builder = source_of(kafka.bootstrap_servers, words.topic)
+    env = counting(cluster, tmp_path, builder, {"parallelism.default": "1"})
+    words.send(300)
+    run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
+    run.until_completed()
+    for parallelism in (4, 2):
+        words.send(100)
+        rescale(cluster, run.client, parallelism)
+        words.send(100)
+        run.until_completed()
+    words.end()
+    run.ends()
+    assert written(tmp_path) == words.counts()
+
+
+def test_stopped_with_a_savepoint_and_resumed(
+    kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    words = Words(kafka.bootstrap_servers, new_topic(PARTITIONS), PARTITIONS)
+    builder = source_of(kafka.bootstrap_servers, words.topic)
+    env = counting(cluster, tmp_path, builder)
+    words.send(300)
+    run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
+    run.until_completed()
+    stopped = run.client.stop_with_savepoint(False, str(tmp_path / "savepoints"))
+    path = stopped.result(DEADLINE)
+    words.send(300)
+    again = counting(
+        cluster, tmp_path, builder, {SAVEPOINT_PATH.key: path, "parallelism.default": "4"}
+    )
+    resumed = Run(cluster, cluster.submit(again.get_job_graph("counts")))
+    words.end()
+    resumed.ends()
+    assert written(tmp_path) == words.counts()
