@@ -173,9 +173,7 @@ def test_stopped_with_a_savepoint_and_resumed(
     stopped = run.client.stop_with_savepoint(False, str(tmp_path / "savepoints"))
     path = stopped.result(DEADLINE)
     words.send(300)
-    again = counting(
-        cluster, tmp_path, builder, {SAVEPOINT_PATH.key: path, "parallelism.default": "4"}
-    )
+    again = counting(cluster, tmp_path, builder, {SAVEPOINT_PATH.key: path, "parallelism.default": "4"})
     resumed = Run(cluster, cluster.submit(again.get_job_graph("counts")))
     words.end()
     resumed.ends()

@@ -81,7 +81,7 @@ class SourceHarness:
     def __init__(self, source: Source[Any, Any], parallelism: int = 1, state: Any = None) -> None:
         self.source = source
         self.parallelism = parallelism
-        self.registered_readers = dict.fromkeys(range(parallelism), "localhost")
+        self.registered_readers: dict[int, str] = {}
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.rows: list[Any] = []
         self.side: list[tuple[str, Any]] = []
@@ -97,10 +97,12 @@ class SourceHarness:
         self.enumerator.start()
         splits = [split for splits in reader_states for split in splits]
         for index, reader in enumerate(self.readers):
-            self.enumerator.add_reader(index)
             if mine := splits[index::parallelism]:
                 reader.add_splits(mine)
             reader.start()
+            # A reader has its restored splits before anything of the enumerator reaches it.
+            self.registered_readers[index] = "localhost"
+            self.enumerator.add_reader(index)
         self.answer()
 
     # What an enumerator asks of the engine.

@@ -56,6 +56,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._cluster = ClusterClient(client, settings.properties, settings.request_seconds)
         #: perf_counter of the last look at the cluster.
         self._looked_at = float("-inf")
+        #: Partitions that have gone: a reader that goes back to an older checkpoint may still hold them.
+        self._removed: set[KafkaTopicPartition] = set()
         self._closed = False
 
     def start(self) -> None:
@@ -69,14 +71,18 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     # ------------------------------------------------------------------ readers
 
     def add_reader(self, subtask: int) -> None:
-        """Give a reader its partitions."""
+        """Give a reader its partitions, and tell it which have gone."""
+        if self._removed:
+            self._context.send_event_to_reader(subtask, SplitsRemoved(tuple(sorted(self._removed))))
         self._give(subtask)
         if self._is_complete:
             self._context.signal_no_more_splits(subtask)
 
     def handle_split_request(self, subtask: int, host: str | None) -> None:
         """Answer a reader of batch mode; others ask for nothing."""
-        self.add_reader(subtask)
+        self._give(subtask)
+        if self._is_complete:
+            self._context.signal_no_more_splits(subtask)
 
     def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask: int) -> None:
         """Take back the partitions of a reader that failed."""
@@ -166,6 +172,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         stops: Mapping[KafkaTopicPartition, int] = (
             {} if stopping is None else self._offsets(stopping, partitions)
         )
+        self._removed.difference_update(partitions)
         self._assignment.add(
             KafkaPartitionSplit(place.topic, place.partition, starts.get(place, EARLIEST), stops.get(place))
             for place in partitions
@@ -196,9 +203,9 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
                 self._settings.subscription,
             )
         self._assignment.forget(removed)
-        event = SplitsRemoved(tuple(removed))
-        for subtask in sorted(self._context.registered_readers) or range(self._context.parallelism):
-            self._context.send_event_to_reader(subtask, event)
+        self._removed.update(removed)
+        for subtask in sorted(self._context.registered_readers):
+            self._context.send_event_to_reader(subtask, SplitsRemoved(tuple(removed)))
 
     # ------------------------------------------------------------------ the engine
 
