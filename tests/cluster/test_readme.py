@@ -25,7 +25,7 @@ OUTPUT = re.compile(r"^```\n(\('a'.*?)^```$", re.MULTILINE | re.DOTALL)
 def program(number: int) -> str:
     """One of the programs that the README shows, in their order."""
     found = PROGRAM.findall(README.read_text(encoding="utf-8"))
-    assert len(found) == 2
+    assert len(found) == 3
     return str(found[number])
 
 

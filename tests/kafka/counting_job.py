@@ -33,7 +33,7 @@ class UpToEnd(SimpleStringSchema):
         return next_element == END
 
 
-class Count(KeyedProcessFunction):
+class Count(KeyedProcessFunction[str, str, str]):
     """Emits a word with how often it has come."""
 
     def open(self, runtime_context: RuntimeContext) -> None:

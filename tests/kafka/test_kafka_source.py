@@ -355,11 +355,16 @@ def test_history_leaves_the_rest_to_the_stream(topics: Topics) -> None:
 # ---------------------------------------------------------------------- partitions that come and go
 
 
-def discover(running: SourceHarness) -> None:
-    """Runs the enumerator's timers, as if their time had come."""
-    later, running.later = running.later, []
-    for _, action in later:
-        action()
+def discover_until(running: SourceHarness, condition: Callable[[], bool]) -> None:
+    """Runs the enumerator's timers, as if their time had come, until a condition holds."""
+
+    def holds() -> bool:
+        later, running.later = running.later, []
+        for _, action in later:
+            action()
+        return condition()
+
+    wait_until(holds)
 
 
 def test_new_partitions_are_read_from_their_beginning(topics: Topics) -> None:
@@ -371,7 +376,7 @@ def test_new_partitions_are_read_from_their_beginning(topics: Topics) -> None:
         topics.kafka.add_partitions(topic, 3)
         # Another producer: the first one does not know the new partitions yet.
         Topics(topics.kafka, topics.new).write(topic, "new", partition=2)
-        wait_until(lambda: (discover(running), len(running.assigned) == 3)[1])
+        discover_until(running, lambda: len(running.assigned) == 3)
         poll_until(running, lambda: running.rows == ["new"])
 
 
@@ -382,7 +387,7 @@ def test_a_removed_topic_is_named_and_released(topics: Topics, caplog: pytest.Lo
     with harness(topics.source(kept, removed)) as running:
         poll_until(running, lambda: sorted(running.rows) == ["a", "b"])
         topics.kafka.delete_topic(removed)
-        wait_until(lambda: (discover(running), f"{removed}-0 does not exist any more" in caplog.text)[1])
+        discover_until(running, lambda: f"{removed}-0 does not exist any more" in caplog.text)
         ended: list[str] = []
 
         def has_told() -> bool:

@@ -1,0 +1,76 @@
+"""The programs of README.md and docs/kafka.md that read a topic, run as a reader runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.cluster.embedded.waiting import DEADLINE
+from tests.cluster.test_readme import PROGRAM, README
+from tests.support.kafka.cluster import KafkaCluster
+
+WORDS = ["to", "be", "or", "not", "to", "be"]
+
+
+def fill(kafka: KafkaCluster, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for word in WORDS:
+        producer.produce(topic, word)
+    assert producer.flush(60) == 0
+
+
+def run_program(text: str, folder: Path, *arguments: str) -> str:
+    """Runs a program in a folder; returns what it prints."""
+    script = folder / "count.py"
+    script.write_text(text, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(README.parent)},
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_program_of_the_readme_counts_a_topic_into_files(kafka: KafkaCluster, tmp_path: Path) -> None:
+    (program,) = (text for text in PROGRAM.findall(README.read_text("utf-8")) if "KafkaSource" in text)
+    assert len([line for line in program.splitlines() if line.strip() and "import" not in line]) <= 10
+    kafka.create_topic("words")
+    try:
+        fill(kafka, "words")
+        run_program(program, tmp_path, kafka.bootstrap_servers)
+    finally:
+        kafka.delete_topic("words")
+    files = [file for file in (tmp_path / "counts").rglob("*") if file.is_file()]
+    lines = Counter(line for file in files for line in file.read_text("utf-8").splitlines())
+    running = Counter(
+        f"{(word, count)}" for word, times in Counter(WORDS).items() for count in range(1, times + 1)
+    )
+    assert lines == running
+
+
+def test_the_example_of_the_page_reads_a_topic(kafka: KafkaCluster, tmp_path: Path) -> None:
+    (example,) = PROGRAM.findall((README.parent / "docs" / "kafka.md").read_text("utf-8"))
+    assert "localhost:9092" in example and ".build()" in example
+    example = example.replace("localhost:9092", kafka.bootstrap_servers)
+    # The page shows a stream without an end.
+    example = example.replace(
+        "    .build()", "    .set_bounded(KafkaOffsetsInitializer.latest())\n    .build()"
+    )
+    kafka.create_topic("words")
+    try:
+        fill(kafka, "words")
+        printed = run_program(f"{example}\nwords.print()\nenv.execute()\n", tmp_path)
+    finally:
+        kafka.delete_topic("words")
+    rows = Counter(line.rpartition("> ")[2] for line in printed.splitlines())
+    assert rows == Counter(WORDS)
