@@ -151,6 +151,9 @@ class HeapTable(ValueTable):
             return self._peek_in_first(key, shard)
         return key, shard, MISSING if value is REMOVED else value
 
+    def read(self, key: Any) -> Any:
+        return self.peek(key)[2]
+
     @property
     def whole(self) -> dict[Any, Any] | None:
         return self.live[0] if self.flat and not self._held else None

@@ -64,6 +64,10 @@ class ValueTable(ABC):
         value = entries.get(key, MISSING)
         return self.miss(key) if value is MISSING else (key, entries, value)
 
+    def read(self, key: Any) -> Any:
+        """The value of a canonical key, which must not be changed; MISSING if it has none."""
+        return self.find(key)[2]
+
     @abstractmethod
     def remove(self, key: Any) -> None:
         """Removes a raw key; no effect if it has no value. Raises UnsupportedKeyError for an invalid key.

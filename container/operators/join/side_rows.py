@@ -85,12 +85,14 @@ class SideRows:
     def bucket(self, start: int) -> Bucket:
         """The bucket of a start for the present chunk, which only looks into it."""
         table = self._at_hand.get(start) or self._table(start)
-        return _NO_BUCKET if table is None else _bucket(table)
+        return _NO_BUCKET if table is None else _bucket(table, _read)
 
     def new_bucket(self, start: int) -> Bucket:
         """The bucket of a start for the present chunk, which adds to it."""
         self._buckets.setdefault(start, bucket_at(start, self._length))
-        return self.bucket(start)
+        table = self._at_hand.get(start) or self._table(start)
+        assert table is not None
+        return _bucket(table, _to_change)
 
     def begin(self, key: Any, entry: Entry, start: int) -> None:
         """Adds the first row of a canonical key to a bucket at hand."""
@@ -158,20 +160,25 @@ class SideRows:
             self._others.remove(bucket)
 
 
-def _bucket(table: ValueTable) -> Bucket:
+def _bucket(table: ValueTable, missed: Callable[[ValueTable, Any], list[Entry] | None]) -> Bucket:
     whole = table.whole
     if whole is not None:
         return whole, None
     live = table.live
-    return (live[0] if len(live) == 1 else {}), partial(_entries_of, table)
+    return (live[0] if len(live) == 1 else {}), partial(missed, table)
 
 
-def _entries_of(table: ValueTable, key: Any) -> list[Entry] | None:
-    """The entries of a canonical key, which may be changed; None = there are none."""
+def _read(table: ValueTable, key: Any) -> list[Entry] | None:
+    """The entries of a canonical key, which must not be changed; None = there are none."""
+    found: Any = table.read(key)
+    return None if found is MISSING else found
+
+
+def _to_change(table: ValueTable, key: Any) -> list[Entry] | None:
+    """The entries of a canonical key, for one more; None = there are none."""
     key, entries, found = table.find(key)
     if found is MISSING:
         return None
-    # A snapshot has its own list from now on.
     entries[key] = found
     rows: list[Entry] = found
     return rows
@@ -179,7 +186,7 @@ def _entries_of(table: ValueTable, key: Any) -> list[Entry] | None:
 
 def _met(table: ValueTable, key: Any, first: int, last: int, mark: bool) -> list[Entry]:
     """The rows of a key in one bucket from time `first` to `last`."""
-    key, entries, found = table.find(key)
+    found: Any = table.read(key)
     if found is MISSING:
         return []
     rows: list[Entry] = found
@@ -192,6 +199,7 @@ def _met(table: ValueTable, key: Any, first: int, last: int, mark: bool) -> list
         rows = found[low : bisect_right(found, last, key=_TIME)]
     if mark and not all(map(_HAS_MET, rows)):
         # The list that was read stays as it is: its rows are the result.
+        key, entries, _ = table.find(key)
         changed = [*found]
         changed[low : low + len(rows)] = [(time, True, row) for time, _, row in rows]
         entries[key] = changed
