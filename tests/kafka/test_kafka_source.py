@@ -41,8 +41,12 @@ class Topics:
 
     def __init__(self, kafka: KafkaCluster, new_topic: NewTopic) -> None:
         self.kafka = kafka
-        self.new = new_topic
+        self._new_topic = new_topic
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def new(self, partitions: int = 1) -> str:
+        """A topic that keeps its records, however old their timestamps are."""
+        return self._new_topic(partitions, {"retention.ms": "-1"})
 
     def write(self, topic: str, *values: str | None, partition: int = 0, **more: Any) -> None:
         """Writes records into one partition, and waits until the broker has them."""
@@ -367,7 +371,7 @@ def discover_until(running: SourceHarness, condition: Callable[[], bool]) -> Non
     wait_until(holds)
 
 
-def test_new_partitions_are_read_from_their_beginning(topics: Topics) -> None:
+def test_new_partitions_are_read_from_their_beginning(topics: Topics, new_topic: NewTopic) -> None:
     topic = topics.new()
     builder = topics.source(topic).set_starting_offsets(Offsets.latest())
     topics.write(topic, "before")
@@ -375,7 +379,7 @@ def test_new_partitions_are_read_from_their_beginning(topics: Topics) -> None:
         assert running.later[0][0] == 300.0
         topics.kafka.add_partitions(topic, 3)
         # Another producer: the first one does not know the new partitions yet.
-        Topics(topics.kafka, topics.new).write(topic, "new", partition=2)
+        Topics(topics.kafka, new_topic).write(topic, "new", partition=2)
         discover_until(running, lambda: len(running.assigned) == 3)
         poll_until(running, lambda: running.rows == ["new"])
 
