@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.datastream import OutputTag, StreamExecutionEnvironment
-from yarrow.datastream.connectors.file_system import MALFORMED_RECORDS, FileSource, MalformedPolicy
+from yarrow.datastream.connectors import DEAD_LETTERS
+from yarrow.datastream.connectors.file_system import FileSource
 from yarrow.datastream.formats.json import JsonLinesFormat
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
 
@@ -42,34 +44,38 @@ def test_a_worker_that_cannot_run_the_code_says_why(code: dict[str, object], mes
         harness.run(_graph_with(code))
 
 
-def _people(tmp_path: Path, policy: MalformedPolicy) -> tuple[StreamExecutionEnvironment, str]:
+def _people(
+    tmp_path: Path, policy: str, lines: str = LINES, **bounds: Any
+) -> tuple[StreamExecutionEnvironment, str]:
     path = tmp_path / "people.jsonl"
-    path.write_text(LINES)
+    path.write_text(lines)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
-    lines = JsonLinesFormat(PERSON, on_malformed=policy)
-    source = FileSource.for_record_stream_format(lines, str(path)).build()
-    people = env.from_source(source, WatermarkStrategy.no_watermarks(), "people")
+    builder = FileSource.for_record_stream_format(JsonLinesFormat(PERSON), str(path))
+    source = builder.on_error(policy, **bounds).build()
+    people = env.from_source(source, WatermarkStrategy.no_watermarks(), "people").uid("people of files")
     people.map(lambda person: f"person {person['name']}").print()
-    if policy is MalformedPolicy.SIDE_OUTPUT:
-        bad = people.get_side_output(OutputTag(MALFORMED_RECORDS))
-        bad.map(lambda record: f"line {record.line} of {Path(record.file).name}").print()
+    if policy == "dead_letter":
+        bad = people.get_side_output(OutputTag(DEAD_LETTERS))
+        bad.map(
+            lambda letter: f"line {letter.position} of {Path(letter.split).name}: {letter.operator}"
+        ).print()
     return env, str(path)
 
 
 def test_a_malformed_line_fails_the_job_naming_file_and_line(tmp_path: Path) -> None:
-    env, path = _people(tmp_path, MalformedPolicy.FAIL)
+    env, path = _people(tmp_path, "fail")
     with WorkerHarness(1, processes=False) as harness, pytest.raises(JobFailedInHarness) as failed:
         harness.run(env.get_job_graph())
     assert path in failed.value.cause.message
     assert "line 2" in failed.value.cause.message
-    assert "on_malformed=MalformedPolicy.SKIP or SIDE_OUTPUT" in failed.value.cause.message
+    assert 'on_error("skip") or on_error("dead_letter")' in failed.value.cause.message
 
 
-@pytest.mark.parametrize("policy", [MalformedPolicy.SKIP, MalformedPolicy.SIDE_OUTPUT])
-def test_malformed_lines_are_counted_and_put_aside(tmp_path: Path, policy: MalformedPolicy) -> None:
+@pytest.mark.parametrize("policy", ["skip", "dead_letter"])
+def test_malformed_lines_are_counted_and_put_aside(tmp_path: Path, policy: str) -> None:
     env, _ = _people(tmp_path, policy)
-    aside = ["line 2 of people.jsonl"] if policy is MalformedPolicy.SIDE_OUTPUT else []
+    aside = ["line 2 of people.jsonl: people of files"] if policy == "dead_letter" else []
     with WorkerHarness(1, processes=False) as harness:
         harness.run(env.get_job_graph())
         assert sorted(harness.output) == sorted(["person ann", "person cid", *aside])
@@ -80,3 +86,29 @@ def test_malformed_lines_are_counted_and_put_aside(tmp_path: Path, policy: Malfo
             if name.endswith("numRecordsInErrors")
         ]
     assert counts == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"max_share": 0.3}, r"'Source: people' could not read 1 of the latest 3 records.*max_share=0.3"),
+        (
+            {"max_per_minute": 0},
+            r"'Source: people' could not read 1 records within a minute.*max_per_minute=0",
+        ),
+    ],
+)
+def test_past_its_bound_the_job_fails(tmp_path: Path, bounds: dict[str, Any], expected: str) -> None:
+    env, _ = _people(tmp_path, "dead_letter", **bounds)
+    with (
+        WorkerHarness(1, processes=False) as harness,
+        pytest.raises(JobFailedInHarness, match=f"(?s){expected}"),
+    ):
+        harness.run(env.get_job_graph())
+
+
+def test_below_its_bound_the_job_goes_on(tmp_path: Path) -> None:
+    env, _ = _people(tmp_path, "skip", max_share=0.4, max_per_minute=1)
+    with WorkerHarness(1, processes=False) as harness:
+        harness.run(env.get_job_graph())
+        assert sorted(harness.output) == ["person ann", "person cid"]

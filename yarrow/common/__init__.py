@@ -4,12 +4,13 @@ The lowest layer: it imports nothing of Yarrow but the interface modules of `yar
 thread and does no I/O.
 """
 
-from yarrow.common.completable_future import CompletableFuture
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from yarrow.common.config_options import ConfigOption, ConfigOptions
 from yarrow.common.configuration import Configuration
 from yarrow.common.execution_config import ExecutionConfig
 from yarrow.common.execution_modes import InputDependencyConstraint
-from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
@@ -27,6 +28,16 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, RowKind
 from yarrow.common.values.quantities import MemorySize
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
+
+if TYPE_CHECKING:
+    from yarrow.common.completable_future import CompletableFuture
+    from yarrow.common.job_client import JobClient
+
+#: Only clients have jobs to look at, and each worker would load these names.
+_OF_CLIENTS = {
+    "CompletableFuture": "yarrow.common.completable_future",
+    "JobClient": "yarrow.common.job_client",
+}
 
 __all__ = [
     "ByteArraySchema",
@@ -59,3 +70,11 @@ __all__ = [
     "WatermarkGenerator",
     "WatermarkStrategy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    module = _OF_CLIENTS.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(module), name)
+    return found

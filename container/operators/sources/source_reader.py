@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
@@ -38,12 +38,16 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SourceSplit,
 )
+from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import is_record_batch
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
+
+if TYPE_CHECKING:
+    from yarrow.container.operators.sources.error_bounds import ErrorBounds
 
 COORDINATOR = -1
 #: The most rows that an aligned source reads between two looks at its bound.
@@ -122,6 +126,8 @@ class ReadingSource(SourceHead):
         self._serves = False
         self._last_cut: int | None = None
         self._errors = 0
+        #: None = the program sets no bound.
+        self._error_bounds: ErrorBounds | None = None
         self._gives_fixed_rows = False
         self._source: Source[Any, SourceSplit]
         #: True when `hand_over` has set the state: the reader is not asked.
@@ -147,6 +153,11 @@ class ReadingSource(SourceHead):
         self._gives_fixed_rows = declared is not None and declared.is_immutable
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
         self._source = source
+        if source.errors.is_bounded:
+            # Imported late: most programs set no bound.
+            from yarrow.container.operators.sources.error_bounds import ErrorBounds
+
+            self._error_bounds = ErrorBounds(self.name, source.errors)
         state = self.context.operator_state
         self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
         self._progress_state = state.get_union_list_state(ListStateDescriptor(PROGRESS))
@@ -201,13 +212,31 @@ class ReadingSource(SourceHead):
         if self._tells_outages:
             self._note_outages(self._reader)
         if isinstance(records, SourceRecords):
-            if len(records.rows):
+            number = len(records.rows)
+            if number:
                 self._in_columns = is_record_batch(records.rows)
             self._errors += records.num_errors
+            if self._error_bounds is not None:
+                self._error_bounds.count(
+                    number, records.num_errors, self.context.environment.clock.monotonic()
+                )
+            if records.side:
+                records.side = self._addressed(records.side)
             self.measured.fetched()
         elif records is not None:
             self.measured.nothing_there()
+        elif self._error_bounds is not None:
+            self._error_bounds.end()
         return records
+
+    def _addressed(self, side: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Values for side outputs, of which dead letters bear the uid of this source."""
+        descriptor = self.context.descriptor
+        uid = descriptor.uid or descriptor.id
+        return [
+            (tag, value._replace(operator=uid) if isinstance(value, DeadLetter) else value)
+            for tag, value in side
+        ]
 
     def _note_outages(self, reader: SourceReader[Any, SourceSplit]) -> None:
         unreachable = reader.unreachable_splits()

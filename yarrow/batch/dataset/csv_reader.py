@@ -127,11 +127,11 @@ class CsvFiles(Generic[D]):
         return places
 
     def _read(self, names: Sequence[str], places: Sequence[int], field_types: Sequence[TypeInformation]) -> D:
-        from yarrow.datastream.connectors.file_format import MalformedPolicy
+        from yarrow.datastream.connectors.dead_letters import ErrorPolicy
         from yarrow.datastream.connectors.file_source import FileSource
         from yarrow.datastream.formats.csv import CsvReaderFormat
 
-        policy = MalformedPolicy.SKIP if self._skips_invalid else MalformedPolicy.FAIL
+        policy = ErrorPolicy.SKIP if self._skips_invalid else ErrorPolicy.FAIL
         schema = self._schema(names, dict(zip(places, field_types, strict=True)))
         fmt = CsvReaderFormat.for_schema(schema, on_malformed=policy)
         source = FileSource.for_record_stream_format(fmt, self._path).build()

@@ -22,12 +22,16 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, ErrorPolicy
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
 
 __all__ = [
+    "DEAD_LETTERS",
     "Boundedness",
     "Committer",
+    "DeadLetter",
     "DeliveryGuarantee",
+    "ErrorPolicy",
     "KeptBy",
     "NothingAvailable",
     "OnRequestEnumerator",

@@ -19,6 +19,7 @@ from yarrow.common.values.delivery import DeliveryGuarantee as DeliveryGuarantee
 from yarrow.common.values.delivery import KeptBy as KeptBy
 from yarrow.common.values.delivery import Replay as Replay
 from yarrow.common.values.delivery import SinkDelivery
+from yarrow.datastream.connectors.dead_letters import FAILING, ErrorHandling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +63,7 @@ class SourceRecords:
     split_id: str | None = None
     #: Values for side outputs: (id of the OutputTag, value), emitted before the rows; None = none.
     side: list[tuple[str, Any]] | None = None
-    #: Malformed records that were skipped or sent to a side output: counted as numRecordsInErrors.
+    #: Records that could not be read and were skipped or sent to a side output: counted as numRecordsInErrors.
     num_errors: int = 0
     #: Ids of splits that have ended before these records: they hold back no watermark any more.
     finished_before: tuple[str, ...] = ()
@@ -242,6 +243,8 @@ class Source(ABC, Generic[T, SplitT]):
     blocking: bool = False
     #: What the source gives again when the job has failed. A class or an instance may set another value.
     replay: Replay = Replay.EXACT_POSITIONS
+    #: What readers do with a record that they cannot read, and how many of them the engine lets pass.
+    errors: ErrorHandling = FAILING
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Read the older declaration `replayable`, a bool of the class, as `replay`."""

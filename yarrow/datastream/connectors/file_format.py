@@ -7,13 +7,21 @@ tasks.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from yarrow.datastream.connectors.base import SourceRecords, SourceSplit
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.datastream.connectors.dead_letters import (
+    DEAD_LETTERS,
+    FAILING,
+    DeadLetter,
+    ErrorHandling,
+    ErrorPolicy,
+    error_handling,
+)
+from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,40 +30,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Id of the OutputTag that malformed records go to with MalformedPolicy.SIDE_OUTPUT.
-MALFORMED_RECORDS = "malformed-records"
+#: Older names, which programs of files import.
+MALFORMED_RECORDS = DEAD_LETTERS
+MalformedPolicy = ErrorPolicy
+MalformedRecord = DeadLetter
 
 _SHOWN_TEXT = 120
-
-
-class MalformedPolicy(Enum):
-    """The treatment of a record that cannot be read as its format declares."""
-
-    #: The job fails with an error that names file, line and reason.
-    FAIL = "fail"
-    #: The record is left out and counted in numRecordsInErrors.
-    SKIP = "skip"
-    #: As SKIP, and a MalformedRecord goes to the side output `OutputTag(MALFORMED_RECORDS)`.
-    SIDE_OUTPUT = "side_output"
-
-
-class MalformedRecord(NamedTuple):
-    """A record that could not be read; `line` counts from 1."""
-
-    file: str
-    line: int
-    text: str
-    error: str
 
 
 class MalformedRecordError(YarrowError):
     """A record of a file cannot be read and the policy is to fail."""
 
-    def __init__(self, record: MalformedRecord) -> None:
+    def __init__(self, record: DeadLetter) -> None:
         text = record.text if len(record.text) <= _SHOWN_TEXT else record.text[: _SHOWN_TEXT - 3] + "..."
         super().__init__(
-            f"{record.file}, line {record.line}: {record.error}: {text!r}; mend the line, or give the format "
-            "on_malformed=MalformedPolicy.SKIP or SIDE_OUTPUT"
+            f"{record.split}, line {record.position}: {record.error}: {text!r}; mend the line, or give the source "
+            'on_error("skip") or on_error("dead_letter")'
         )
         self.record = record
 
@@ -121,6 +111,32 @@ class FileFormat(ABC, Generic[T]):
     splittable: bool = False
     #: Whether the format reads through a decompressor chosen by the file name (.gz, .bz2, .xz).
     decompresses: bool = False
+    #: Whether one record that cannot be read leaves the others readable.
+    reads_single_records: bool = False
+    #: What readers do with such a record.
+    errors: ErrorHandling = FAILING
+
+    def on_error(
+        self,
+        policy: str | ErrorPolicy,
+        *,
+        max_per_minute: int | None = None,
+        max_share: float | None = None,
+    ) -> Self:
+        """Return the format with this treatment of records that cannot be read: "fail", "skip" or "dead_letter".
+
+        Past `max_per_minute` or `max_share` the job fails; each subtask counts for itself. Raises ValueError for
+        another treatment or bound, and UnsupportedFeatureError for a format whose records cannot be told apart.
+        """
+        handling = error_handling(policy, max_per_minute, max_share)
+        if handling.policy is not ErrorPolicy.FAIL and not self.reads_single_records:
+            raise UnsupportedFeatureError(
+                f"on_error({handling.policy.value!r}) is refused for {type(self).__name__}: it reads no single records,"
+                ' so one that is damaged cannot be left out. Keep "fail", and mend or remove the file'
+            )
+        changed = copy.copy(self)
+        changed.errors = handling
+        return changed
 
     @property
     def scanned_as(self) -> str | None:

@@ -22,13 +22,13 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.dead_letters import ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormat,
     FileReader,
     FileSourceSplit,
 )
-from yarrow.datastream.connectors.line_blocks import is_compressed
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError, YarrowError
@@ -120,6 +120,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         self._enumerator = enumerator
         self._discovery_seconds = discovery_seconds
         self.blocking = any(scheme_of(path) != "file" for path in self._paths)
+        self.errors = file_format.errors
 
     def with_default_scheme(self, default: str) -> FileSource[T]:
         paths = [with_default_scheme(path, default) for path in self._paths]
@@ -215,6 +216,9 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
                     raise FileSourceError(
                         f"FileSource: input {path} was removed after the job was built"
                     ) from None
+        # Imported late: clients read no files.
+        from yarrow.datastream.connectors.line_blocks import is_compressed
+
         splits: list[FileSourceSplit] = []
         for path in sorted(files.keys() - seen):
             may_split = self._format.splittable and not (self._format.decompresses and is_compressed(path))
@@ -263,6 +267,17 @@ class FileSourceBuilder(Generic[T]):
         """Set which reader gets which split; there is one way."""
         if not isinstance(split_assigner, FileSplitAssignerProvider):
             raise TypeError(f"set_split_assigner takes a FileSplitAssignerProvider, not {split_assigner!r}")
+        return self
+
+    def on_error(
+        self,
+        policy: str | ErrorPolicy,
+        *,
+        max_per_minute: int | None = None,
+        max_share: float | None = None,
+    ) -> FileSourceBuilder[T]:
+        """Set what becomes of records that the format cannot read, as `FileFormat.on_error` does."""
+        self._format = self._format.on_error(policy, max_per_minute=max_per_minute, max_share=max_share)
         return self
 
     def build(self) -> FileSource[T]:

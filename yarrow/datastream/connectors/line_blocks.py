@@ -17,14 +17,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, ErrorPolicy, traceback_of
 from yarrow.datastream.connectors.file_format import (
-    MALFORMED_RECORDS,
     FileFormatError,
     FilePosition,
     FileReader,
     FileSourceSplit,
-    MalformedPolicy,
-    MalformedRecord,
     MalformedRecordError,
 )
 from yarrow.runtime.fs.registry import file_system_for
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
 #: Bytes of a block: small where each record becomes Python objects, so that a poll stays short.
 ROW_BLOCK = 1 << 14
 COLUMN_BLOCK = 1 << 20
+#: Decoding costs little a line, so that blocks may be larger than those of other row formats.
+TEXT_BLOCK = 16 * ROW_BLOCK
 #: A line, or a record with line ends in quotes, that is longer is taken for damage.
 LONGEST_RECORD = 64 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -176,7 +176,7 @@ class LineNumbers:
 class BlockErrors:
     """Carries out the policy for the malformed records of one block."""
 
-    def __init__(self, policy: MalformedPolicy, path: str, offset: int, numbers: LineNumbers) -> None:
+    def __init__(self, policy: ErrorPolicy, path: str, offset: int, numbers: LineNumbers) -> None:
         self._policy = policy
         self._path = path
         self._offset = offset
@@ -184,16 +184,19 @@ class BlockErrors:
         self.count = 0
         self.side: list[tuple[str, Any]] = []
 
-    def report(self, line_in_block: int, text: str, error: str) -> None:
-        """A record that begins at a line of the block, from 0; with FAIL it raises MalformedRecordError."""
+    def report(self, line_in_block: int, raw: bytes, reason: str, error: Exception) -> None:
+        """Take a record that begins at a line of the block, from 0; with FAIL it raises MalformedRecordError.
+
+        `raw` is the record without its line end, and `error` what reading it has raised.
+        """
         self.count += 1
-        if self._policy is MalformedPolicy.SKIP:
+        if self._policy is ErrorPolicy.SKIP:
             return
         line = self._numbers.at(self._offset) + line_in_block
-        record = MalformedRecord(self._path, line, text, error)
-        if self._policy is MalformedPolicy.FAIL:
-            raise MalformedRecordError(record)
-        self.side.append((MALFORMED_RECORDS, record))
+        record = DeadLetter(self._path, line, raw, reason, traceback_of(error))
+        if self._policy is ErrorPolicy.FAIL:
+            raise MalformedRecordError(record) from error
+        self.side.append((DEAD_LETTERS, record))
 
 
 class BlockParser(ABC):
@@ -204,11 +207,42 @@ class BlockParser(ABC):
         """Return the records of a block; malformed records go to `errors`."""
 
 
+class TextParser(BlockParser):
+    """Lines as strings, of a character set in which a newline is the byte 10."""
+
+    def __init__(self, charset: str) -> None:
+        self._charset = charset
+
+    def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[str]:
+        try:
+            lines = lines_of(block.decode(self._charset))
+        except UnicodeDecodeError:
+            return self._line_by_line(block, errors)
+        if b"\r" in block:
+            return [line.removesuffix("\r") for line in lines]
+        return lines
+
+    def _line_by_line(self, block: bytes, errors: BlockErrors) -> list[str]:
+        lines = []
+        for index, line in enumerate(block.removesuffix(b"\n").split(b"\n")):
+            try:
+                lines.append(line.decode(self._charset).removesuffix("\r"))
+            except UnicodeDecodeError as error:
+                reason = f"not {self._charset}: {error.reason} at byte {error.start} of the line"
+                errors.report(index, line.removesuffix(b"\r"), reason, error)
+        return lines
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a block of whole lines; a final newline begins no further line."""
+    return text.removesuffix("\n").split("\n")
+
+
 class BlockReader(FileReader):
     """Hands out the records of a split's blocks in slices."""
 
     def __init__(
-        self, split: FileSourceSplit, blocks: LineBlocks, parser: BlockParser, policy: MalformedPolicy
+        self, split: FileSourceSplit, blocks: LineBlocks, parser: BlockParser, policy: ErrorPolicy
     ) -> None:
         self._split = split
         self._blocks = blocks

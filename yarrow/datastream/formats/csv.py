@@ -19,10 +19,10 @@ from pyarrow import csv as arrow_csv
 from yarrow.common.serialization import BulkWriter, BulkWriterFactory
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row
+from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,
-    MalformedPolicy,
 )
 from yarrow.datastream.connectors.line_blocks import (
     COLUMN_BLOCK,
@@ -58,17 +58,18 @@ class CsvReaderFormat(StreamFormat[Row]):
     """
 
     decompresses = True
+    reads_single_records = True
 
     def __init__(
         self,
         schema: CsvSchema,
         columnar: bool = False,
-        on_malformed: MalformedPolicy = MalformedPolicy.FAIL,
+        on_malformed: ErrorPolicy = ErrorPolicy.FAIL,
         multiline: bool = True,
     ) -> None:
         self._schema = schema
         self._multiline = multiline and schema.quote_char is not None
-        self._on_malformed = on_malformed
+        self.errors = ErrorHandling(on_malformed)
         self._arrow_schema = _columns_of(schema) if columnar else None
         self.splittable = not self._multiline
 
@@ -76,7 +77,7 @@ class CsvReaderFormat(StreamFormat[Row]):
     def for_schema(
         schema: CsvSchema,
         columnar: bool = False,
-        on_malformed: MalformedPolicy = MalformedPolicy.FAIL,
+        on_malformed: ErrorPolicy = ErrorPolicy.FAIL,
         multiline: bool = True,
     ) -> CsvReaderFormat:
         """The format of files with this schema."""
@@ -103,9 +104,9 @@ class CsvReaderFormat(StreamFormat[Row]):
         quote = (self._schema.quote_char or "").encode() if self._multiline else None
         if self._arrow_schema is None:
             blocks = LineBlocks(split, ROW_BLOCK, quote)
-            return BlockReader(split, blocks, rows, self._on_malformed)
+            return BlockReader(split, blocks, rows, self.errors.policy)
         columns = _ColumnParser(self._schema, names, self._arrow_schema, rows, self._multiline)
-        return BlockReader(split, LineBlocks(split, COLUMN_BLOCK, quote), columns, self._on_malformed)
+        return BlockReader(split, LineBlocks(split, COLUMN_BLOCK, quote), columns, self.errors.policy)
 
 
 def _columns_of(schema: CsvSchema) -> pa.Schema:

@@ -50,9 +50,9 @@ class CsvRowParser(BlockParser):
                     rows.append(self.row(fields))
                     continue
                 except ValueError as error:
-                    problem = str(error)
-            text = "".join(lines[first:end]).rstrip("\r\n")
-            errors.report(first, text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), problem)
+                    problem = error
+            raw = "".join(lines[first:end]).rstrip("\r\n").encode("utf-8", "surrogateescape")
+            errors.report(first, raw, str(problem), problem)
         return rows
 
     def row(self, fields: list[str]) -> Row:
@@ -72,7 +72,7 @@ class CsvRowParser(BlockParser):
                 raise ValueError(f"column {name!r}: {error}, found {text!r}") from None
         return self._template(*values)
 
-    def _records(self, lines: list[str]) -> Iterator[tuple[int, int, list[str], str | None]]:
+    def _records(self, lines: list[str]) -> Iterator[tuple[int, int, list[str], Exception | None]]:
         """First line, line behind, fields and problem of each record; without blank lines and comments."""
         comments = self._schema.allow_comments
         start = 0
@@ -89,7 +89,7 @@ class CsvRowParser(BlockParser):
                     # One line counts as the malformed record, so that an open quote costs no more than a
                     # line.
                     start = first + 1
-                    yield first, start, [], str(error)
+                    yield first, start, [], error
                     break
                 if fields is None:
                     return

@@ -15,10 +15,10 @@ from pyarrow import json as arrow_json
 from yarrow.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
 from yarrow.common.types import Row
+from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,
-    MalformedPolicy,
 )
 from yarrow.datastream.connectors.line_blocks import (
     COLUMN_BLOCK,
@@ -51,12 +51,13 @@ class JsonLinesFormat(StreamFormat[Any]):
 
     splittable = True
     decompresses = True
+    reads_single_records = True
 
     def __init__(
         self,
         type_info: RowTypeInfo | None = None,
         columnar: bool = False,
-        on_malformed: MalformedPolicy = MalformedPolicy.FAIL,
+        on_malformed: ErrorPolicy = ErrorPolicy.FAIL,
     ) -> None:
         if columnar and type_info is None:
             raise InvalidProgramError(
@@ -64,7 +65,7 @@ class JsonLinesFormat(StreamFormat[Any]):
             )
         self._type_info = type_info
         self._schema = arrow_schema(type_info) if columnar and type_info is not None else None
-        self._on_malformed = on_malformed
+        self.errors = ErrorHandling(on_malformed)
         if type_info is not None:
             row_reader(type_info, missing_is_error=False)  # refuses a type without a form in JSON
 
@@ -80,9 +81,9 @@ class JsonLinesFormat(StreamFormat[Any]):
         """A reader of rows or columns."""
         rows = _LineParser(self._type_info)
         if self._schema is None:
-            return BlockReader(split, LineBlocks(split, ROW_BLOCK), rows, self._on_malformed)
+            return BlockReader(split, LineBlocks(split, ROW_BLOCK), rows, self.errors.policy)
         columns = _ColumnParser(self._schema, rows)
-        return BlockReader(split, LineBlocks(split, COLUMN_BLOCK), columns, self._on_malformed)
+        return BlockReader(split, LineBlocks(split, COLUMN_BLOCK), columns, self.errors.policy)
 
 
 class _LineParser(BlockParser):
@@ -100,7 +101,7 @@ class _LineParser(BlockParser):
                 value = decode(line)
                 records.append(value if read is None else read(value))
             except (ValueError, msgspec.DecodeError) as error:
-                errors.report(index, line.decode("utf-8", "replace").rstrip("\r"), str(error))
+                errors.report(index, line.removesuffix(b"\r"), str(error), error)
         return records
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.datastream.connectors.harness import SourceHarness, run, run_with_restores
 from yarrow.datastream.connectors import line_blocks
 from yarrow.datastream.connectors.base import Boundedness, NothingAvailable
+from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.file_format import FileFormatError, FileSourceSplit
 from yarrow.datastream.connectors.file_source import FileSourceError
 from yarrow.datastream.connectors.file_system import (
@@ -23,7 +24,6 @@ from yarrow.datastream.connectors.file_system import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
     MalformedPolicy,
-    MalformedRecord,
     MalformedRecordError,
     StreamFormat,
 )
@@ -166,11 +166,11 @@ def test_malformed_text_can_be_skipped_or_sent_aside(tmp_path: Path, split_bytes
         text_source(file, split_bytes=split_bytes, on_malformed=MalformedPolicy.SIDE_OUTPUT)
     )
     assert aside.run() == ["one", "two", "four"]
-    assert [(tag, record.file, record.line) for tag, record in aside.side] == [
+    assert [(tag, record.split, record.position) for tag, record in aside.side] == [
         ("malformed-records", str(file), 3),
         ("malformed-records", str(file), 5),
     ]
-    assert all(isinstance(record, MalformedRecord) for _, record in aside.side)
+    assert all(isinstance(record, DeadLetter) for _, record in aside.side)
 
 
 @pytest.mark.parametrize("max_rows", [1, 2, 3])
@@ -183,7 +183,7 @@ def test_malformed_lines_come_once_over_restores(tmp_path: Path, max_rows: int) 
         harness = SourceHarness(source, state=state)
         harness.poll(max_rows=max_rows)
         state = harness.snapshot()
-        lines += [record.line for _, record in harness.side]
+        lines += [record.position for _, record in harness.side]
         harness.close()
     assert lines == [2, 6, 10]
 

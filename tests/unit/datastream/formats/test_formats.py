@@ -141,7 +141,7 @@ def test_csv_sends_malformed_records_aside(tmp_path: Path, columnar: bool, split
     )
     harness = SourceHarness(source(csv_format, file, split_bytes))
     assert [row["name"] for row in harness.run()] == ["ann", "eve"]
-    assert [(record.line, record.text) for _, record in harness.side] == [
+    assert [(record.position, record.text) for _, record in harness.side] == [
         (2, "bob,x,2"),
         (3, "cid,4"),
         (4, "dan,3000000000,1"),
@@ -155,7 +155,7 @@ def test_csv_open_quote_costs_one_record(tmp_path: Path) -> None:
     csv_format = CsvReaderFormat.for_schema(people_schema(), on_malformed=MalformedPolicy.SIDE_OUTPUT)
     harness = SourceHarness(source(csv_format, file))
     assert [row["name"] for row in harness.run()] == ["ann", "cid"]
-    assert [record.line for _, record in harness.side] == [2]
+    assert [record.position for _, record in harness.side] == [2]
 
 
 def test_csv_other_than_utf8_is_malformed(tmp_path: Path) -> None:
@@ -164,7 +164,9 @@ def test_csv_other_than_utf8_is_malformed(tmp_path: Path) -> None:
     csv_format = CsvReaderFormat.for_schema(people_schema(), on_malformed=MalformedPolicy.SIDE_OUTPUT)
     harness = SourceHarness(source(csv_format, file))
     assert len(harness.run()) == 1
-    assert harness.side[0][1][1:] == (2, "\ufffd,4,2", "not UTF-8")
+    letter = harness.side[0][1]
+    assert (letter.position, letter.raw, letter.text) == (2, b"\xff,4,2", "\ufffd,4,2")
+    assert letter.error == "not UTF-8" and "not UTF-8" in letter.traceback
 
 
 @pytest.mark.parametrize("columnar", [False, True])
@@ -242,7 +244,7 @@ def test_json_malformed_lines(tmp_path: Path, columnar: bool) -> None:
     file.write_text("\n".join(lines))
     harness = SourceHarness(source(JsonLinesFormat(PEOPLE, columnar, MalformedPolicy.SIDE_OUTPUT), file))
     assert as_dicts(harness.run()) == [{"name": "ann", "age": 1, "score": None}]
-    assert [record.line for _, record in harness.side] == [2, 4, 5, 6]
+    assert [record.position for _, record in harness.side] == [2, 4, 5, 6]
     with pytest.raises(MalformedRecordError, match=r"jsonl, line 2: field 'name': String is expected"):
         run(source(JsonLinesFormat(PEOPLE, columnar), file))
 

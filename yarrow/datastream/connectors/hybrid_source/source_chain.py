@@ -22,6 +22,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.dead_letters import strictest
 from yarrow.datastream.connectors.hybrid_source.hybrid_enumerator import HybridSplitEnumerator
 from yarrow.datastream.connectors.hybrid_source.hybrid_reader import HybridSourceReader
 from yarrow.datastream.connectors.hybrid_source.hybrid_splits import HybridSourceSplit, MadeSource
@@ -73,6 +74,7 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         given = self._given()
         self.blocking = any(source.blocking for source in given) or len(given) < len(self._links)
         self.replay = weakest_replay(link.replay for link in self._links)
+        self.errors = strictest(source.errors for source in given)
 
     @staticmethod
     def builder(first_source: Source[T, Any]) -> HybridSourceBuilder[T]:

@@ -21,6 +21,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy, error_handling
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, as_text
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import KafkaOffsetsInitializer
@@ -62,6 +63,7 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
+        self.errors = settings.errors
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._settings.subscription}, {self._settings.properties!r})"
@@ -124,6 +126,7 @@ class KafkaSourceBuilder:
         self._starting = KafkaOffsetsInitializer.earliest()
         self._stopping: KafkaOffsetsInitializer | None = None
         self._is_bounded = False
+        self._errors = ErrorHandling()
         self._properties: dict[str, str] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
@@ -211,6 +214,21 @@ class KafkaSourceBuilder:
         self._schema = record_deserializer
         return self
 
+    def on_error(
+        self,
+        policy: str | ErrorPolicy,
+        *,
+        max_per_minute: int | None = None,
+        max_share: float | None = None,
+    ) -> KafkaSourceBuilder:
+        """Set what becomes of records that the deserializer cannot read: "fail", "skip" or "dead_letter".
+
+        Dead letters go to the side output `OutputTag(DEAD_LETTERS)`. Past `max_per_minute` or `max_share` the job
+        fails; each subtask counts for itself. Raises ValueError for another treatment or bound.
+        """
+        self._errors = error_handling(policy, max_per_minute, max_share)
+        return self
+
     def set_property(self, key: str, value: Any) -> KafkaSourceBuilder:
         """Set a property of Kafka's consumer, by the name that Java's client has for it."""
         name, text = as_text(OWNER, key, value)
@@ -241,6 +259,7 @@ class KafkaSourceBuilder:
             self._stopping,
             ClientProperties(self._properties),
             self._is_bounded,
+            self._errors,
         )
         settings.check()
         return KafkaSource(settings)

@@ -18,6 +18,7 @@ from yarrow.datastream.connectors.base import (
     SourceReaderContext,
     SourceRecords,
 )
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.fetched_items import (
     AssignedPartition,
@@ -53,7 +54,7 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
     def __init__(self, context: SourceReaderContext, settings: KafkaSourceSettings) -> None:
         self._context = context
         self._settings = settings
-        self._rows = row_maker(settings.schema)
+        self._rows = row_maker(settings.schema, settings.errors.policy)
         prefix = settings.properties.get(CLIENT_ID_PREFIX)
         self._fetcher = PartitionFetcher(
             settings,
@@ -140,7 +141,8 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         self._reached(found, position, is_ended=made.is_ended)
         if not made.rows and not made.num_errors:
             return None
-        return SourceRecords(made.rows, made.timestamps, split.split_id, num_errors=made.num_errors)
+        side = [(DEAD_LETTERS, letter) for letter in made.letters] or None
+        return SourceRecords(made.rows, made.timestamps, split.split_id, side, made.num_errors)
 
     def _reached(self, found: _OpenPartition, position: int, *, is_ended: bool = False) -> None:
         """Move the position of a partition, which may have come to its end."""

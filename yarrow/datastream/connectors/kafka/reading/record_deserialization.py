@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from yarrow.common.serialization import ByteArraySchema, DeserializationSchema
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.connectors.dead_letters import DeadLetter, ErrorPolicy, traceback_of
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 
 T = TypeVar("T")
@@ -64,10 +65,12 @@ class MadeRows(NamedTuple):
 
     rows: list[Any]
     timestamps: Sequence[int | None]
-    #: Messages that the schema left out by None, tombstones apart.
+    #: Messages that the schema left out by None or that it could not read, tombstones apart.
     num_errors: int
     #: The schema has found the end of the partition.
     is_ended: bool
+    #: The messages that it could not read, if they are to go aside.
+    letters: Sequence[DeadLetter] = ()
 
 
 class RowMaker(ABC):
@@ -87,18 +90,46 @@ class RowMaker(ABC):
         """The rows of messages. Raises KafkaRecordError naming the one that cannot be read."""
 
 
-def row_maker(schema: DeserializationSchema[Any] | KafkaRecordDeserializationSchema[Any]) -> RowMaker:
-    """The maker of rows by a schema."""
+def row_maker(
+    schema: DeserializationSchema[Any] | KafkaRecordDeserializationSchema[Any],
+    policy: ErrorPolicy = ErrorPolicy.FAIL,
+) -> RowMaker:
+    """The maker of rows by a schema; `policy` says what becomes of a message that the schema cannot read."""
     if isinstance(schema, KafkaRecordDeserializationSchema):
-        return _RecordRows(schema)
-    return _ValueRows(schema)
+        return _RecordRows(schema, policy)
+    if policy is ErrorPolicy.DEAD_LETTER and type(schema) is not ByteArraySchema:
+        # A letter has key, headers and timestamp, which messages without their records lack.
+        return _RecordRows(_OfValues(schema), policy, drops_none=True)
+    return _ValueRows(schema, policy)
+
+
+class _OfValues(KafkaRecordDeserializationSchema[Any]):
+    """A schema of values that takes whole records. A tombstone has no value, so it gives no row."""
+
+    def __init__(self, schema: DeserializationSchema[Any]) -> None:
+        self._schema = schema
+        self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
+
+    def deserialize(self, record: ConsumerRecord) -> Iterable[Any]:
+        """One row, None for a value that the schema leaves out, or no row."""
+        if record.value is None:
+            return ()
+        return (self._schema.deserialize(record.value),)
+
+    def is_end_of_stream(self, next_element: Any) -> bool:
+        return self._may_end and next_element is not None and self._schema.is_end_of_stream(next_element)
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the values."""
+        return self._schema.get_produced_type()
 
 
 class _ValueRows(RowMaker):
     """Rows of values. A tombstone has no value, so it gives no row."""
 
-    def __init__(self, schema: DeserializationSchema[Any]) -> None:
+    def __init__(self, schema: DeserializationSchema[Any], policy: ErrorPolicy) -> None:
         self._schema = schema
+        self._policy = policy
         self._deserialize = schema.deserialize
         self._as_is = type(schema) is ByteArraySchema
         self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
@@ -116,20 +147,27 @@ class _ValueRows(RowMaker):
             messages = [messages[index] for index in kept]
             timestamps = [timestamps[index] for index in kept]
             offsets = [offsets[index] for index in kept]
+        unread: set[int] = set()
         if self._as_is:
             rows = list(messages)
         else:
-            try:
-                # The list keeps the rows before a failure, and so their number.
-                rows.extend(map(self._deserialize, messages))
-            except Exception as error:
-                index = len(rows)
-                raise _unreadable(partition, offsets[index], self._schema, messages[index], error) from error
-        errors = 0
-        if any(map(is_, rows, repeat(None))):
-            timestamps = [stamp for row, stamp in zip(rows, timestamps, strict=True) if row is not None]
-            errors = len(rows) - len(timestamps)
-            rows = [row for row in rows if row is not None]
+            waiting = iter(messages)
+            while True:
+                try:
+                    # The list keeps the rows before a failure, and so their number.
+                    rows.extend(map(self._deserialize, waiting))
+                    break
+                except Exception as error:
+                    index = len(rows) + len(unread)
+                    if self._policy is ErrorPolicy.FAIL:
+                        value = messages[index]
+                        raise _unreadable(partition, offsets[index], self._schema, value, error) from error
+                    unread.add(index)
+        errors = len(unread)
+        if unread:
+            timestamps = [stamp for index, stamp in enumerate(timestamps) if index not in unread]
+        rows, timestamps, left_out = _without_none(rows, timestamps)
+        errors += left_out
         if not self._may_end:
             return MadeRows(rows, timestamps, errors, False)
         return _up_to_end(self._schema, rows, timestamps, errors)
@@ -140,8 +178,13 @@ class _RecordRows(RowMaker):
 
     takes_records = True
 
-    def __init__(self, schema: KafkaRecordDeserializationSchema[Any]) -> None:
+    def __init__(
+        self, schema: KafkaRecordDeserializationSchema[Any], policy: ErrorPolicy, *, drops_none: bool = False
+    ) -> None:
+        """`drops_none`: a None is no row, but a message that the schema has left out."""
         self._schema = schema
+        self._drops_none = drops_none
+        self._policy = policy
         default = KafkaRecordDeserializationSchema.is_end_of_stream
         self._may_end = type(schema).is_end_of_stream is not default
 
@@ -154,16 +197,51 @@ class _RecordRows(RowMaker):
     ) -> MadeRows:
         rows: list[Any] = []
         stamps: list[int | None] = []
+        errors = 0
+        letters: list[DeadLetter] = []
         deserialize = self._schema.deserialize
         for record, stamp in zip(messages, timestamps, strict=True):
             try:
                 rows.extend(deserialize(record))
             except Exception as error:
-                raise _unreadable(partition, record.offset, self._schema, record.value, error) from error
+                if self._policy is ErrorPolicy.FAIL:
+                    raise _unreadable(partition, record.offset, self._schema, record.value, error) from error
+                # A generator may have given rows before it failed.
+                del rows[len(stamps) :]
+                errors += 1
+                if self._policy is ErrorPolicy.DEAD_LETTER:
+                    letters.append(_letter(partition, record, error))
             stamps.extend(repeat(stamp, len(rows) - len(stamps)))
+        kept: Sequence[int | None] = stamps
+        if self._drops_none:
+            rows, kept, left_out = _without_none(rows, stamps)
+            errors += left_out
         if not self._may_end:
-            return MadeRows(rows, stamps, 0, False)
-        return _up_to_end(self._schema, rows, stamps, 0)
+            return MadeRows(rows, kept, errors, False, letters)
+        return _up_to_end(self._schema, rows, kept, errors)._replace(letters=letters)
+
+
+def _without_none(
+    rows: list[Any], timestamps: Sequence[int | None]
+) -> tuple[list[Any], Sequence[int | None], int]:
+    """The rows that are not None, their timestamps, and how many were None."""
+    if not any(map(is_, rows, repeat(None))):
+        return rows, timestamps, 0
+    kept = [stamp for row, stamp in zip(rows, timestamps, strict=True) if row is not None]
+    return [row for row in rows if row is not None], kept, len(rows) - len(kept)
+
+
+def _letter(partition: str, record: ConsumerRecord, error: Exception) -> DeadLetter:
+    return DeadLetter(
+        split=partition,
+        position=record.offset,
+        raw=record.value,
+        error=f"{type(error).__name__}: {error}",
+        traceback=traceback_of(error),
+        key=record.key,
+        timestamp=record.timestamp,
+        headers=record.headers,
+    )
 
 
 def _up_to_end(

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from yarrow.common.serialization import DeserializationSchema
+from yarrow.datastream.connectors.dead_letters import FAILING, ErrorHandling
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, consumer_settings
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import KafkaOffsetsInitializer
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import KafkaRecordDeserializationSchema
@@ -53,6 +54,8 @@ class KafkaSourceSettings:
     stopping: KafkaOffsetsInitializer | None
     properties: ClientProperties
     is_bounded: bool = False
+    #: What becomes of records that cannot be read.
+    errors: ErrorHandling = FAILING
     #: Partitions that have come to their end are left to a stream that reads on.
     goes_on: bool = False
 

@@ -9,6 +9,7 @@ import pytest
 
 from yarrow.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.datastream.connectors.dead_letters import ErrorPolicy
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import (
     ConsumerRecord,
@@ -43,7 +44,7 @@ def made(schema: DeserializationSchema[Any], *values: bytes | None) -> MadeRows:
 
 
 def test_rows_have_the_timestamps_of_their_records() -> None:
-    assert made(SimpleStringSchema(), b"a", b"b") == (["a", "b"], [100, 101], 0, False)
+    assert made(SimpleStringSchema(), b"a", b"b") == (["a", "b"], [100, 101], 0, False, ())
 
 
 @pytest.mark.parametrize("schema", [SimpleStringSchema(), ByteArraySchema()])
@@ -61,7 +62,7 @@ def test_rows_that_the_schema_leaves_out_are_counted() -> None:
 
 
 def test_end_of_stream_is_not_emitted() -> None:
-    assert made(UpToStop(), b"a", b"stop", b"b") == (["a"], [100], 0, True)
+    assert made(UpToStop(), b"a", b"stop", b"b") == (["a"], [100], 0, True, ())
 
 
 def test_the_record_that_cannot_be_read_is_named() -> None:
@@ -89,3 +90,61 @@ def test_a_failing_record_deserializer_is_named() -> None:
         KafkaRecordError, match=r"offset 8 of t-0 .* by Headers: no good key; its value: no value"
     ):
         row_maker(Headers()).make("t-0", [record(7, b"k"), record(8, b"bad")], [7, 8], [7, 8])
+
+
+# ---------------------------------------------------------------------- on_error
+
+
+@pytest.mark.parametrize(
+    "values", [(b"a", b"\xff", b"c", b"\xfe"), (b"\xff",), (b"\xff", None, b"\xff", b"d")]
+)
+def test_a_bad_message_costs_itself_and_not_its_chunk(values: tuple[bytes | None, ...]) -> None:
+    stamps = [100 + index for index in range(len(values))]
+    records = [record(index, b"k", "h", value=value) for index, value in enumerate(values)]
+    good = [index for index, value in enumerate(values) if value is not None and value < b"\x80"]
+    bad = [index for index, value in enumerate(values) if value is not None and value >= b"\x80"]
+    skipped = row_maker(SimpleStringSchema(), ErrorPolicy.SKIP).make(
+        "t-0", values, stamps, range(len(values))
+    )
+    maker = row_maker(SimpleStringSchema(), ErrorPolicy.DEAD_LETTER)
+    assert maker.takes_records
+    aside = maker.make("t-0", records, stamps, range(len(values)))
+    for found in (skipped, aside):
+        assert found.rows == [(values[index] or b"").decode() for index in good]
+        assert list(found.timestamps) == [stamps[index] for index in good]
+        assert found.num_errors == len(bad)
+    assert not skipped.letters
+    assert [letter.position for letter in aside.letters] == bad
+    for letter in aside.letters:
+        assert (letter.split, letter.key, letter.headers) == ("t-0", b"k", (("h", b"v"),))
+        assert letter.raw == values[letter.position] and letter.timestamp == letter.position
+        assert "UnicodeDecodeError" in letter.error and "UnicodeDecodeError" in letter.traceback
+
+
+def test_rows_of_a_record_that_fails_half_way_are_taken_back() -> None:
+    class HalfWay(Headers):
+        def deserialize(self, record: ConsumerRecord) -> Iterator[tuple[Any, ...]]:
+            yield from super().deserialize(record)
+            if record.key == b"late":
+                raise ValueError("too late")
+
+    records = [record(3, b"late", "x"), record(4, b"k", "y"), record(5, b"bad", "z")]
+    found = row_maker(HalfWay(), ErrorPolicy.DEAD_LETTER).make("t-0", records, [3, 4, 5], [3, 4, 5])
+    assert found.rows == [("t", 4, "y", b"v")]
+    assert (list(found.timestamps), found.num_errors) == ([4], 2)
+    assert [letter.error for letter in found.letters] == ["ValueError: too late", "ValueError: no good key"]
+    # The user's own frame is there.
+    assert "raise ValueError" in found.letters[0].traceback and "HalfWay" not in found.letters[1].traceback
+
+
+def test_dead_letters_leave_ends_tombstones_and_what_the_schema_leaves_out_as_they_are() -> None:
+    values = [b"a", None, b"stop", b"b"]
+    records = [record(index, b"k", value=value) for index, value in enumerate(values)]
+    maker = row_maker(UpToStop(), ErrorPolicy.DEAD_LETTER)
+    assert maker.make("t-0", records, [0, 1, 2, 3], range(4)) == (["a"], [0], 0, True, [])
+    row_type = Types.ROW_NAMED(["n"], [Types.INT()])
+    schema = JsonRowDeserializationSchema.builder().type_info(row_type).ignore_parse_errors().build()
+    records = [record(0, b"k", value=b"{"), record(1, b"k", value=b'{"n": 2}')]
+    found = row_maker(schema, ErrorPolicy.DEAD_LETTER).make("t-0", records, [0, 1], range(2))
+    assert ([row[0] for row in found.rows], list(found.timestamps), found.num_errors) == ([2], [1], 1)
+    assert not found.letters
