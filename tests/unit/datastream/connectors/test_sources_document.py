@@ -46,6 +46,7 @@ EXPECTED: dict[str, list[list[Any]]] = {
     "Socket": [["a line", "another"]],
     "Source of your own": [[f"page {page} row {row}" for page in range(2) for row in range(2)]],
     "Source function": [[0, 1, 2]],
+    "Records that cannot be read": [[("visits", 2, b'{"page": 7}')]],
     "Messages": [["be"]],
 }
 
@@ -87,6 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "in" / "visits.json").write_text(
         '{"page": "home", "seconds": 2}\n{"page": "about", "seconds": 1.5}\n'
     )
+    (folder / "in" / "mixed.json").write_text('{"page": "home"}\n{"page": 7}\n{"page": "about"}\n')
     trips = pa.table({"km": [12, 7], "city": ["Bonn", "Kiel"]})
     pyarrow.parquet.write_table(trips, folder / "in" / "trips.parquet")
     orc.write_table(trips, folder / "in" / "trips.orc")
