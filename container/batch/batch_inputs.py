@@ -165,7 +165,8 @@ class BatchInputs:
                 if part is None:
                     break
                 chain.run_source_side(part.side)
-                self._run_part(source, part.rows, part.timestamps)
+                if len(part.rows):
+                    self._run_part(source, part.rows, part.timestamps)
                 yield from self._flow_on()
 
     def _run_part(self, source: SourceHead, rows: object, stamps: Sequence[int | None] | None) -> None:

@@ -11,15 +11,18 @@ import pytest
 
 from tests.support.batch_runner import collect, collecting_graph, run_batch, shuffled
 from tests.unit.runtime.graph.programs import environment
-from yarrow.common import WatermarkStrategy
+from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.split_assignment import SplitAssignmentError, assign
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream import MapFunction, OutputTag, ProcessFunction, RuntimeContext
+from yarrow.datastream.connectors import DEAD_LETTERS
 from yarrow.datastream.connectors.base import NothingAvailable, SourceReaderContext
+from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceSource
 from yarrow.datastream.connectors.split_reading import OneByOneReader
+from yarrow.datastream.formats.json import JsonLinesFormat
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_planner import plan
@@ -218,3 +221,22 @@ def test_a_reader_that_talks_with_its_enumerator_fails_by_name() -> None:
         run_batch(env.get_job_graph())
     assert isinstance(raised.value.cause, SplitAssignmentError)
     assert "'Source: talks'" in str(raised.value.cause)
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+@pytest.mark.parametrize("lines", ['{"n": 1}\n{"n": "x"}\n{"n": 3}\n', '{"n": "x"}\n{"n": "y"}\n'])
+def test_dead_letters_leave_a_source_of_rows_or_columns(tmp_path: Path, columnar: bool, lines: str) -> None:
+    """Letters come in chunks of their own, which have no rows and no columns."""
+    (tmp_path / "in.json").write_text(lines)
+    numbers = JsonLinesFormat(Types.ROW_NAMED(["n"], [Types.LONG()]), columnar)
+    builder = FileSource.for_record_stream_format(numbers, str(tmp_path / "in.json"))
+    env = environment(1)
+    source = builder.on_error("dead_letter").build()
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+    letters = stream.get_side_output(OutputTag(DEAD_LETTERS)).map(
+        lambda letter: (letter.operator, letter.raw)
+    )
+    rows = stream.map(lambda row: row["n"])
+    bad = [("numbers", line.encode()) for line in lines.splitlines() if '"x"' in line or '"y"' in line]
+    good = [int(line[6:-1]) for line in lines.splitlines() if '"x"' not in line and '"y"' not in line]
+    assert sorted(map(str, collect(env, letters.union(rows)))) == sorted(map(str, [*bad, *good]))

@@ -1,0 +1,89 @@
+"""Messages of a real topic that cannot be read: left out or put aside, each once over a failure of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.kafka.cluster import KafkaCluster
+from tests.unit.datastream.connectors.harness import SourceHarness
+from yarrow.common import SimpleStringSchema, WatermarkStrategy
+from yarrow.common.restart_strategy import RestartStrategies
+from yarrow.datastream import OutputTag, StreamExecutionEnvironment
+from yarrow.datastream.connectors import DEAD_LETTERS, DeadLetter
+from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, KafkaSourceBuilder
+from yarrow.embedded.mini_cluster import mini_cluster
+
+pytestmark = pytest.mark.kafka
+
+ROWS = 400
+
+
+def written(kafka: KafkaCluster, topic: str) -> None:
+    """Writes numbers; each tenth message is no text, with a key and a header."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(ROWS):
+        if number % 10 == 3:
+            headers: list[tuple[str, Any]] = [("n", str(number).encode())]
+            producer.produce(topic, b"\xff%d" % number, b"key", headers=headers, timestamp=1000 + number)
+        else:
+            producer.produce(topic, str(number).encode())
+    assert producer.flush(60) == 0
+
+
+def numbers_of(kafka: KafkaCluster, topic: str) -> KafkaSourceBuilder:
+    builder = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(topic)
+    builder.set_value_only_deserializer(SimpleStringSchema())
+    return builder.set_bounded(KafkaOffsetsInitializer.latest())
+
+
+def test_a_bad_message_is_left_out_or_put_aside(kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
+    topic = new_topic()
+    written(kafka, topic)
+    good = [str(number) for number in range(ROWS) if number % 10 != 3]
+    bad = [number for number in range(ROWS) if number % 10 == 3]
+    for policy in ("skip", "dead_letter"):
+        harness = SourceHarness(numbers_of(kafka, topic).on_error(policy).build())
+        assert harness.run() == good and harness.num_errors == len(bad)
+        harness.close()
+        letters = [letter for tag, letter in harness.side if tag == DEAD_LETTERS]
+        assert [letter.position for letter in letters] == (bad if policy == "dead_letter" else [])
+        for letter in letters:
+            number = letter.position
+            assert letter.raw == b"\xff%d" % number and letter.key == b"key"
+            assert (letter.timestamp, letter.headers) == (1000 + number, (("n", str(number).encode()),))
+            assert letter.split == f"{topic}-0" and "UnicodeDecodeError" in letter.traceback
+
+
+class FailsOnce:
+    """Fails at the sight of one letter, in all attempts together once."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __call__(self, letter: DeadLetter) -> tuple[str, int]:
+        if letter.position == 203 and not self._mark.exists():
+            self._mark.touch()
+            raise ValueError("a letter fails once")
+        return letter.operator, letter.position
+
+
+def test_letters_come_once_over_a_failure(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic()
+    written(kafka, topic)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1).enable_checkpointing(50)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    source = numbers_of(kafka, topic).on_error("dead_letter", max_share=0.5).build()
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers of the topic")
+    letters = stream.get_side_output(OutputTag(DEAD_LETTERS)).map(FailsOnce(tmp_path / "failed"))
+    with mini_cluster(processes=False), letters.execute_and_collect() as rows:
+        found = sorted(rows)
+    assert found == [("numbers of the topic", number) for number in range(3, ROWS, 10)]
+    assert (tmp_path / "failed").exists()
