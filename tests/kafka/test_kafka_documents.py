@@ -8,11 +8,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.cluster.embedded.waiting import DEADLINE
 from tests.cluster.test_readme import PROGRAM, README
 from tests.support.kafka.cluster import KafkaCluster
+
+pytestmark = pytest.mark.kafka
 
 WORDS = ["to", "be", "or", "not", "to", "be"]
 

@@ -32,6 +32,8 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaUnreachableError,
 )
 
+pytestmark = pytest.mark.kafka
+
 Offsets = KafkaOffsetsInitializer
 NewTopic = Callable[..., str]
 

@@ -26,7 +26,7 @@ from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.options.execution import SAVEPOINT_PATH
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 
 PARTITIONS = 3
 #: Seconds between portions: several checkpoints have rows.
@@ -49,7 +49,9 @@ KILLS = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
-    with mini_cluster(task_executors=2, slots=2) as running:
+    # TaskExecutors that stand in for killed ones end when they are idle.
+    configuration = {"resourcemanager.taskmanager-timeout": "1 s"}
+    with mini_cluster(task_executors=2, slots=2, configuration=configuration) as running:
         yield running
 
 
