@@ -19,6 +19,7 @@ from yarrow.common.serialization import (
     ByteArraySchema,
     DeserializationSchema,
     Encoder,
+    MultiRecordDeserializationSchema,
     SerializationSchema,
     SimpleStringSchema,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "JobID",
     "JobStatus",
     "MemorySize",
+    "MultiRecordDeserializationSchema",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "Row",

@@ -7,6 +7,7 @@ by one thread, the one that owns the task; it must pickle.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import BinaryIO, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -18,6 +19,7 @@ __all__ = [
     "ByteArraySchema",
     "DeserializationSchema",
     "Encoder",
+    "MultiRecordDeserializationSchema",
     "RowFieldExtractorSchema",
     "SerializationSchema",
     "SimpleStringSchema",
@@ -50,6 +52,23 @@ class DeserializationSchema(ABC, Generic[OUT]):
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the records."""
+
+
+class MultiRecordDeserializationSchema(DeserializationSchema[OUT]):
+    """Turns the bytes of one message into any number of records, as a change log does."""
+
+    @abstractmethod
+    def deserialize_all(self, message: bytes) -> Sequence[OUT]:
+        """Return the records of a message, in their order."""
+
+    def deserialize(self, message: bytes) -> OUT:
+        """Return the record of a message that has one. Raises ValueError for a message with none or several."""
+        records = self.deserialize_all(message)
+        if len(records) != 1:
+            raise ValueError(
+                f"{len(records)} records in a message where one is expected; call deserialize_all: {message[:120]!r}"
+            )
+        return records[0]
 
 
 class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):

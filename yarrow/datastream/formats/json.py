@@ -31,7 +31,7 @@ from yarrow.datastream.connectors.line_blocks import (
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
 from yarrow.datastream.formats.row_fields import values_in_order
-from yarrow.datastream.formats.values import row_reader, to_json
+from yarrow.datastream.formats.values import json_decoder, row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
 __all__ = [
@@ -88,7 +88,7 @@ class JsonLinesFormat(StreamFormat[Any]):
 
 class _LineParser(BlockParser):
     def __init__(self, type_info: RowTypeInfo | None) -> None:
-        self._decode = msgspec.json.Decoder().decode
+        self._decode = msgspec.json.Decoder().decode if type_info is None else json_decoder(type_info)
         self._read = None if type_info is None else row_reader(type_info, missing_is_error=False)
 
     def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[Any]:
@@ -145,14 +145,23 @@ class JsonLinesEncoder(Encoder[Any]):
 
     def encode(self, element: Any, stream: BinaryIO) -> None:
         """Writes one line. Raises FileFormatError for a value that JSON has no form for."""
-        stream.write(_encoded(element) + b"\n")
+        stream.write(encoded(element) + b"\n")
 
 
-def _encoded(element: Any) -> bytes:
+def encoded(element: Any) -> bytes:
+    """Return the JSON text of a value. Raises FileFormatError for a value that JSON has no form for."""
     try:
         return msgspec.json.encode(to_json(element))
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"no JSON form: {error}: {element!r}") from error
+
+
+def object_of(row: Row, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of a Row as an object for `encoded`. Raises FileFormatError for a Row with other fields."""
+    values = values_in_order(row, names)
+    if len(values) != len(names):
+        raise FileFormatError(f"{row!r} has {len(values)} fields, the declared type {len(names)}")
+    return dict(zip(names, values, strict=True))
 
 
 class JsonRowSerializationSchema(SerializationSchema[Row]):
@@ -185,12 +194,7 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
 
     def serialize(self, element: Row) -> bytes:
         """The JSON object. Raises FileFormatError for a Row with other fields or a value without a form."""
-        values = values_in_order(element, self._names)
-        if len(values) != len(self._names):
-            raise FileFormatError(
-                f"{element!r} has {len(values)} fields, the declared type {len(self._names)}"
-            )
-        return _encoded(dict(zip(self._names, values, strict=True)))
+        return encoded(object_of(element, self._names))
 
 
 class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
@@ -242,12 +246,13 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
         self, type_info: RowTypeInfo, fail_on_missing_field: bool = False, ignore_parse_errors: bool = False
     ) -> None:
         self._settings = (type_info, fail_on_missing_field, ignore_parse_errors)
+        self._decode = json_decoder(type_info)
         self._read = row_reader(type_info, fail_on_missing_field)
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the Row; None for an unreadable message if errors are ignored, else FileFormatError is raised."""
         try:
-            return self._read(msgspec.json.decode(message))
+            return self._read(self._decode(message))
         except (ValueError, msgspec.DecodeError) as error:
             if self._settings[2]:
                 return None

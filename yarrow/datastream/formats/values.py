@@ -6,10 +6,13 @@ Owner: the calling thread; no state. Readers raise ValueError with the expected 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
+
+import msgspec
 
 from yarrow.common.typeinfo import (
     BasicTypeInfo,
@@ -30,6 +33,9 @@ _FROM_ISO: dict[str, Callable[[str], Any]] = {
     "SQL_TIME": time.fromisoformat,
     "SQL_TIMESTAMP": datetime.fromisoformat,
 }
+#: The length of the shortest time that has more digits than microseconds.
+_MICROSECONDS_LENGTH = len("00:00:00.000000")
+_BELOW_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
 #: Basic types whose values JSON has itself.
 _JSON_TAGS = {"STRING", "CHAR", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "BIG_INT", "FLOAT", "DOUBLE"}
 
@@ -47,7 +53,7 @@ def text_reader(type_info: TypeInformation) -> Callable[[str], Any]:
         if type_info.python_type in (int, float, Decimal):
             return _number_reader(type_info)
     if isinstance(type_info, SqlTimeTypeInfo):
-        return _FROM_ISO[type_info.tag]
+        return _time_reader(type_info)
     raise InvalidProgramError(f"the type {type_info} has no form in a text field; declare Types.STRING()")
 
 
@@ -57,6 +63,20 @@ def _read_boolean(text: str) -> bool:
     if text in _FALSE:
         return False
     raise ValueError("true or false is expected")
+
+
+def _time_reader(type_info: SqlTimeTypeInfo) -> Callable[[str], Any]:
+    parse = _FROM_ISO[type_info.tag]
+
+    def read(text: str) -> Any:
+        # Python's own parsers drop digits behind microseconds.
+        if len(text) > _MICROSECONDS_LENGTH and _BELOW_MICROSECONDS.search(text):
+            raise ValueError(
+                f"{type_info} has microseconds; {text!r} is more precise: declare Types.STRING()"
+            )
+        return parse(text)
+
+    return read
 
 
 def _number_reader(type_info: BasicTypeInfo) -> Callable[[str], Any]:
@@ -80,29 +100,49 @@ def _number_reader(type_info: BasicTypeInfo) -> Callable[[str], Any]:
     return read
 
 
-def json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
+def json_decoder(type_info: TypeInformation) -> Callable[[bytes], Any]:
+    """Return a function from JSON text to values for `json_reader`. Decimals keep all digits where the type has them.
+
+    It raises msgspec.DecodeError.
+    """
+    if _has_decimals(type_info):
+        return msgspec.json.Decoder(float_hook=Decimal).decode
+    return msgspec.json.Decoder().decode
+
+
+def _has_decimals(type_info: TypeInformation) -> bool:
+    if isinstance(type_info, RowTypeInfo | TupleTypeInfo):
+        return any(map(_has_decimals, type_info.get_field_types()))
+    if isinstance(type_info, MapTypeInfo):
+        return _has_decimals(type_info.value_type_info)
+    element = getattr(type_info, "element_type", None)
+    return _has_decimals(element) if element is not None else type_info.python_type is Decimal
+
+
+def json_reader(type_info: TypeInformation, from_text: bool = False) -> Callable[[Any], Any]:
     """The function that turns a decoded JSON value into a value of the type.
 
-    It raises ValueError for a value that does not fit.
+    With `from_text` numbers and booleans may be texts, and booleans 0 and 1. The function raises ValueError for a
+    value that does not fit.
     """
-    reader = _json_reader(type_info)
+    reader = _json_reader(type_info, from_text)
     return lambda value: None if value is None else reader(value)
 
 
-def _json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
+def _json_reader(type_info: TypeInformation, from_text: bool) -> Callable[[Any], Any]:
     if isinstance(type_info, RowTypeInfo):
-        return row_reader(type_info, missing_is_error=False)
+        return row_reader(type_info, missing_is_error=False, from_text=from_text)
     if isinstance(type_info, MapTypeInfo):
-        item = json_reader(type_info.value_type_info)
+        item = json_reader(type_info.value_type_info, from_text)
         return lambda value: {key: item(part) for key, part in _of(dict, value, "an object").items()}
     if isinstance(type_info, TupleTypeInfo):
-        readers = [json_reader(field) for field in type_info.get_field_types()]
+        readers = [json_reader(field, from_text) for field in type_info.get_field_types()]
         return lambda value: tuple(
             read(part) for read, part in zip(readers, _of(list, value, "an array"), strict=True)
         )
     element = getattr(type_info, "element_type", None)
     if element is not None and type_info.python_type is list:
-        read_element = json_reader(element)
+        read_element = json_reader(element, from_text)
         return lambda value: [read_element(part) for part in _of(list, value, "an array")]
     if type_info.python_type is bytes:
         return lambda value: base64.b64decode(_of(str, value, "base64 text"), validate=True)
@@ -110,17 +150,23 @@ def _json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
         read_text = text_reader(type_info)
         return lambda value: read_text(str(value))
     if isinstance(type_info, BasicTypeInfo) and type_info.tag in _JSON_TAGS:
-        return _basic_reader(type_info)
+        return _basic_reader(type_info, from_text)
     if isinstance(type_info, PickledBytesTypeInfo):
         return lambda value: value
     raise InvalidProgramError(f"the type {type_info} has no form in JSON; declare Types.STRING() or a number")
 
 
-def row_reader(row_type: RowTypeInfo, missing_is_error: bool) -> Callable[[Any], Row]:
-    """Return a function that turns a JSON object into a Row; absent fields are None unless `missing_is_error`."""
+def row_reader(
+    row_type: RowTypeInfo, missing_is_error: bool, from_text: bool = False
+) -> Callable[[Any], Row]:
+    """Return a function that turns a JSON object into a Row; absent fields are None unless `missing_is_error`.
+
+    `from_text` is that of `json_reader`.
+    """
     names = row_type.get_field_names()
     readers = [
-        (name, json_reader(field)) for name, field in zip(names, row_type.get_field_types(), strict=True)
+        (name, json_reader(field, from_text))
+        for name, field in zip(names, row_type.get_field_types(), strict=True)
     ]
     template = Row(*names) if row_type.is_named else None
 
@@ -145,9 +191,10 @@ def _of(kind: type, value: Any, expected: str) -> Any:
     return value
 
 
-def _basic_reader(type_info: BasicTypeInfo) -> Callable[[Any], Any]:
+def _basic_reader(type_info: BasicTypeInfo, from_text: bool) -> Callable[[Any], Any]:
     """Return a reader of decoded values, with everything looked up once, for it runs once a field."""
     expected = type_info.python_type
+    read_text = text_reader(type_info) if from_text and expected is not str else None
     low, high = type_info.value_range or (None, None)
     one_character = type_info.tag == "CHAR"
 
@@ -158,8 +205,10 @@ def _basic_reader(type_info: BasicTypeInfo) -> Callable[[Any], Any]:
                 one_character and len(value) != 1
             ):
                 return value
-        elif expected is float and kind is int:
+        elif expected is float and (kind is int or kind is Decimal):
             return float(value)
+        elif read_text is not None and (kind is str or (expected is bool and kind is int)):
+            return read_text(str(value))
         raise ValueError(f"{type_info} is expected, not {value!r}")
 
     return read

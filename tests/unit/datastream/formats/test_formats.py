@@ -8,6 +8,7 @@ import io
 import pickle
 import sys
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,10 @@ def test_parquet_refuses_missing_columns_and_lossy_casts(tmp_path: Path) -> None
 def test_a_row_that_does_not_fit_its_column_is_named() -> None:
     with pytest.raises(FileFormatError, match=r"row 1 of the batch: 'x' does not fit column 'age'"):
         write_bulk(ParquetBulkWriters.for_row_type(PEOPLE), [("a", 1, 1.0), ("b", "x", 1.0)])
+
+
+def test_decimals_of_a_json_message_keep_their_digits() -> None:
+    row_type = Types.ROW_NAMED(["amount", "rate"], [Types.BIG_DEC(), Types.DOUBLE()])
+    schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
+    row = schema.deserialize(b'{"amount": 12345678901234567890.123456789, "rate": 0.1}')
+    assert row == Row(amount=Decimal("12345678901234567890.123456789"), rate=0.1)

@@ -7,12 +7,16 @@ KafkaRecordDeserializationSchema sees the whole record. Must not import the clie
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import is_
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from yarrow.common.serialization import ByteArraySchema, DeserializationSchema
+from yarrow.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    MultiRecordDeserializationSchema,
+)
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.connectors.dead_letters import DeadLetter, ErrorPolicy, traceback_of
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
@@ -100,7 +104,17 @@ def row_maker(
     if policy is ErrorPolicy.DEAD_LETTER and type(schema) is not ByteArraySchema:
         # A letter has key, headers and timestamp, which messages without their records lack.
         return _RecordRows(_OfValues(schema), policy, drops_none=True)
+    if isinstance(schema, MultiRecordDeserializationSchema):
+        return _RowsOfChanges(schema, policy)
     return _ValueRows(schema, policy)
+
+
+def _rows_of_value(schema: DeserializationSchema[Any]) -> Callable[[bytes | None], Iterable[Any]]:
+    if isinstance(schema, MultiRecordDeserializationSchema):
+        deserialize_all = schema.deserialize_all
+        return lambda value: () if value is None else deserialize_all(value)
+    deserialize = schema.deserialize
+    return lambda value: () if value is None else (deserialize(value),)
 
 
 class _OfValues(KafkaRecordDeserializationSchema[Any]):
@@ -108,13 +122,12 @@ class _OfValues(KafkaRecordDeserializationSchema[Any]):
 
     def __init__(self, schema: DeserializationSchema[Any]) -> None:
         self._schema = schema
+        self._rows = _rows_of_value(schema)
         self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
 
     def deserialize(self, record: ConsumerRecord) -> Iterable[Any]:
-        """One row, None for a value that the schema leaves out, or no row."""
-        if record.value is None:
-            return ()
-        return (self._schema.deserialize(record.value),)
+        """The rows of a value, None for a value that the schema leaves out, or no row."""
+        return self._rows(record.value)
 
     def is_end_of_stream(self, next_element: Any) -> bool:
         return self._may_end and next_element is not None and self._schema.is_end_of_stream(next_element)
@@ -171,6 +184,42 @@ class _ValueRows(RowMaker):
         if not self._may_end:
             return MadeRows(rows, timestamps, errors, False)
         return _up_to_end(self._schema, rows, timestamps, errors)
+
+
+class _RowsOfChanges(RowMaker):
+    """Rows of values that may give several. A tombstone gives none."""
+
+    def __init__(self, schema: MultiRecordDeserializationSchema[Any], policy: ErrorPolicy) -> None:
+        self._schema = schema
+        self._policy = policy
+        self._rows = _rows_of_value(schema)
+        self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
+
+    def make(
+        self,
+        partition: str,
+        messages: Sequence[Any],
+        timestamps: Sequence[int | None],
+        offsets: Sequence[int],
+    ) -> MadeRows:
+        rows: list[Any] = []
+        stamps: list[int | None] = []
+        errors = 0
+        for value, stamp, offset in zip(messages, timestamps, offsets, strict=True):
+            try:
+                rows.extend(self._rows(value))
+            except Exception as error:
+                if self._policy is ErrorPolicy.FAIL:
+                    raise _unreadable(partition, offset, self._schema, value, error) from error
+                # A generator may have given rows before it failed.
+                del rows[len(stamps) :]
+                errors += 1
+            stamps.extend(repeat(stamp, len(rows) - len(stamps)))
+        return (
+            _up_to_end(self._schema, rows, stamps, errors)
+            if self._may_end
+            else MadeRows(rows, stamps, errors, False)
+        )
 
 
 class _RecordRows(RowMaker):

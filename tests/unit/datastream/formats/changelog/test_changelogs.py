@@ -1,0 +1,341 @@
+"""Change logs as JSON: messages of Debezium, Canal and Maxwell in their documented form, and rows written and read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.common.serialization import MultiRecordDeserializationSchema
+from yarrow.common.typeinfo import RowTypeInfo, Types
+from yarrow.common.types import Row, RowKind
+from yarrow.datastream.connectors.dead_letters import ErrorPolicy
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
+from yarrow.datastream.connectors.kafka.reading.record_deserialization import ConsumerRecord, row_maker
+from yarrow.datastream.formats.changelog.canal import (
+    CanalJsonDeserializationSchema,
+    CanalJsonSerializationSchema,
+)
+from yarrow.datastream.formats.changelog.debezium import (
+    DebeziumJsonDeserializationSchema,
+    DebeziumJsonSerializationSchema,
+)
+from yarrow.datastream.formats.changelog.maxwell import (
+    MaxwellJsonDeserializationSchema,
+    MaxwellJsonSerializationSchema,
+)
+from yarrow.runtime.common.errors import InvalidProgramError
+
+ORDER = Types.ROW_NAMED(["id", "item", "price"], [Types.INT(), Types.STRING(), Types.DOUBLE()])
+SCHEMAS = [
+    (DebeziumJsonDeserializationSchema(ORDER), DebeziumJsonSerializationSchema(ORDER)),
+    (CanalJsonDeserializationSchema(ORDER), CanalJsonSerializationSchema(ORDER)),
+    (MaxwellJsonDeserializationSchema(ORDER), MaxwellJsonSerializationSchema(ORDER)),
+]
+
+
+def read(schema: MultiRecordDeserializationSchema[Row], message: Any) -> list[tuple[Any, ...]]:
+    """The rows of a message: kind and values."""
+    text = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return [(row.get_row_kind().short_string(), *row) for row in schema.deserialize_all(text)]
+
+
+# ------------------------------------------------------------------ Debezium
+
+#: What Debezium says of the place of a change in MySQL's binlog.
+MYSQL = {
+    "version": "2.5.0.Final", "connector": "mysql", "name": "shop", "ts_ms": 1700000000000, "snapshot": "false",
+    "db": "shop", "table": "orders", "server_id": 7, "file": "binlog.000003", "pos": 154, "row": 0,
+}  # fmt: skip
+LAMP = {"id": 1, "item": "lamp", "price": 9.5}
+DEARER = {"id": 1, "item": "lamp", "price": 10}
+
+
+@pytest.mark.parametrize(
+    ("op", "before", "after", "rows"),
+    [
+        ("c", None, LAMP, [("+I", 1, "lamp", 9.5)]),
+        ("r", None, LAMP, [("+I", 1, "lamp", 9.5)]),
+        ("u", LAMP, DEARER, [("-U", 1, "lamp", 9.5), ("+U", 1, "lamp", 10.0)]),
+        ("d", DEARER, None, [("-D", 1, "lamp", 10.0)]),
+    ],
+)
+@pytest.mark.parametrize("schema_include", [False, True])
+def test_an_event_of_debezium(
+    op: str, before: Any, after: Any, rows: list[Any], schema_include: bool
+) -> None:
+    event = {
+        "before": before,
+        "after": after,
+        "source": MYSQL,
+        "op": op,
+        "ts_ms": 1700000000123,
+        "transaction": None,
+    }
+    schema = DebeziumJsonDeserializationSchema(ORDER, schema_include)
+    described = {"schema": {"type": "struct", "name": "shop.orders.Envelope", "fields": []}, "payload": event}
+    assert read(schema, described if schema_include else event) == rows
+
+
+@pytest.mark.parametrize("schema", [pair[0] for pair in SCHEMAS])
+def test_a_tombstone_gives_no_row(schema: MultiRecordDeserializationSchema[Row]) -> None:
+    assert schema.deserialize_all(b"") == ()
+
+
+def test_an_event_without_the_old_row_says_what_to_do() -> None:
+    with pytest.raises(
+        FileFormatError, match=r"field 'before': the old row is missing.*REPLICA IDENTITY FULL"
+    ):
+        read(DebeziumJsonDeserializationSchema(ORDER), {"before": None, "after": LAMP, "op": "u"})
+
+
+def test_a_described_event_is_told_from_a_plain_one() -> None:
+    event = {"before": None, "after": LAMP, "op": "c"}
+    with pytest.raises(FileFormatError, match="give schema_include=True"):
+        read(DebeziumJsonDeserializationSchema(ORDER), {"schema": {}, "payload": event})
+    with pytest.raises(FileFormatError, match="field 'payload': with schema_include an object is expected"):
+        read(DebeziumJsonDeserializationSchema(ORDER, schema_include=True), event)
+
+
+# ------------------------------------------------------------------ Canal and Maxwell
+
+#: Canal writes each value of MySQL as text.
+CANAL = {
+    "id": 3, "database": "shop", "table": "orders", "pkNames": ["id"], "isDdl": False, "es": 1700000000000,
+    "ts": 1700000000321, "sql": "", "mysqlType": {"id": "int(11)", "item": "varchar(20)", "price": "double"},
+    "sqlType": {"id": 4, "item": 12, "price": 8},
+}  # fmt: skip
+TWO = [{"id": "1", "item": "lamp", "price": "9.5"}, {"id": "2", "item": None, "price": "4"}]
+
+
+def test_a_message_of_canal_has_several_rows() -> None:
+    schema = CanalJsonDeserializationSchema(ORDER)
+    assert read(schema, CANAL | {"type": "INSERT", "data": TWO, "old": None}) == [
+        ("+I", 1, "lamp", 9.5), ("+I", 2, None, 4.0),
+    ]  # fmt: skip
+    assert read(schema, CANAL | {"type": "DELETE", "data": TWO, "old": None}) == [
+        ("-D", 1, "lamp", 9.5), ("-D", 2, None, 4.0),
+    ]  # fmt: skip
+
+
+def test_an_update_of_canal_has_the_former_values_of_changed_columns() -> None:
+    old = [{"price": "8"}, {"item": None, "id": "3"}]
+    assert read(CanalJsonDeserializationSchema(ORDER), CANAL | {"type": "UPDATE", "data": TWO, "old": old}) == [
+        ("-U", 1, "lamp", 8.0), ("+U", 1, "lamp", 9.5), ("-U", 3, None, 4.0), ("+U", 2, None, 4.0),
+    ]  # fmt: skip
+
+
+def test_a_former_value_of_null_is_none() -> None:
+    old = [{"item": None}]
+    assert read(CanalJsonDeserializationSchema(ORDER), CANAL | {"type": "UPDATE", "data": TWO[:1], "old": old}) == [
+        ("-U", 1, None, 9.5), ("+U", 1, "lamp", 9.5),
+    ]  # fmt: skip
+
+
+def test_a_made_table_is_no_row() -> None:
+    made = CANAL | {"type": "CREATE", "isDdl": True, "data": None, "sql": "CREATE TABLE orders (id int)"}
+    assert read(CanalJsonDeserializationSchema(ORDER), made) == []
+
+
+@pytest.mark.parametrize(
+    ("only", "count"),
+    [
+        ({"database": "sh.p"}, 2),
+        ({"database": "sho"}, 0),
+        ({"table": "orders|items"}, 2),
+        ({"table": "items"}, 0),
+    ],
+)
+def test_databases_and_tables_are_chosen(only: dict[str, Any], count: int) -> None:
+    schema = CanalJsonDeserializationSchema(ORDER, **only)
+    assert len(read(schema, CANAL | {"type": "INSERT", "data": TWO})) == count
+
+
+def test_a_wrong_pattern_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"table must be a regular expression, not '\('"):
+        CanalJsonDeserializationSchema(ORDER, table="(")
+
+
+MAXWELL = {
+    "database": "shop", "table": "orders", "ts": 1700000000, "xid": 940, "commit": True, "primary_key_columns": ["id"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "rows"),
+    [
+        ("insert", {}, [("+I", 1, "lamp", 9.5)]),
+        ("update", {"old": {"price": 8, "item": None}}, [("-U", 1, None, 8.0), ("+U", 1, "lamp", 9.5)]),
+        ("delete", {}, [("-D", 1, "lamp", 9.5)]),
+    ],
+)
+def test_a_message_of_maxwell(kind: str, old: dict[str, Any], rows: list[Any]) -> None:
+    assert read(MaxwellJsonDeserializationSchema(ORDER), MAXWELL | {"type": kind, "data": LAMP} | old) == rows
+
+
+def test_values_are_exact() -> None:
+    kinds: RowTypeInfo = Types.ROW_NAMED(
+        ["amount", "day", "at", "paid"],
+        [Types.BIG_DEC(), Types.SQL_DATE(), Types.SQL_TIMESTAMP(), Types.BOOLEAN()],
+    )
+    text = (
+        b'{"type": "insert", "data": {"amount": 12345678901234567890.123456789, "day": "2024-02-29",'
+        b' "at": "2024-02-29 10:00:00.000001", "paid": 1}}'
+    )
+    assert read(MaxwellJsonDeserializationSchema(kinds), text) == [
+        (
+            "+I",
+            Decimal("12345678901234567890.123456789"),
+            date(2024, 2, 29),
+            datetime(2024, 2, 29, 10, 0, 0, 1),
+            True,
+        )
+    ]
+    with pytest.raises(
+        FileFormatError, match=r"field 'data': field 'at': .* has microseconds; .* is more precise"
+    ):
+        read(MaxwellJsonDeserializationSchema(kinds), text.replace(b".000001", b".000000001"))
+
+
+# ------------------------------------------------------------------ damage
+
+DAMAGED: list[tuple[MultiRecordDeserializationSchema[Row], bytes, str]] = [
+    (
+        SCHEMAS[0][0],
+        b'{"op": "c"',
+        "no change that DebeziumJsonDeserializationSchema reads: Input data was truncated",
+    ),
+    (SCHEMAS[0][0], b"[1]", "an object is expected, not"),
+    (SCHEMAS[0][0], b'{"op": "t"}', 'field \'op\': "c", "r", "u" or "d" is expected, not \'t\''),
+    (SCHEMAS[0][0], b'{"op": "c"}', "field 'after': an object is expected, not None"),
+    (SCHEMAS[0][0], b'{"op": "c", "after": {"id": "x"}}', "field 'after': field 'id': Integer is expected"),
+    (
+        SCHEMAS[0][0],
+        b'{"op": "c", "after": {"id": 3000000000}}',
+        "field 'after': field 'id': Integer is expected",
+    ),
+    (SCHEMAS[1][0], b'{"type": "TRUNCATE"}', "field 'type': INSERT, UPDATE, DELETE or CREATE is expected"),
+    (
+        SCHEMAS[1][0],
+        b'{"type": "INSERT", "data": null}',
+        "field 'data': an array of rows is expected, not None",
+    ),
+    (SCHEMAS[1][0], b'{"type": "UPDATE", "data": [{}], "old": []}', "field 'old': 1 rows are expected"),
+    (
+        SCHEMAS[1][0],
+        b'{"type": "UPDATE", "data": [{}], "old": [7]}',
+        "field 'old': an object is expected, not 7",
+    ),
+    (
+        CanalJsonDeserializationSchema(ORDER, table="t"),
+        b'{"type": "INSERT"}',
+        "field 'table': a text is expected",
+    ),
+    (SCHEMAS[2][0], b'{"type": "table-drop"}', "field 'type': insert, update or delete is expected"),
+    (SCHEMAS[2][0], b'{"type": "update", "data": {}}', "field 'old': an object is expected, not None"),
+]
+
+
+@pytest.mark.parametrize(("schema", "message", "error"), DAMAGED)
+def test_an_error_names_the_field(
+    schema: MultiRecordDeserializationSchema[Row], message: bytes, error: str
+) -> None:
+    with pytest.raises(FileFormatError) as failed:
+        schema.deserialize_all(message)
+    assert error in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [DebeziumJsonDeserializationSchema, CanalJsonDeserializationSchema, MaxwellJsonDeserializationSchema],
+)
+def test_errors_are_ignored_on_request(kind: Any) -> None:
+    assert kind(ORDER, ignore_parse_errors=True).deserialize_all(b"{") == ()
+
+
+def test_a_type_of_rows_is_needed() -> None:
+    for kind in (DebeziumJsonDeserializationSchema, CanalJsonSerializationSchema):
+        with pytest.raises(InvalidProgramError, match=r"give the type of rows, Types.ROW_NAMED\(...\), not"):
+            kind(Types.INT())  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ written and read
+
+ROWS = st.builds(
+    lambda kind, *values: Row.of_kind(kind, **dict(zip(("id", "item", "price"), values, strict=True))),
+    st.sampled_from(RowKind),
+    st.none() | st.integers(-(2**31), 2**31 - 1),
+    st.none() | st.text(),
+    st.none() | st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@pytest.mark.parametrize(("reader", "writer"), SCHEMAS)
+@given(ROWS)
+def test_what_is_written_is_read(reader: Any, writer: Any, row: Row) -> None:
+    writer, reader = pickle.loads(pickle.dumps((writer, reader)))
+    deleted = row.get_row_kind() in (RowKind.DELETE, RowKind.UPDATE_BEFORE)
+    assert reader.deserialize(writer.serialize(row)) == Row.of_kind(
+        RowKind.DELETE if deleted else RowKind.INSERT, **row.as_dict()
+    )
+
+
+def test_messages_are_those_that_flink_writes() -> None:
+    row = Row(id=1, item="lamp", price=9.5)
+    gone = Row.of_kind(RowKind.UPDATE_BEFORE, id=1, item="lamp", price=9.5)
+    assert [json.loads(writer.serialize(row)) for _, writer in SCHEMAS] == [
+        {"before": None, "after": LAMP, "op": "c"},
+        {"data": [LAMP], "type": "INSERT"},
+        {"data": LAMP, "type": "insert"},
+    ]
+    assert [json.loads(writer.serialize(gone)) for _, writer in SCHEMAS] == [
+        {"before": LAMP, "after": None, "op": "d"},
+        {"data": [LAMP], "type": "DELETE"},
+        {"data": LAMP, "type": "delete"},
+    ]
+
+
+def test_a_row_of_other_fields_is_not_written() -> None:
+    with pytest.raises(FileFormatError, match="has 2 fields, the declared type 3"):
+        DebeziumJsonSerializationSchema(ORDER).serialize(Row(1, "lamp"))
+
+
+# ------------------------------------------------------------------ records of a topic
+
+VALUES = [
+    b'{"op": "u", "before": {"id": 1}, "after": {"id": 2}}',
+    None,
+    b'{"op": "x"}',
+    b'{"op": "d", "before": {"id": 2}}',
+]
+
+
+def test_a_message_of_a_topic_gives_several_rows_with_its_timestamp() -> None:
+    made = row_maker(SCHEMAS[0][0], ErrorPolicy.SKIP).make("t-0", VALUES, [5, 6, 7, 8], [10, 11, 12, 13])
+    assert [(row.get_row_kind().short_string(), row.id) for row in made.rows] == [
+        ("-U", 1),
+        ("+U", 2),
+        ("-D", 2),
+    ]
+    assert (list(made.timestamps), made.num_errors) == ([5, 5, 8], 1)
+
+
+def test_a_message_of_a_topic_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(
+        KafkaRecordError, match=r"offset 12 of t-0 .* DebeziumJsonDeserializationSchema: .*'op'"
+    ):
+        row_maker(SCHEMAS[0][0]).make("t-0", VALUES, [5, 6, 7, 8], [10, 11, 12, 13])
+
+
+def test_a_message_of_a_topic_that_cannot_be_read_goes_aside_alone() -> None:
+    records = [ConsumerRecord("t", 0, 10 + index, 5, None, value, ()) for index, value in enumerate(VALUES)]
+    made = row_maker(SCHEMAS[0][0], ErrorPolicy.DEAD_LETTER).make("t-0", records, [5] * 4, [10, 11, 12, 13])
+    assert len(made.rows) == len(made.timestamps) == 3
+    assert [(letter.position, letter.raw) for letter in made.letters] == [(12, VALUES[2])]
