@@ -16,6 +16,9 @@ from yarrow.container.state.heap_table import HeapTable
 
 W = TypeVar("W")
 
+#: A window with its keys and values, as many of the one as of the other.
+WindowContent = tuple[W, list[Any], list[Any]]
+
 #: Seconds that a thread waits for a piece of the other.
 _SECONDS: Final = 0.0002
 
@@ -24,10 +27,18 @@ class FrozenWindows(Generic[W]):
     """The windows of one state as they were at a cut."""
 
     def __init__(
-        self, cut: int, untouched: dict[W, HeapTable], ended: Callable[[FrozenWindows[W]], None]
+        self,
+        cut: int,
+        untouched: dict[W, HeapTable],
+        ended: Callable[[FrozenWindows[W]], None],
+        beside: Iterator[WindowContent[W]],
     ) -> None:
-        """`untouched`: the tables by window, a copy of the state's own dict. `ended` hears of `end`."""
+        """`untouched`: the tables by window, a copy of the state's own dict. `ended` hears of `end`.
+
+        `beside`: frozen rows without a table, which the snapshot thread reads.
+        """
         self._cut = cut
+        self._beside = beside
         self._untouched = untouched
         #: What the task thread has cut: the table of a window, and its shards.
         self._frozen: dict[W, tuple[HeapTable, list[tuple[int, FrozenShard]]]] = {}
@@ -71,8 +82,8 @@ class FrozenWindows(Generic[W]):
 
     # ------------------------------------------------------------------ snapshot thread
 
-    def copies(self) -> Iterator[tuple[W, list[Any], list[Any]]]:
-        """Keys and values of each untouched window, which the task may change from then on."""
+    def copies(self) -> Iterator[WindowContent[W]]:
+        """Keys and values of each untouched window, which the task may change from then on, and rows without table."""
         for window in list(self._untouched):
             table = self._untouched.get(window)
             if table is None:
@@ -90,6 +101,7 @@ class FrozenWindows(Generic[W]):
                 self._copied = None
             if keys:
                 yield window, keys, values
+        yield from self._beside
 
     def shards(self) -> Iterator[tuple[W, HeapTable, int, FrozenShard]]:
         """The shards of the windows that the task thread has cut; after `copies`, when no window is untouched."""

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.state.frozen_shard import PIECE
-from yarrow.container.state.frozen_windows import FrozenWindows
+from yarrow.container.state.frozen_windows import FrozenWindows, WindowContent
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.window_types import TimeWindow
@@ -23,10 +23,28 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.window_forms import WindowForm, last_time, place_start
 
 W = TypeVar("W")
+W_co = TypeVar("W_co", covariant=True)
 T = TypeVar("T", bound=ValueTable)
 
 #: Keys and values of a window, as many of the one as of the other.
 Rows = tuple[Sequence[Any], Sequence[Any]]
+
+
+class StoredAtCut(Protocol[W_co]):
+    """Rows that an operator keeps in memory in its own form. Only a snapshot has them by window and key."""
+
+    @property
+    def entries(self) -> int:
+        """The number of rows. Any thread."""
+        ...
+
+    def freeze(self) -> Iterator[WindowContent[W_co]]:
+        """The present rows, a window at a time; later changes are not part of them.
+
+        The call is short; iterating, once, makes the lists, which the snapshot thread does.
+        """
+        ...
+
 
 _PLACE: Final = itemgetter(0)
 
@@ -49,6 +67,16 @@ class WindowTables(ABC, Generic[W]):
     table's `remove` and `take`. A window is listed from the first `table` until `drop`, also if all its keys were
     removed. One without rows is not stored, so a restore does not list it.
     """
+
+    #: True if the backend keeps all state in memory, so that `store_also` takes rows.
+    stores_at_cut: bool = False
+
+    def store_also(self, rows: StoredAtCut[W]) -> None:
+        """Stores rows that the operator keeps, at each cut, beside those of the tables: in other windows than these.
+
+        Only where `stores_at_cut` is true.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def table(self, window: W) -> ValueTable:
@@ -138,6 +166,8 @@ class ListedTables(WindowTables[W], Generic[W, T]):
 class HeapWindowTables(ListedTables[W, HeapTable]):
     """A HeapTable a window."""
 
+    stores_at_cut = True
+
     def __init__(self, form: WindowForm[W], like: HeapTable) -> None:
         """`like` is an empty table, as each window gets one."""
         super().__init__(form)
@@ -150,6 +180,10 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
         self._cuts: list[FrozenWindows[W]] = []
         #: Dicts of dropped windows, which are emptied in steps: to let go of a million values at once takes long.
         self._emptied: list[dict[Any, Any]] = []
+        self._beside: StoredAtCut[W] | None = None
+
+    def store_also(self, rows: StoredAtCut[W]) -> None:
+        self._beside = rows
 
     def table(self, window: W) -> HeapTable:
         table = self._used.get(window)
@@ -161,7 +195,8 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
 
     def cut(self, cut: int) -> FrozenWindows[W]:
         """The present windows: large ones, and those that a snapshot holds, are frozen now; others when touched."""
-        frozen: FrozenWindows[W] = FrozenWindows(cut, self._tables.copy(), self._forget_cut)
+        beside = iter(()) if self._beside is None else self._beside.freeze()
+        frozen: FrozenWindows[W] = FrozenWindows(cut, self._tables.copy(), self._forget_cut, beside)
         for window in self._large:
             _touch([frozen], window, None)
         for other in self._cuts:
@@ -243,7 +278,8 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
     @property
     def entries(self) -> int:
         """Rows of all windows. Any thread: a report of metrics asks while windows come and go."""
-        return sum(table.entries for table in list(self._tables.values()))
+        beside = 0 if self._beside is None else self._beside.entries
+        return beside + sum(table.entries for table in list(self._tables.values()))
 
     def end_of_chunk(self) -> None:
         """A bounded piece of work for each window in use, and for those dropped."""

@@ -202,11 +202,10 @@ def test_a_cut_among_rows_of_one_time_loses_and_doubles_none(
     assert all(not subtask.keyed for subtask in state.subtasks.values())
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_rows_beyond_the_bound_wait_in_state_alone_and_are_read_in_parts_of_a_second(backend: str) -> None:
+def test_rows_beyond_the_bound_wait_in_state_alone_and_are_read_in_parts_of_a_second() -> None:
     with patch.object(event_time_buffer, "ROWS_IN_MEMORY", 50):
         job = RestartedJob(by_key)
-        job.start(1, backend)
+        job.start(1, "rocksdb")
         times = [100 + number * 7919 % 2900 for number in range(1000)]
         for at in range(0, 1000, 20):
             job.push([(at % 7, time) for time in times[at : at + 20]], times[at : at + 20])

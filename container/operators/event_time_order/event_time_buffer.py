@@ -1,20 +1,8 @@
-"""EventTimeBuffer: rows of a keyed stream that wait in keyed state for the watermark, and leave in order of time.
+"""EventTimeBuffer: rows of a keyed stream that wait in tables of keyed state, which may lie on disk.
 
-Owner: the task thread. An operator embeds a buffer, or one for each input:
-
-- `setup`: `self._buffer = EventTimeBuffer(context, "_my_rows", row_type)`. The name is that of the state. Only a
-  stream needs a buffer: of bounded input (`environment.bounded`) the rows of a key come in order.
-- a row: `if buffer.is_late(key, time)` it is late, else `buffer.add(key, time, row)`. `generate_add` is faster.
-- `on_watermark`: `buffer.advance(timestamp)`; `buffer.watermark` is the event time, also after a restore.
-- `event_timers_due`: `buffer.is_due`.
-- `fire_event_timers(deadline)`: `for rows in buffer.take(): for time, number, row in rows: ...`, and behind all
-  `rows` a `return` if the deadline has passed. Rows that were yielded count as gone: process each of them.
-- `snapshot_state`: `buffer.snapshot()`. The spec sets `ended_subtasks_leave_no_unions = True`.
-
-Rows of a subtask leave by time, whatever their keys; rows of one time leave as they came. They stand in tables by
-window, one a second of event time. The first ones by time are also held in memory, in order. A second's table goes
-when its last row has left. Until then the *position* says which rows have left, so that none is removed one by one.
-Must not know user functions. See docs/design/0037-event-time-order.md.
+Owner: the task thread. The first rows by time are also held in memory, in order. A second's table goes when its last
+row has left. Until then the *position* says which rows have left, so that none is removed one by one. Must not know
+user functions. See docs/design/0037-event-time-order.md.
 """
 
 from __future__ import annotations
@@ -23,78 +11,49 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, Final
 
-from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext
-from yarrow.container.operators.event_time_order.order_position import (
-    OrderPosition,
-    RestoredPositions,
-    stored_watermark,
-)
-from yarrow.container.operators.event_time_order.rows_by_time import NumberedRow, RowsByTime
+from yarrow.container.operators.event_time_order.keyed_buffer import LENGTH, KeyedBuffer, second_of
+from yarrow.container.operators.event_time_order.rows_by_time import RowsByTime, unnumbered
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.value_table import MISSING, ValueTable
-from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables
-from yarrow.datastream.state import ListStateDescriptor
+from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for_operator_index
 
-#: Milliseconds of event time whose rows have a table of their own.
-LENGTH: Final = 1000
 #: Rows held in memory, if so many wait. It is looked at when as many have come again, so at most twice as many are.
 ROWS_IN_MEMORY: Final = 200_000
 
 
-class EventTimeBuffer:
-    """Rows that wait for the watermark, in the keyed state of one operator."""
+class EventTimeBuffer(KeyedBuffer):
+    """Rows that wait for the watermark, in the tables of one operator."""
 
-    def __init__(self, context: OperatorContext, name: str, row_type: TypeInformation | None) -> None:
-        """`name`: that of the state. `row_type`: the declared type of rows; None = not declared."""
-        environment = context.environment
-        self._max_parallelism = environment.max_parallelism
-        number = Types.LONG()
-        stored: TypeInformation = Types.PICKLED_BYTE_ARRAY()
-        if row_type is not None:
-            stored = Types.LIST(Types.TUPLE([number, number, row_type]))
+    def __init__(self, context: OperatorContext, name: str, tables: WindowTables[TimeWindow]) -> None:
+        super().__init__(context, name, tables)
         #: A list a key and second: (time, number of arrival, row) in order of arrival.
-        self._tables: WindowTables[TimeWindow] = context.state.window_tables(name, stored, TIME_WINDOWS)
-        self._values = WindowValues(self._tables)
-        self._position = context.operator_state.union_list_state(
-            ListStateDescriptor(f"{name}_position", Types.TUPLE([number] * len(OrderPosition._fields)))
-        )
-        self._groups = key_group_range_for_operator_index(
-            environment.max_parallelism, environment.parallelism, environment.subtask
-        )
-        restored = RestoredPositions(self._position.get(), self._groups)
-        #: The present event time.
-        self.watermark = restored.watermark
-        #: A row at or below it may be late: `is_late` knows. A row above it is not.
-        self.perhaps_late_until = _below_first(restored.last_watermark)
-        #: While some key groups had come further than others; None = the watermark has passed them all.
-        self._unequal = restored if restored.last_watermark > restored.watermark else None
-        self._numbers = count(restored.next_number)
+        self._values = WindowValues(tables)
+        next_number = self._restored.next_number
+        self._numbers = count(next_number)
         self._taken = MIN_TIMESTAMP, -1
         self._in_order = RowsByTime()
         #: Exactly the rows up to this time are in memory too.
         self.in_memory_until = MIN_TIMESTAMP - 1
         #: The number of a row at which the rows in memory are counted again.
-        self._next_count = restored.next_number + ROWS_IN_MEMORY
-        self._remove_taken(restored)
+        self._next_count = next_number + ROWS_IN_MEMORY
+        self._remove_taken()
         #: Whether all rows are in memory.
-        self._all_in_memory = not self._tables.windows()
+        self._all_in_memory = not tables.windows()
 
-    def _remove_taken(self, restored: RestoredPositions) -> None:
+    def _remove_taken(self) -> None:
         """Removes restored rows that had left before the snapshot."""
-        last = restored.last_taken_time
+        last = self._restored.last_taken_time
         if last is None:
             return
         for second in self._seconds_until(last):
             changed = []
             for keys, values in self._tables.rows(second):
                 for key, entries in zip(keys, values, strict=True):
-                    group = group_of_raw_key(key, self._max_parallelism)
-                    left = [entry for entry in entries if not restored.has_left(group, entry[0], entry[1])]
+                    left = self._left_of(key, entries)
                     if len(left) < len(entries):
                         changed.append((key, left))
             for key, left in changed:
@@ -106,24 +65,10 @@ class EventTimeBuffer:
 
     # ------------------------------------------------------------------ rows that come
 
-    def is_late(self, key: Any, time: int) -> bool:
-        """Whether the watermark has passed a row, so that it must not be added."""
-        if time > self.perhaps_late_until:
-            return False
-        return time <= self.watermark_of(key)
-
-    def watermark_of(self, key: Any) -> int:
-        """The watermark by which rows of a key are late: that of its key group while some had come further."""
-        if self._unequal is None:
-            return self.watermark
-        group = group_of_raw_key(key, self._max_parallelism)
-        return max(self.watermark, self._unequal.watermark_of(group))
-
     def add(self, key: Any, time: int, row: Any) -> None:
-        """Adds a row that is not late; nobody changes it any more. `key` is raw or canonical."""
         start = time - time % LENGTH
         self.table_of(start)
-        key, entries, found = self._values.find(_second(start), key)
+        key, entries, found = self._values.find(second_of(start), key)
         rows = [] if found is MISSING else found
         numbered = (time, next(self._numbers), row)
         rows.append(numbered)
@@ -132,7 +77,6 @@ class EventTimeBuffer:
             self._in_order.add(numbered)
 
     def generate_add(self, code: CodeWriter, key: str, time: str, row: str) -> None:
-        """Generates `add`; the arguments are variables, and that of the key may change."""
         tables, table, entries = code.fresh("tables"), code.fresh("table"), code.fresh("entries")
         start, numbered, rows = code.fresh("start"), code.fresh("numbered"), code.fresh("rows")
         missing, in_order = code.bind_as("MISSING", MISSING), code.bind("in_order", self._in_order.rows)
@@ -166,7 +110,7 @@ class EventTimeBuffer:
         if self._all_in_memory:
             self.in_memory_until = max(self.in_memory_until, start + LENGTH - 1)
         self._bound_memory()
-        return self._tables.table(_second(start))
+        return self._tables.table(second_of(start))
 
     def _bound_memory(self) -> None:
         """Leaves late rows to the state alone, if many have come since they were counted."""
@@ -179,30 +123,17 @@ class EventTimeBuffer:
 
     # ------------------------------------------------------------------ rows that leave
 
-    def advance(self, watermark: int) -> None:
-        """Takes a watermark. After a restore it may be below the restored one, which then holds."""
-        if watermark > self.watermark:
-            self.watermark = watermark
-            if watermark >= self.perhaps_late_until:
-                self.perhaps_late_until = watermark
-                self._unequal = None
-
     @property
     def is_due(self) -> bool:
-        """True while rows that the watermark has passed may wait: `take` gives them."""
         first = self._in_order.first_time
         return (first is not None and first <= self.watermark) or bool(self._unread(self.watermark))
 
-    def take(self) -> Iterator[list[NumberedRow]]:
-        """Removes the rows up to the watermark, and yields them in order: some rows together.
-
-        A row is (time, number of arrival, row). Who ends the iteration early leaves the rows that were not yielded.
-        """
+    def take(self) -> Iterator[tuple[list[Any], list[int]]]:
         try:
             while True:
                 for rows in self._in_order.take_until(min(self.watermark, self.in_memory_until)):
                     self._taken = rows[-1][:2]
-                    yield rows
+                    yield unnumbered(rows)
                 if not self._unread(self.watermark):
                     break
                 self._read_from_state()
@@ -210,13 +141,7 @@ class EventTimeBuffer:
             self._drop_empty_seconds()
 
     def snapshot(self) -> None:
-        """Puts the position into the state, at the cut."""
-        watermark = stored_watermark(self.watermark)
-        groups = self._groups
-        position = OrderPosition(groups.start, groups.end, watermark, *self._taken, next(self._numbers))
-        unequal = self._unequal
-        stored = [position] if unequal is None else unequal.stored_at(position)
-        self._position.update([tuple(each) for each in stored])
+        self._store_position(self._taken, next(self._numbers))
 
     # ------------------------------------------------------------------ seconds
 
@@ -258,16 +183,6 @@ class EventTimeBuffer:
                 self._values.drop(second)
 
 
-def _second(start: int) -> TimeWindow:
-    """The second that begins at `start`, cut to times of 64 bits."""
-    return TimeWindow(max(start, MIN_TIMESTAMP), min(start + LENGTH, MAX_TIMESTAMP))
-
-
 def _last_time(second: TimeWindow) -> int:
     """The last time of a second, also beyond times of 64 bits."""
     return second.start - second.start % LENGTH + LENGTH - 1
-
-
-def _below_first(watermark: int) -> int:
-    """The last time that a watermark makes late: the least watermark makes none late."""
-    return watermark if watermark > MIN_TIMESTAMP else MIN_TIMESTAMP - 1

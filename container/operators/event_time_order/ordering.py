@@ -23,7 +23,8 @@ from yarrow.container.operators.base import (
     input_type_of,
 )
 from yarrow.container.operators.event_time import refuse_missing
-from yarrow.container.operators.event_time_order.event_time_buffer import EventTimeBuffer
+from yarrow.container.operators.event_time_order.buffers import open_buffer
+from yarrow.container.operators.event_time_order.keyed_buffer import KeyedBuffer
 from yarrow.container.operators.event_time_order.unkeyed_buffer import UnkeyedBuffer
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.registry import runs
@@ -73,7 +74,7 @@ class _Ordering(RowOperator):
         self._ledger.register(context.environment.metrics, context.metric_group)
 
     @abstractmethod
-    def _open_buffer(self, context: OperatorContext) -> EventTimeBuffer | UnkeyedBuffer:
+    def _open_buffer(self, context: OperatorContext) -> KeyedBuffer | UnkeyedBuffer:
         """The rows that wait."""
 
     def snapshot_state(self, checkpoint_id: int) -> None:
@@ -96,8 +97,10 @@ class _Ordering(RowOperator):
             emit(value, timestamp)
             return
         stamp = timestamp or "None"
-        buffer, fixed = code.bind("buffer", self._buffer), value
-        with code.block(f"if {stamp} is None or {stamp} <= {buffer}.perhaps_late_until:"):
+        fixed, perhaps_late = value, code.fresh("perhaps_late_until")
+        # Watermarks come between two calls.
+        code.at_start(f"{perhaps_late} = {code.bind('buffer', self._buffer)}.perhaps_late_until")
+        with code.block(f"if {stamp} is None or {stamp} <= {perhaps_late}:"):
             result, late = code.fresh("v"), code.bind("on_perhaps_late", self._on_perhaps_late)
             with code.block(f"for {result} in {late}({key}, {value}, {stamp}):"):
                 emit(result, stamp)
@@ -138,8 +141,8 @@ class _Ordering(RowOperator):
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[list[Any], list[int]]]:
         if self._bounded:
             return
-        for rows in self._buffer.take():
-            yield [row for _, _, row in rows], [time for time, _, _ in rows]
+        for piece in self._buffer.take():
+            yield piece
             if perf_counter() >= deadline:
                 return
 
@@ -152,15 +155,15 @@ class _Ordering(RowOperator):
 class KeyedOrdering(_Ordering, KeyReadingOperator):
     """Rows of a keyed stream in order of time."""
 
-    _buffer: EventTimeBuffer
+    _buffer: KeyedBuffer
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         spec = cast(KeyedEventTimeOrderOperator, self._spec)
         self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
 
-    def _open_buffer(self, context: OperatorContext) -> EventTimeBuffer:
-        return EventTimeBuffer(context, WAITING_ROWS, self._row_type)
+    def _open_buffer(self, context: OperatorContext) -> KeyedBuffer:
+        return open_buffer(context, WAITING_ROWS, self._row_type)
 
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool

@@ -117,3 +117,8 @@ class RowsByTime:
         for time in sorted(self._times):
             rows = self.rows[time]
             yield from reversed(rows) if time == self._begun else rows
+
+
+def unnumbered(rows: list[NumberedRow]) -> tuple[list[Any], list[int]]:
+    """The rows alone, and their times."""
+    return [row for _, _, row in rows], [time for time, _, _ in rows]

@@ -15,7 +15,7 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.order_position import stored_watermark
-from yarrow.container.operators.event_time_order.rows_by_time import NumberedRow, RowsByTime
+from yarrow.container.operators.event_time_order.rows_by_time import RowsByTime, unnumbered
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
@@ -51,7 +51,7 @@ class UnkeyedBuffer:
         self._in_order.add((time, next(self._numbers), row))
 
     def generate_add(self, code: CodeWriter, key: str, time: str, row: str) -> None:
-        """Generates `add`; as of EventTimeBuffer, without its key."""
+        """Generates `add`; as of KeyedBuffer, without its key."""
         in_order, numbered = code.bind("in_order", self._in_order.rows), code.fresh("numbered")
         code.line(f"{numbered} = ({time}, {code.bind('next_number', self._numbers.__next__)}(), {row})")
         with code.block(f"if {time} in {in_order}:"):
@@ -70,9 +70,9 @@ class UnkeyedBuffer:
         first = self._in_order.first_time
         return first is not None and first <= self.watermark
 
-    def take(self) -> Iterator[list[NumberedRow]]:
-        """Removes the rows up to the watermark, and yields them in order: some rows together."""
-        return self._in_order.take_until(self.watermark)
+    def take(self) -> Iterator[tuple[list[Any], list[int]]]:
+        """Removes the rows up to the watermark, and yields them in order with their times: some rows together."""
+        return map(unnumbered, self._in_order.take_until(self.watermark))
 
     def snapshot(self) -> None:
         """Puts rows and watermark into the state, at the cut."""

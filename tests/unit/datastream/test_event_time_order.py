@@ -59,7 +59,7 @@ def is_empty(harness: OperatorHarness) -> bool:
     """Whether no row is left in state."""
     buffer = ordering(harness)._buffer
     tables = getattr(buffer, "_tables", None)
-    return not list(buffer._in_order) and (tables is None or not tables.windows())
+    return not buffer._in_order.count and (tables is None or not tables.windows())
 
 
 # ---------------------------------------------------------------------- order

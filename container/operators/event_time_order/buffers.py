@@ -1,0 +1,19 @@
+"""Opens the buffer of a keyed stream: in memory where the state backend keeps all state there, else in its tables.
+
+Owner: the task thread, while an operator is set up. Must not know rows.
+"""
+
+from __future__ import annotations
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.event_time_order.event_time_buffer import EventTimeBuffer
+from yarrow.container.operators.event_time_order.heap_buffer import HeapBuffer
+from yarrow.container.operators.event_time_order.keyed_buffer import KeyedBuffer, waiting_tables
+
+
+def open_buffer(context: OperatorContext, name: str, row_type: TypeInformation | None) -> KeyedBuffer:
+    """Opens a buffer with its restored rows. `name`: that of the state. `row_type`: the declared type, or None."""
+    tables = waiting_tables(context, name, row_type)
+    kind = HeapBuffer if tables.stores_at_cut else EventTimeBuffer
+    return kind(context, name, tables)
