@@ -311,5 +311,6 @@ def _unreadable(
     shown = "no value (a tombstone)" if value is None else repr(value[:_SHOWN_BYTES])
     return KafkaRecordError(
         f"the record at offset {offset} of {partition} cannot be deserialized by {type(schema).__name__}:"
-        f" {error}; its value: {shown}"
+        f' {error}; its value: {shown}. Mend the schema, or give the source on_error("skip") or'
+        ' on_error("dead_letter")'
     )

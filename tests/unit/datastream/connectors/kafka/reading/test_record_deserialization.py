@@ -71,7 +71,7 @@ def test_the_record_that_cannot_be_read_is_named() -> None:
     assert str(failed.value).startswith(
         "the record at offset 12 of t-0 cannot be deserialized by SimpleStringSchema: 'utf-8' codec"
     )
-    assert r"b'\xff'" in str(failed.value)
+    assert r"b'\xff'" in str(failed.value) and 'on_error("skip")' in str(failed.value)
 
 
 def record(offset: int, key: bytes, *headers: str, value: bytes | None = None) -> ConsumerRecord:
