@@ -35,6 +35,7 @@ JAVA_ONLY = {
     "pyflink.datastream.async_data_stream.get_j_env_configuration": "returns a Java object",
     "pyflink.datastream.connectors.Sink.__init__": "names a Java class; an interface here",
     "pyflink.datastream.connectors.Source.__init__": "names a Java class; an interface here",
+    "pyflink.datastream.connectors.kafka.KafkaSink.get_transformer": "changes a stream before a Java sink",
     "pyflink.datastream.connectors.file_system.FileSink.get_transformer": "changes a stream before a Java "
     "sink",
     "pyflink.datastream.connectors.base.JavaFunctionWrapper": "wraps a Java function",
@@ -56,21 +57,6 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.dynamic_kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.elasticsearch.*": _EXTERNAL,
     "pyflink.datastream.connectors.jdbc.*": _EXTERNAL,
-    **dict.fromkeys(
-        (
-            f"pyflink.datastream.connectors.kafka.{name}"
-            for name in (
-                "FlinkKafkaProducer",
-                "KafkaRecordSerializationSchema",
-                "KafkaRecordSerializationSchemaBuilder",
-                "KafkaSink",
-                "KafkaSinkBuilder",
-                "KafkaTopicSelector",
-                "Semantic",
-            )
-        ),
-        "the sink of Kafka",
-    ),
     "pyflink.datastream.connectors.kinesis.*": _EXTERNAL,
     "pyflink.datastream.connectors.pulsar.*": _EXTERNAL,
     "pyflink.datastream.connectors.rabbitmq.*": _EXTERNAL,

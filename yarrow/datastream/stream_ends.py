@@ -5,7 +5,7 @@ Owner: the thread that builds the program. Nothing is written before `execute`; 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.base import Sink, delivery_of
@@ -20,6 +20,9 @@ from yarrow.runtime.graph.operator_spec import (
     SinkWriterOperator,
 )
 
+if TYPE_CHECKING:
+    from yarrow.datastream.connectors.kafka.flink_kafka_producer import FlinkKafkaProducer
+
 
 class StreamEnds(ProgramStream):
     """The methods behind which nothing follows."""
@@ -29,8 +32,15 @@ class StreamEnds(ProgramStream):
         spec = PrintOperator(identifier=sink_identifier or "")
         return self._sink("Print to Std. Out", spec, self._builder.as_rows(self.transformation), False)
 
-    def add_sink(self, sink_func: SinkFunction[Any]) -> DataStreamSink:
-        """Hand each record to a SinkFunction; a StreamingFileSink is the FileSink that it stands for."""
+    def add_sink(self, sink_func: SinkFunction[Any] | FlinkKafkaProducer) -> DataStreamSink:
+        """Hand each record to a SinkFunction.
+
+        A StreamingFileSink is the FileSink that it stands for, a FlinkKafkaProducer the KafkaSink.
+        """
+        from yarrow.datastream.connectors.kafka.flink_kafka_producer import FlinkKafkaProducer
+
+        if isinstance(sink_func, FlinkKafkaProducer):
+            return self.sink_to(sink_func.sink())
         require_function(sink_func, SinkFunction, "add_sink", callables=False)
         # Imported here, so that a program without files does not load the modules that write files.
         from yarrow.datastream.connectors.streaming_file_sink import StreamingFileSink

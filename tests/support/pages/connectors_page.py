@@ -17,7 +17,12 @@ from yarrow.datastream.connectors.datagen import DataGeneratorSource
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_system import FileSource, StreamFormat
 from yarrow.datastream.connectors.hybrid_source import HybridSource
-from yarrow.datastream.connectors.kafka import KafkaSource
+from yarrow.datastream.connectors.kafka import (
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSinkBuilder,
+    KafkaSource,
+)
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.connectors.socket import SocketTextSource
 from yarrow.datastream.program.delivery_rules import (
@@ -111,12 +116,22 @@ def sinks() -> dict[str, SinkDelivery]:
     }
     made: dict[str, Sink[Any]] = {
         "files: `FileSink`": FileSink.for_row_format("out", Encoder.simple_string_encoder()).build(),
+        "Kafka: `KafkaSink` with a prefix of transactions": _kafka_sink()
+        .set_transactional_id_prefix("p")
+        .build(),
+        "Kafka: `KafkaSink` without one": _kafka_sink().build(),
         "a subclass of `TwoPhaseCommitSink`": TransactionalFiles("out"),
         "a `Sink` with a committer, without a declaration": Committing(),
         "a `Sink` whose writer only flushes, without a declaration": Flushing(),
     }
     found = {name: delivery_of(sink) for name, sink in made.items()}
     return found | {name: spec.delivery for name, spec in of_engine.items() if spec.delivery is not None}
+
+
+def _kafka_sink() -> KafkaSinkBuilder:
+    records = KafkaRecordSerializationSchema.builder().set_topic("topic")
+    serializer = records.set_value_serialization_schema(SimpleStringSchema()).build()
+    return KafkaSink.builder().set_bootstrap_servers("localhost:9092").set_record_serializer(serializer)
 
 
 def _lines() -> Iterator[str]:

@@ -19,12 +19,19 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     CONSUMER,
+    PRODUCER,
     ClientProperties,
     admin_settings,
 )
@@ -32,15 +39,19 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnect
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 
 __all__ = [
+    "FATAL_ERRORS",
     "OFFSET_BEGINNING",
     "ClusterClient",
     "Consumer",
     "KafkaError",
     "KafkaException",
     "Message",
+    "Producer",
     "TopicPartition",
+    "broker_setting",
     "is_unreachable",
     "make_consumer",
+    "make_producer",
     "of_client",
 ]
 
@@ -57,6 +68,10 @@ _UNREACHABLE = frozenset(
         KafkaError._TRANSPORT,
     }
 )
+
+
+#: What the client raises where it is polled, after an error for which it stops; SystemError when it was calling back.
+FATAL_ERRORS = (KafkaException, SystemError)
 
 
 def is_unreachable(error: KafkaError) -> bool:
@@ -80,6 +95,52 @@ def make_consumer(
     # The client wants a group, and forms none: nobody subscribes.
     consumer: Consumer = _made(Consumer, {"group.id": "yarrow", **settings, **callbacks}, properties)
     return consumer
+
+
+def make_producer(
+    settings: Mapping[str, str],
+    properties: ClientProperties,
+    on_delivery: Callable[[KafkaError, Message], None],
+) -> Producer:
+    """A producer that reports records that could not be written, and no others, where it is polled.
+
+    Polling raises what `FATAL_ERRORS` has when the client cannot go on, for example since its transaction was ended.
+    Raises KafkaConnectorError for settings that the client refuses.
+    """
+    reports = {"delivery.report.only.error": True, "on_delivery": on_delivery, "error_cb": _note_error}
+    producer: Producer = _made(Producer, {**settings, **reports}, properties)
+    return producer
+
+
+def _note_error(error: KafkaError) -> None:
+    _LOG.info("Kafka's client: %s", error.str())
+
+
+def broker_setting(
+    settings: Mapping[str, str], properties: ClientProperties, name: str, timeout_seconds: float
+) -> str | None:
+    """A setting of one broker, as a producer with `settings` may see it; None where it may not.
+
+    Raises KafkaUnreachableError if no broker answers.
+    """
+    admin: AdminClient = _made(AdminClient, admin_settings(settings, PRODUCER), properties)
+    try:
+        broker = next(iter(admin.list_topics(timeout=timeout_seconds).brokers))
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        answers = admin.describe_configs([resource], request_timeout=timeout_seconds)
+        found = answers[resource].result()[name].value
+    except KafkaException as error:
+        if is_unreachable(error.args[0]):
+            raise KafkaUnreachableError(
+                f"Kafka at {settings['bootstrap.servers']} did not answer within {timeout_seconds:g} s:"
+                f" {properties.with_secrets_hidden(_text(error))}. Check bootstrap.servers, security.protocol, user"
+                " and password, and that the broker runs"
+            ) from error
+        _LOG.warning("Setting %s of the brokers cannot be read: %s", name, _text(error))
+        return None
+    except (KeyError, StopIteration):
+        return None
+    return None if found is None else str(found)
 
 
 def _made(client: Callable[..., Any], configuration: dict[str, Any], properties: ClientProperties) -> Any:

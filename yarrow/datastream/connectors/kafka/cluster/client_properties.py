@@ -109,6 +109,55 @@ CONSUMER_WITHOUT_EFFECT: Final = frozenset(
     }
 )
 
+PRODUCER: Final = {
+    "acks": "acks",
+    "allow.auto.create.topics": "allow.auto.create.topics",
+    "batch.size": "batch.size",
+    "buffer.memory": "queue.buffering.max.kbytes",
+    "compression.level": "compression.level",
+    "compression.type": "compression.type",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "enable.idempotence": "enable.idempotence",
+    "linger.ms": "linger.ms",
+    "max.in.flight.requests.per.connection": "max.in.flight.requests.per.connection",
+    "max.request.size": "message.max.bytes",
+    "message.max.bytes": "message.max.bytes",
+    "message.timeout.ms": "message.timeout.ms",
+    "partitioner": "partitioner",
+    "queue.buffering.max.kbytes": "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages": "queue.buffering.max.messages",
+    "retries": "retries",
+    "sticky.partitioning.linger.ms": "sticky.partitioning.linger.ms",
+    "transaction.timeout.ms": "transaction.timeout.ms",
+}
+
+#: Properties of a producer that mean nothing where librdkafka sends and the sink serializes.
+PRODUCER_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "interceptor.classes",
+        "key.serializer",
+        "max.block.ms",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.ignore.keys",
+        "value.serializer",
+    }
+)
+#: Names of partitioners that librdkafka has; the first chooses as Java's clients do.
+_PARTITIONERS: Final = (
+    "murmur2_random",
+    "murmur2",
+    "consistent_random",
+    "consistent",
+    "random",
+    "fnv1a_random",
+    "fnv1a",
+)
+
 _STORES: Final = {
     "ssl.truststore.location": "ssl.ca.location, a file with the certificates of the authorities in PEM",
     "ssl.truststore.password": "ssl.ca.location, which needs no password",
@@ -232,6 +281,38 @@ def consumer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, st
     _one_of(owner, settings, "auto.offset.reset", ("earliest", "latest", "error"), "earliest, latest or none")
     settings.setdefault("allow.auto.create.topics", "false")
     settings |= {"enable.auto.commit": "false", "enable.auto.offset.store": "false"}
+    return settings
+
+
+def producer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a producer. Raises InvalidProgramError.
+
+    The defaults are those of Java's clients. A record is written once although it is sent again
+    (enable.idempotence). It counts when all replicas in sync have it (acks=all). A key chooses the same partition.
+    """
+    for key, instead in (
+        ("transactional.id", "set_transactional_id_prefix: each transaction has a name of its own"),
+        ("partitioner.class", "set_partitioner of the record serializer, a Python function"),
+    ):
+        if key in properties:
+            raise InvalidProgramError(f"{owner}: property {key} is not for programs. Use {instead}")
+    settings = connection_settings(owner, properties, PRODUCER, PRODUCER_WITHOUT_EFFECT)
+    if "buffer.memory" in properties:
+        size = properties["buffer.memory"]
+        if not size.isdecimal():
+            raise InvalidProgramError(f"{owner}: property buffer.memory must be bytes, not {size!r}")
+        settings["queue.buffering.max.kbytes"] = str(max(1, int(size) // 1024))
+    for key, value in (("enable.idempotence", "true"), ("acks", "all"), ("partitioner", _PARTITIONERS[0])):
+        settings.setdefault(key, value)
+    _one_of(owner, settings, "enable.idempotence", ("true", "false"))
+    _one_of(owner, settings, "partitioner", _PARTITIONERS)
+    _one_of(owner, settings, "acks", ("all", "-1", "0", "1"))
+    if settings["enable.idempotence"] == "true" and settings["acks"] in {"0", "1"}:
+        if "enable.idempotence" in properties:
+            raise InvalidProgramError(
+                f"{owner}: acks={settings['acks']} does not go with enable.idempotence=true: set acks to all"
+            )
+        settings["enable.idempotence"] = "false"
     return settings
 
 

@@ -26,3 +26,11 @@ class KafkaOffsetOutOfRangeError(KafkaConnectorError):
 
 class KafkaRecordError(KafkaConnectorError):
     """A record cannot be deserialized; the message has its topic, partition and offset."""
+
+
+class KafkaDeliveryError(KafkaConnectorError):
+    """A record could not be written; the message has its topic, key and the setting that decides."""
+
+
+class KafkaTransactionError(KafkaConnectorError):
+    """A transaction could not be begun, ended, listed or described; the message has its name."""

@@ -1,0 +1,244 @@
+"""The one module that speaks Kafka's protocol: transactions are ended, listed and described from any process.
+
+Owner: the task's thread; the library runs a thread of its own for its connections. librdkafka cannot take up a
+transaction of a process that has died. The protocol can: EndTxn needs the transaction's name, producer id and epoch.
+Source: the message definitions of Apache Kafka 4.1, KIP-98, KIP-664, KIP-890. Must not know checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import kafka.errors as errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
+
+from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
+from yarrow.datastream.connectors.kafka.cluster.protocol_settings import protocol_settings
+from yarrow.runtime.common.clock import perf_counter
+
+T = TypeVar("T")
+
+#: Version 5 of EndTxn gives each transaction an epoch of its own, and a repeated commit would be refused.
+_END_VERSION: Final = 3
+_FIND_VERSION: Final = 3
+_INIT_VERSION: Final = 4
+_REQUEST_MS: Final = 15_000
+_STOP_MS: Final = 2_000
+_RETRY_SECONDS: Final = 0.05
+
+#: The state of a transaction whose rows are neither shown nor discarded.
+ONGOING: Final = "Ongoing"
+
+#: States of a transaction whose end is decided and not yet written to all its partitions.
+ENDING: Final = ("PrepareCommit", "PrepareAbort")
+
+#: Answers that say: ask again.
+_AGAIN: Final = (
+    errors.ConcurrentTransactionsError,
+    errors.CoordinatorLoadInProgressError,
+    errors.CoordinatorNotAvailableError,
+    errors.KafkaConnectionError,
+    errors.KafkaTimeoutError,
+    errors.NodeNotReadyError,
+    errors.NotCoordinatorError,
+    errors.RequestTimedOutError,
+    errors.RetriableError,
+)
+#: Answers to EndTxn that say: this transaction has ended in the other way, or is not known any more.
+_ENDED_OTHERWISE: Final = (
+    errors.InvalidTxnStateError,
+    errors.ProducerFencedError,
+    errors.InvalidProducerEpochError,
+    errors.InvalidProducerIdMappingError,
+)
+
+
+@dataclass(frozen=True)
+class TransactionFacts:
+    """What the coordinator knows of a transaction."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionClient:
+    """Requests about transactions to one cluster; it connects with the first."""
+
+    def __init__(
+        self, settings: Mapping[str, str], properties: ClientProperties, timeout_seconds: float
+    ) -> None:
+        self._settings = settings
+        self._properties = properties
+        self._timeout = timeout_seconds
+        self._net: Any = None
+        self._manager: Any = None
+
+    def describe(self, name: str) -> TransactionFacts:
+        """What the coordinator knows of the transaction `name`. Raises KafkaTransactionError."""
+
+        async def ask(node: Any) -> TransactionFacts:
+            answer = await self._manager.send(
+                DescribeTransactionsRequest(transactional_ids=[name]), node_id=node
+            )
+            found = answer.transaction_states[0]
+            _raise_for(found.error_code)
+            return TransactionFacts(found.transaction_state, found.producer_id, found.producer_epoch)
+
+        return self._of_coordinator("describe", name, ask)
+
+    def end(self, name: str, producer_id: int, producer_epoch: int, *, commit: bool) -> str | None:
+        """Commit or abort a transaction; one that has ended in this way already stays as it is.
+
+        Returns None, or Kafka's name of the reason why it is too late. Raises KafkaTransactionError if the answer
+        is not known: then it may be asked again.
+        """
+
+        async def ask(node: Any) -> str | None:
+            request = EndTxnRequest(
+                transactional_id=name,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                committed=commit,
+                max_version=_END_VERSION,
+            )
+            answer = await self._manager.send(request, node_id=node)
+            try:
+                _raise_for(answer.error_code)
+            except _ENDED_OTHERWISE as error:
+                return str(error.message)
+            return None
+
+        return self._of_coordinator("commit" if commit else "abort", name, ask)
+
+    def fence(self, name: str) -> None:
+        """Abort what is open under the name, and shut out the producer that may still write there.
+
+        Raises KafkaTransactionError.
+        """
+
+        async def ask(node: Any) -> None:
+            request = InitProducerIdRequest(
+                transactional_id=name,
+                transaction_timeout_ms=_REQUEST_MS,
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=_INIT_VERSION,
+            )
+            answer = await self._manager.send(request, node_id=node)
+            # While the abort runs, the answer is CONCURRENT_TRANSACTIONS.
+            _raise_for(answer.error_code)
+
+        self._of_coordinator("abort", name, ask)
+
+    def listed(self, prefix: str, *states: str) -> list[str]:
+        """Names of transactions in these states that begin with `prefix`, from all brokers.
+
+        Raises KafkaTransactionError.
+        """
+
+        async def ask() -> list[str]:
+            found: list[str] = []
+            for broker in self._manager.cluster.brokers():
+                request = ListTransactionsRequest(
+                    state_filters=list(states), producer_id_filters=[], max_version=0
+                )
+                answer = await self._manager.send(request, node_id=broker.node_id)
+                _raise_for(answer.error_code)
+                found += [entry.transactional_id for entry in answer.transaction_states]
+            return sorted(name for name in found if name.startswith(prefix))
+
+        return self._asked(f"list the transactions {prefix}*", ask)
+
+    def close(self) -> None:
+        """Disconnect."""
+        net, self._net = self._net, None
+        manager, self._manager = self._manager, None
+        if net is None:
+            return
+
+        async def end_connections() -> None:
+            manager.close()
+
+        # On the thread of the connections, which would otherwise use what is closed beside it.
+        with suppress(errors.KafkaError):
+            manager.run(end_connections)
+        net.stop(_STOP_MS)
+        net.close()
+
+    def _of_coordinator(self, verb: str, name: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        async def find_and_ask() -> T:
+            request = FindCoordinatorRequest(
+                key=name, key_type=CoordinatorType.TRANSACTION.value, max_version=_FIND_VERSION
+            )
+            answer = await self._manager.send(request)
+            node = self._manager.cluster.add_coordinator(
+                answer, CoordinatorType.TRANSACTION, name, synthesize_node_id=False
+            )
+            return await ask(node)
+
+        return self._asked(f"{verb} the transaction {name}", find_and_ask)
+
+    def _asked(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer or time is over."""
+        deadline = perf_counter() + self._timeout
+
+        async def until_answered() -> T:
+            while True:
+                try:
+                    return await ask()
+                except _AGAIN:
+                    if perf_counter() >= deadline:
+                        raise
+                    await self._net.sleep(_RETRY_SECONDS)
+
+        try:
+            self._connect()
+            answered: T = self._manager.run(until_answered)
+        except errors.KafkaError as error:
+            # The next question begins with new connections.
+            self.close()
+            raise KafkaTransactionError(
+                f"Kafka at {self._settings['bootstrap.servers']} did not {what}:"
+                f" {self._properties.with_secrets_hidden(_text(error))}"
+            ) from error
+        return answered
+
+    def _connect(self) -> None:
+        if self._manager is not None:
+            return
+        configuration = {
+            "client_id": "yarrow-transactions",
+            "request_timeout_ms": _REQUEST_MS,
+            "reconnect_backoff_max_ms": 1000,
+            **protocol_settings(self._settings),
+        }
+        self._net = NetworkSelector(**configuration)
+        self._manager = KafkaConnectionManager(self._net, **configuration)
+        self._net.start()
+        self._manager.bootstrap(1000 * self._timeout)
+
+
+def _raise_for(code: int) -> None:
+    kind = errors.for_code(code)
+    if kind is not errors.NoError:
+        raise kind
+
+
+def _text(error: errors.KafkaError) -> str:
+    if isinstance(error, errors.TransactionalIdAuthorizationFailedError):
+        return (
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Give the user of the sink the rights WRITE and DESCRIBE on"
+            " transactional ids that begin with the sink's prefix"
+        )
+    if isinstance(error, errors.ClusterAuthorizationFailedError):
+        return "CLUSTER_AUTHORIZATION_FAILED. Give the user of the sink the right DESCRIBE on the cluster"
+    return str(error)

@@ -1,0 +1,1 @@
+"""Writing of records: serializers, writers, transactions and their commits."""

@@ -1,0 +1,213 @@
+"""RecordProducer: one client of librdkafka that writes records; each record that fails is an error that names it.
+
+Owner: the task's thread. The client calls back only for failures, where it is polled. It is given back by dropping it:
+an open transaction stays open then, and another process can end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+from yarrow.datastream.connectors.kafka.cluster.client import (
+    FATAL_ERRORS,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    make_producer,
+)
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaDeliveryError, KafkaTransactionError
+from yarrow.datastream.connectors.kafka.writing.delivery_failures import FailedRecord, failure_text
+from yarrow.datastream.connectors.kafka.writing.record_serialization import ProducerRecord
+from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
+from yarrow.runtime.common.clock import perf_counter
+
+_ROOM_SECONDS: Final = 0.1
+_FLUSH_SECONDS: Final = 1.0
+#: Seconds for questions about topics and transactions.
+_REQUEST_SECONDS: Final = 30.0
+#: Seconds in which a broker may make a topic that it did not know.
+_NEW_TOPIC_SECONDS: Final = 5.0
+
+_TOO_LARGE: Final = "MSG_SIZE_TOO_LARGE"
+
+Serialize = Callable[[Any, int | None], ProducerRecord | None]
+
+
+class RecordProducer:
+    """Writes records, in a transaction of its own if it has a name."""
+
+    def __init__(
+        self, settings: KafkaSinkSettings, transaction: str | None = None, timeout_ms: int = 0
+    ) -> None:
+        self._settings = settings
+        #: Failures that the client has reported. The list has no reference to the producer, which a drop then ends.
+        self._failures: list[tuple[FailedRecord, str, str]] = []
+        self._topics: set[str] = set()
+        #: Bytes of keys and values.
+        self.bytes_sent = 0
+        #: Records that the client has taken.
+        self.records = 0
+        configuration = dict(settings.producer)
+        if transaction is not None:
+            configuration |= {"transactional.id": transaction, "transaction.timeout.ms": str(timeout_ms)}
+            self._fit_delivery(configuration, timeout_ms)
+        self._configuration = configuration
+        self._producer: Producer | None = make_producer(
+            configuration, settings.properties, _reporter(self._failures)
+        )
+
+    @staticmethod
+    def _fit_delivery(configuration: dict[str, str], timeout_ms: int) -> None:
+        """librdkafka refuses a delivery that may take longer than its transaction."""
+        asked = configuration.get("message.timeout.ms")
+        if asked is not None and int(asked) > timeout_ms:
+            configuration["message.timeout.ms"] = str(timeout_ms)
+
+    def begin_transaction(self) -> None:
+        """Ask for a producer id and begin; blocks until the coordinator answers. Raises KafkaTransactionError."""
+        assert self._producer is not None
+        try:
+            self._producer.init_transactions(_REQUEST_SECONDS)
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            name = self._configuration["transactional.id"]
+            text = self._settings.properties.with_secrets_hidden(error.args[0].str())
+            remedy = (
+                ". Give the user of the sink the rights WRITE and DESCRIBE on transactional ids with its prefix"
+                if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                else ""
+            )
+            raise KafkaTransactionError(
+                f"Kafka at {self._settings.servers} did not begin transaction {name}: {text}{remedy}"
+            ) from error
+
+    def write(
+        self, rows: Sequence[Any], timestamps: Sequence[int | None] | None, serialize: Serialize
+    ) -> None:
+        """Hand rows to the client, which sends them by itself. Raises KafkaDeliveryError."""
+        producer = self._producer
+        assert producer is not None
+        for row, timestamp in zip(rows, timestamps or repeat(None), strict=False):
+            record = serialize(row, timestamp)
+            if record is None:
+                continue
+            if record.topic not in self._topics:
+                self._require_topic(producer, record)
+            self._produce(producer, record)
+        self._served(lambda: producer.poll(0))
+
+    def _served(self, wait: Callable[[], int]) -> int:
+        """Let the client call back while it waits. Raises KafkaDeliveryError if records or the client have failed."""
+        try:
+            left = wait()
+        except FATAL_ERRORS as error:
+            self._check()
+            cause = error.__cause__ or error
+            known = cause.args[0] if isinstance(cause, KafkaException) else None
+            text = self._settings.properties.with_secrets_hidden(str(error) if known is None else known.str())
+            raise KafkaDeliveryError(
+                f"KafkaSink cannot go on, since Kafka's client has stopped: {text}. The job goes back to its last"
+                " checkpoint"
+            ) from error
+        self._check()
+        return left
+
+    def _produce(self, producer: Producer, record: ProducerRecord) -> None:
+        topic, value, key, partition, timestamp, headers = record
+        place = -1 if partition is None else partition
+        # Times before 1970 are none to Kafka.
+        at = timestamp if timestamp is not None and timestamp > 0 else 0
+        while True:
+            try:
+                if headers:
+                    producer.produce(topic, value, key, place, timestamp=at, headers=list(headers))
+                else:
+                    producer.produce(topic, value, key, place, timestamp=at)
+            except BufferError:
+                # The client's queue is full: room comes as brokers confirm.
+                self._served(lambda: producer.poll(_ROOM_SECONDS))
+                continue
+            except KafkaException as error:
+                cause = error.args[0]
+                failed = FailedRecord(topic, place, _bytes(key), _bytes(value))
+                self._failures.append((failed, cause.name(), cause.str()))
+                self._check()
+            break
+        self.records += 1
+        self.bytes_sent += (0 if value is None else len(value)) + (0 if key is None else len(key))
+
+    def _require_topic(self, producer: Producer, record: ProducerRecord) -> None:
+        """Raise KafkaDeliveryError now for a topic that does not exist, not after the delivery's time-out."""
+        deadline = perf_counter() + _NEW_TOPIC_SECONDS
+        while True:
+            try:
+                found = producer.list_topics(record.topic, _REQUEST_SECONDS).topics[record.topic].error
+            except KafkaException as error:
+                found = error.args[0]
+            if found is None:
+                self._topics.add(record.topic)
+                return
+            if found.code() == KafkaError.LEADER_NOT_AVAILABLE or (
+                found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and perf_counter() < deadline
+            ):
+                self._served(lambda: producer.poll(_ROOM_SECONDS))
+                continue
+            failed = FailedRecord(record.topic, -1, _bytes(record.key), _bytes(record.value))
+            raise self._error(failed, found.name(), found.str())
+
+    def flush(self) -> None:
+        """Wait until brokers have confirmed all records. Raises KafkaDeliveryError."""
+        producer = self._producer
+        assert producer is not None
+        # It ends: each record is confirmed, or fails when its delivery's time is over.
+        while self._served(lambda: producer.flush(_FLUSH_SECONDS)):
+            pass
+
+    def abort_transaction(self) -> None:
+        """Discard what was written, if the broker answers soon; else its time-out does."""
+        if self._producer is not None:
+            self._producer.purge()
+            try:
+                self._producer.abort_transaction(_NEW_TOPIC_SECONDS)
+            except KafkaException:
+                return
+
+    def close(self) -> None:
+        """Give the client back; records that were not flushed are dropped."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _check(self) -> None:
+        if self._failures:
+            # Records of one batch fail together: the largest is the one that is too large.
+            first, code, text = self._failures[0]
+            largest = max(
+                (record for record, other, _ in self._failures if other == code), key=lambda r: r.size
+            )
+            raise self._error(largest if code == _TOO_LARGE else first, code, text)
+
+    def _error(self, record: FailedRecord, code: str, text: str) -> KafkaDeliveryError:
+        hidden = self._settings.properties.with_secrets_hidden(text)
+        return KafkaDeliveryError(failure_text(record, code, hidden, self._configuration))
+
+
+def _reporter(failures: list[tuple[FailedRecord, str, str]]) -> Callable[[KafkaError, Message], None]:
+    def report(error: KafkaError, message: Message) -> None:
+        partition = message.partition()
+        failed = FailedRecord(
+            message.topic() or "",
+            -1 if partition is None else partition,
+            _bytes(message.key()),
+            _bytes(message.value()),
+        )
+        failures.append((failed, error.name(), error.str()))
+
+    return report
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

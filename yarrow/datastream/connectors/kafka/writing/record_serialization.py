@@ -1,0 +1,173 @@
+"""How a row becomes a record of Kafka: topic, key, value, headers, partition and timestamp.
+
+Owner: the client builds a schema; the writer calls it on the task's thread. Must not import the client library.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from yarrow.common.serialization import SerializationSchema
+from yarrow.runtime.common.errors import InvalidProgramError
+
+IN = TypeVar("IN")
+IN_contra = TypeVar("IN_contra", contravariant=True)
+
+Headers = Sequence[tuple[str, bytes | None]]
+_OWNER = "KafkaRecordSerializationSchema"
+
+
+class ProducerRecord(NamedTuple):
+    """A record to be written."""
+
+    topic: str
+    #: None = a tombstone: the record removes its key from a compacted topic.
+    value: bytes | None
+    key: bytes | None = None
+    #: None = the partitioner chooses.
+    partition: int | None = None
+    #: Milliseconds since 1970 UTC; None = the present time.
+    timestamp: int | None = None
+    headers: Headers = ()
+
+
+class KafkaTopicSelector(ABC, Generic[IN_contra]):
+    """Chooses the topic of a row."""
+
+    @abstractmethod
+    def apply(self, data: IN_contra) -> str:
+        """Return the name of the topic."""
+
+
+class KafkaRecordSerializationSchema(ABC, Generic[IN]):
+    """Turns rows into records. `builder()` makes one of schemas; a subclass decides everything itself."""
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        """Return a builder."""
+        return KafkaRecordSerializationSchemaBuilder()
+
+    @abstractmethod
+    def serialize(self, element: IN, timestamp: int | None) -> ProducerRecord | None:
+        """Return the record of a row whose timestamp (ms) is given; None = the row is left out."""
+
+
+class _BuiltSchema(KafkaRecordSerializationSchema[IN]):
+    """Made of a topic or a selector, of schemas for value and key, and of functions."""
+
+    def __init__(self, parts: KafkaRecordSerializationSchemaBuilder) -> None:
+        self._topic = parts._topic
+        self._selector = parts._selector
+        assert parts._value is not None
+        self._value = parts._value
+        self._key = parts._key
+        self._partitioner = parts._partitioner
+        self._headers = parts._headers
+
+    def serialize(self, element: IN, timestamp: int | None) -> ProducerRecord:
+        topic = self._topic if self._selector is None else self._selector.apply(element)
+        value = self._value.serialize(element)
+        key = None if self._key is None else self._key.serialize(element)
+        return ProducerRecord(
+            topic,
+            value,
+            key,
+            None if self._partitioner is None else self._partitioner(element, key, value, topic),
+            timestamp,
+            () if self._headers is None else self._headers(element),
+        )
+
+
+Partitioner = Callable[[Any, bytes | None, bytes | None, str], int]
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """Collects what a KafkaRecordSerializationSchema needs. Each method returns the builder."""
+
+    def __init__(self) -> None:
+        self._topic = ""
+        self._selector: KafkaTopicSelector[Any] | None = None
+        self._value: SerializationSchema[Any] | None = None
+        self._key: SerializationSchema[Any] | None = None
+        self._partitioner: Partitioner | None = None
+        self._headers: Callable[[Any], Headers] | None = None
+
+    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        """Write all rows to one topic."""
+        if not isinstance(topic, str) or not topic:
+            raise InvalidProgramError(f"{_OWNER}: set_topic takes the name of a topic, not {topic!r}")
+        self._check_unset()
+        self._topic = topic
+        return self
+
+    def set_topic_selector(
+        self, topic_selector: KafkaTopicSelector[Any]
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Choose the topic of each row."""
+        if not isinstance(topic_selector, KafkaTopicSelector):
+            raise InvalidProgramError(
+                f"{_OWNER}: set_topic_selector takes a KafkaTopicSelector, not {topic_selector!r}"
+            )
+        self._check_unset()
+        self._selector = topic_selector
+        return self
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: SerializationSchema[Any]
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set the schema that makes each record's key of the row. Without it records have no key."""
+        self._key = _schema("set_key_serialization_schema", key_serialization_schema)
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: SerializationSchema[Any]
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set the schema that makes each record's value of the row. It may return None: a tombstone."""
+        self._value = _schema("set_value_serialization_schema", value_serialization_schema)
+        return self
+
+    def set_partitioner(self, partitioner: Partitioner) -> KafkaRecordSerializationSchemaBuilder:
+        """Set a function of row, key, value and topic that returns the number of the partition.
+
+        Without it the property `partitioner` decides: by key, as Java's clients do.
+        """
+        if not callable(partitioner):
+            raise InvalidProgramError(f"{_OWNER}: set_partitioner takes a function, not {partitioner!r}")
+        self._partitioner = partitioner
+        return self
+
+    def set_header_provider(
+        self, header_provider: Callable[[Any], Headers]
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set a function of the row that returns pairs of a header's name and bytes."""
+        if not callable(header_provider):
+            raise InvalidProgramError(
+                f"{_OWNER}: set_header_provider takes a function, not {header_provider!r}"
+            )
+        self._headers = header_provider
+        return self
+
+    def build(self) -> KafkaRecordSerializationSchema[Any]:
+        """Return the schema. Raises InvalidProgramError naming what is missing."""
+        if self._value is None:
+            raise InvalidProgramError(
+                f"{_OWNER}: set how rows are written by set_value_serialization_schema, for example"
+                " SimpleStringSchema()"
+            )
+        if not self._topic and self._selector is None:
+            raise InvalidProgramError(f"{_OWNER}: set the topic by set_topic or set_topic_selector")
+        return _BuiltSchema(self)
+
+    def _check_unset(self) -> None:
+        if self._topic or self._selector is not None:
+            raise InvalidProgramError(
+                f"{_OWNER}: the topic is set already; call one of set_topic and set_topic_selector, once"
+            )
+
+
+def _schema(method: str, schema: object) -> SerializationSchema[Any]:
+    if not isinstance(schema, SerializationSchema):
+        raise InvalidProgramError(f"{_OWNER}: {method} takes a SerializationSchema, not {schema!r}")
+    return schema
