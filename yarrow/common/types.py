@@ -234,6 +234,19 @@ class Row:
 bear_names: Callable[[Row, tuple[str, ...]], None] = Row.__dict__["_fields"].__set__
 
 
+_put_values: Callable[[Row, list[Any]], None] = Row.__dict__["_values"].__set__
+_put_kind: Callable[[Row, RowKind], None] = Row.__dict__["_row_kind"].__set__
+
+
+def row_of(names: tuple[str, ...], values: list[Any]) -> Row:
+    """A Row of these names with this very list of values, both unchecked: for decoders, once a record."""
+    row = Row.__new__(Row)
+    _put_values(row, values)
+    bear_names(row, names)
+    _put_kind(row, RowKind.INSERT)
+    return row
+
+
 def positional_row(values: Sequence[Any]) -> Row:
     """A Row of these values as a stream of `Types.ROW` gives it: it bears the names f0, f1, ..."""
     row = Row(*values)

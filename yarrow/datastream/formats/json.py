@@ -30,6 +30,7 @@ from yarrow.datastream.connectors.line_blocks import (
 )
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
+from yarrow.datastream.formats.json_rows import row_decoder
 from yarrow.datastream.formats.row_fields import values_in_order
 from yarrow.datastream.formats.values import json_decoder, row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
@@ -246,13 +247,12 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
         self, type_info: RowTypeInfo, fail_on_missing_field: bool = False, ignore_parse_errors: bool = False
     ) -> None:
         self._settings = (type_info, fail_on_missing_field, ignore_parse_errors)
-        self._decode = json_decoder(type_info)
-        self._read = row_reader(type_info, fail_on_missing_field)
+        self._decode = row_decoder(type_info, fail_on_missing_field)
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the Row; None for an unreadable message if errors are ignored, else FileFormatError is raised."""
         try:
-            return self._read(self._decode(message))
+            return self._decode(message)
         except (ValueError, msgspec.DecodeError) as error:
             if self._settings[2]:
                 return None
