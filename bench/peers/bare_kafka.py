@@ -34,11 +34,11 @@ def main() -> None:
         for message in messages:
             if message.error() is not None:
                 raise SystemExit(str(message.error()))
-            value = message.value()
+            value = message.value() or b""
             if given.form == "json":
                 decode(value)
             else:
-                values.append(value)  # type: ignore[arg-type]
+                values.append(value)
         if given.form == "columns" and values:
             arrow_json.read_json(io.BytesIO(b"\n".join(values)))
         read += len(messages)

@@ -6,6 +6,7 @@ The peer is bench/peers/bare_kafka.py.
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from bench.programs.kafka_topic import TOPIC, broker, filled
 from bench.programs.rows import DroppingSink
@@ -23,7 +24,7 @@ PAYMENT = Types.ROW_NAMED(
 )
 
 
-def schema_of(form: str) -> DeserializationSchema[object]:
+def schema_of(form: str) -> DeserializationSchema[Any]:
     """The deserializer of a form of rows."""
     if form == "bytes":
         return ByteArraySchema()
@@ -42,7 +43,7 @@ def main() -> None:
     )
     end = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(TOPIC, 0): given.records})
     builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(TOPIC).set_bounded(end)
-    source: KafkaSource[object] = builder.set_value_only_deserializer(schema_of(given.form)).build()
+    source: KafkaSource[Any] = builder.set_value_only_deserializer(schema_of(given.form)).build()
     payments = env.from_source(source, WatermarkStrategy.no_watermarks(), "payments")
     payments.sink_to(DroppingSink())
     env.execute(f"bench kafka {given.form}")
