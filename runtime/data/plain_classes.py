@@ -87,7 +87,8 @@ class InstanceShape(NamedTuple):
     #: `instance.name = value` stores into the instance and does nothing else.
     is_storable: bool
     #: The attributes, when all of `names` are readable and `gc.get_referents` counts one more than them, are
-    #: exactly `names`: then no __dict__ needs to be made to see that.
+    #: exactly `names`: then no __dict__ needs to be made to see that. Their order is not seen, so a copy has that
+    #: of `names`.
     is_countable: bool
 
 
