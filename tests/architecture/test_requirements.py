@@ -18,8 +18,11 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in requirements}
 
 
-@pytest.mark.parametrize("library", ["fastavro", "pandas", "polars"])
-def test_a_library_of_an_extra_is_imported_by_name_alone(library: str) -> None:
+@pytest.mark.parametrize(
+    ("library", "module"),
+    [("fastavro", "fastavro"), ("pandas", "pandas"), ("polars", "polars"), ("protobuf", "google")],
+)
+def test_a_library_of_an_extra_is_imported_by_name_alone(library: str, module: str) -> None:
     extras = PROJECT["optional-dependencies"]
     assert library not in names(PROJECT["dependencies"])
     assert names(extras[library]) == {library} and set(extras[library]) <= set(extras["test"])
@@ -27,8 +30,8 @@ def test_a_library_of_an_extra_is_imported_by_name_alone(library: str) -> None:
         path
         for path in engine_files()
         for node in walk(parse(path))
-        if (isinstance(node, ast.Import) and any(name.name.split(".")[0] == library for name in node.names))
-        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == library)
+        if (isinstance(node, ast.Import) and any(name.name.split(".")[0] == module for name in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == module)
     ]
     assert importing == []
 

@@ -1,0 +1,167 @@
+"""Protobuf messages become rows: one function for each field, made once.
+
+Owner: the task's thread; pure. Readers raise ValueError that names the field. Must not write messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from yarrow.common.time import Instant
+from yarrow.common.typeinfo import MapTypeInfo, RowTypeInfo, TypeInformation
+from yarrow.common.types import Row, bear_names
+from yarrow.datastream.formats.protobuf.fields import (
+    BYTES,
+    ENUM,
+    RANGES,
+    TIMESTAMP,
+    WRAPPERS,
+    collection_misfit,
+    fitting_tags,
+    is_map,
+    is_message,
+    is_repeated,
+    misfit,
+)
+from yarrow.runtime.common.errors import InvalidProgramError
+
+_EPOCH = datetime(1970, 1, 1)
+_MOST_LONG = 2**63 - 1
+
+
+def row_reader(descriptor: Any, row_type: RowTypeInfo) -> Callable[[Any], Row]:
+    """Return a function from a message to a Row of this type.
+
+    An absent field is None if the message tells absent from default. Raises InvalidProgramError for a type that does
+    not fit the message.
+    """
+    names = tuple(row_type.get_field_names())
+    readers = [
+        _field_reader(field_of(descriptor, name), declared)
+        for name, declared in zip(names, row_type.get_field_types(), strict=True)
+    ]
+
+    def read(message: Any) -> Row:
+        row = Row(*[reader(message) for reader in readers])
+        bear_names(row, names)
+        return row
+
+    return read
+
+
+def field_of(descriptor: Any, name: str) -> Any:
+    """Return the field of a message. Raises InvalidProgramError where it has none of this name."""
+    field = descriptor.fields_by_name.get(name)
+    if field is None:
+        known = [field.name for field in descriptor.fields]
+        raise InvalidProgramError(f"the message {descriptor.full_name} has no field {name!r}; it has {known}")
+    return field
+
+
+def _field_reader(field: Any, declared: TypeInformation) -> Callable[[Any], Any]:
+    name = field.name
+    read = _part_reader(field, declared)
+    has_presence = field.has_presence
+
+    def read_field(message: Any) -> Any:
+        if has_presence and not message.HasField(name):
+            return None
+        value = getattr(message, name)
+        if read is None:
+            return value
+        try:
+            return read(value)
+        except ValueError as error:
+            raise ValueError(f"field {name!r}: {error}") from None
+
+    return read_field
+
+
+def _part_reader(field: Any, declared: TypeInformation) -> Callable[[Any], Any] | None:
+    """The reader of what a field holds; None = the value is taken as it is."""
+    if is_map(field):
+        if not isinstance(declared, MapTypeInfo):
+            raise collection_misfit(field, declared)
+        entry = field.message_type.fields_by_name
+        key = _value_reader(entry["key"], declared.key_type_info) or _as_it_is
+        item = _value_reader(entry["value"], declared.value_type_info) or _as_it_is
+        return lambda value: {key(name): item(part) for name, part in value.items()}
+    if is_repeated(field):
+        element = getattr(declared, "element_type", None)
+        if element is None or declared.python_type is not list:
+            raise collection_misfit(field, declared)
+        read = _value_reader(field, element)
+        return list if read is None else lambda value: [read(part) for part in value]
+    return _value_reader(field, declared)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _value_reader(field: Any, declared: TypeInformation) -> Callable[[Any], Any] | None:
+    """The reader of one value; None = the value is taken as it is."""
+    if is_message(field):
+        return _message_reader(field, declared)
+    tag = getattr(declared, "tag", None)
+    if field.type == BYTES:
+        if declared.python_type is not bytes:
+            raise misfit(field, declared)
+        return None
+    if tag not in fitting_tags(field):
+        if tag == "LONG" and field.type in RANGES:
+            return _long
+        raise misfit(field, declared)
+    if field.type == ENUM:
+        return None if tag == "INT" else _enum_reader(field.enum_type)
+    return None
+
+
+def _long(value: int) -> int:
+    if value > _MOST_LONG:
+        raise ValueError(f"{value} is no LONG; declare Types.BIG_INT()")
+    return value
+
+
+def _enum_reader(enum_type: Any) -> Callable[[int], str]:
+    names: dict[int, str] = {number: value.name for number, value in enum_type.values_by_number.items()}
+
+    def read(number: int) -> str:
+        name = names.get(number)
+        if name is None:
+            raise ValueError(
+                f"{number} is no value of the enum {enum_type.full_name}; declare Types.INT() to keep unknown numbers"
+            )
+        return name
+
+    return read
+
+
+def _message_reader(field: Any, declared: TypeInformation) -> Callable[[Any], Any]:
+    inner = field.message_type
+    if isinstance(declared, RowTypeInfo):
+        return row_reader(inner, declared)
+    if inner.full_name == TIMESTAMP:
+        reader = {"INSTANT": _instant, "SQL_TIMESTAMP": _date_time}.get(getattr(declared, "tag", ""))
+        if reader is not None:
+            return reader
+    if inner.full_name in WRAPPERS:
+        read = _value_reader(inner.fields_by_name["value"], declared) or _as_it_is
+        return lambda message: read(message.value)
+    raise misfit(field, declared)
+
+
+def _instant(stamp: Any) -> Instant:
+    return Instant(stamp.seconds, stamp.nanos)
+
+
+def _date_time(stamp: Any) -> datetime:
+    micros, rest = divmod(stamp.nanos, 1000)
+    if rest or not 0 <= micros < 1_000_000:
+        raise ValueError(f"{stamp.nanos} nanoseconds are no whole microseconds; declare Types.INSTANT()")
+    try:
+        return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=micros)
+    except OverflowError:
+        raise ValueError(f"{stamp.seconds} s since 1970 lie outside the years 1 to 9999") from None
