@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.support.fault_runs import SETTINGS
+from yarrow.common.job_status import JobStatus
 from yarrow.common.serialization import Encoder, SimpleStringSchema
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import RollingPolicy
 from yarrow.datastream.connectors.kafka import KafkaSource, KafkaSourceBuilder
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster
+from yarrow.runtime.common.ids import JobID
 
 #: The last row of each partition.
 END = "end"
+#: Seconds between portions: several checkpoints have rows.
+PACE = 0.02
 WORDS = [f"word{number}" for number in range(7)]
 
 
@@ -77,6 +86,47 @@ class Words:
         )
 
 
+class Run:
+    """A counting job under way."""
+
+    def __init__(self, cluster: MiniCluster, client: LocalJobClient) -> None:
+        self._cluster = cluster
+        self.client = client
+
+    def completed(self) -> int:
+        """Number of completed checkpoints."""
+        job_id = JobID(str(self.client.get_job_id()))
+        request = self._cluster.cluster.dispatcher.request_checkpoint_statistics(job_id)
+        return LoopThread.shared().call(request).counts.completed
+
+    def until_completed(self, more: int = 2) -> None:
+        """Waits for checkpoints that begin after this call."""
+        wanted = self.completed() + more
+        wait_until(lambda: self.completed() >= wanted)
+
+    def restarts(self) -> int:
+        """How often tasks have been started again."""
+        return self.client.get_job_details().result().restarts
+
+    def ends(self) -> None:
+        """Waits for the end of the job."""
+        self.client.get_job_execution_result().result(DEADLINE)
+        assert self.client.get_job_status().result() is JobStatus.FINISHED
+
+
+def send_until(words: Words, condition: Callable[[], bool]) -> None:
+    """Sends words while a condition does not hold, and some behind it."""
+    pause = threading.Event()
+
+    def holds() -> bool:
+        words.send(11)
+        pause.wait(PACE)
+        return condition()
+
+    wait_until(holds)
+    words.send(100)
+
+
 def source_of(servers: str, topic: str) -> KafkaSourceBuilder:
     """A source of a topic up to the ends of its partitions."""
     builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(topic)
@@ -85,20 +135,24 @@ def source_of(servers: str, topic: str) -> KafkaSourceBuilder:
 
 
 def counting(
-    cluster: MiniCluster, folder: Path, builder: KafkaSourceBuilder, settings: Mapping[str, str] | None = None
+    cluster: MiniCluster,
+    folder: Path,
+    builder: KafkaSourceBuilder,
+    settings: Mapping[str, str] | None = None,
+    sink: Sink[Any] | None = None,
 ) -> StreamExecutionEnvironment:
-    """The program: topic -> keyed count -> files of `folder`/output."""
+    """The program: topic -> keyed count -> a sink, by default files of `folder`/output."""
     options = SETTINGS | {"execution.checkpointing.dir": str(folder / "checkpoints")} | dict(settings or {})
     env = cluster.get_execution_environment(options)
     source: KafkaSource[str] = builder.build()
     words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words").uid("words")
     counts = words.key_by(lambda word: word, Types.STRING()).process(Count(), Types.STRING()).uid("counts")
-    sink: Any = (
+    files = (
         FileSink.for_row_format(str(folder / "output"), Encoder.simple_string_encoder())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
         .build()
     )
-    counts.sink_to(sink).uid("files")
+    counts.sink_to(files if sink is None else sink).uid("files")
     return env
 
 

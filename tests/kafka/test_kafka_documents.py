@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from tests.cluster.embedded.waiting import DEADLINE
 from tests.cluster.test_readme import PROGRAM, README
+from tests.kafka.topic_under_test import TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
@@ -25,6 +26,13 @@ def fill(kafka: KafkaCluster, topic: str) -> None:
     for word in WORDS:
         producer.produce(topic, word)
     assert producer.flush(60) == 0
+
+
+def example_of_page(word: str) -> str:
+    """The example of docs/kafka.md that has a word."""
+    page = (README.parent / "docs" / "kafka.md").read_text("utf-8")
+    (example,) = (text for text in PROGRAM.findall(page) if word in text)
+    return str(example)
 
 
 def run_program(text: str, folder: Path, *arguments: str) -> str:
@@ -62,7 +70,7 @@ def test_the_program_of_the_readme_counts_a_topic_into_files(kafka: KafkaCluster
 
 
 def test_the_example_of_the_page_reads_a_topic(kafka: KafkaCluster, tmp_path: Path) -> None:
-    (example,) = PROGRAM.findall((README.parent / "docs" / "kafka.md").read_text("utf-8"))
+    example = example_of_page("KafkaSource.builder()")
     assert "localhost:9092" in example and ".build()" in example
     example = example.replace("localhost:9092", kafka.bootstrap_servers)
     # The page shows a stream without an end.
@@ -77,3 +85,22 @@ def test_the_example_of_the_page_reads_a_topic(kafka: KafkaCluster, tmp_path: Pa
         kafka.delete_topic("words")
     rows = Counter(line.rpartition("> ")[2] for line in printed.splitlines())
     assert rows == Counter(WORDS)
+
+
+def test_the_example_of_the_page_writes_a_topic(kafka: KafkaCluster, tmp_path: Path) -> None:
+    example = example_of_page("KafkaSink.builder()").replace("localhost:9092", kafka.bootstrap_servers)
+    program = f"""from yarrow.common import Types
+from yarrow.datastream import StreamExecutionEnvironment
+{example}
+env = StreamExecutionEnvironment.get_execution_environment()
+env.enable_checkpointing(500)
+stream = env.from_collection({WORDS}, Types.STRING())
+stream.sink_to(sink)
+env.execute()
+"""
+    kafka.create_topic("counts")
+    try:
+        run_program(program, tmp_path)
+        assert Counter(TopicUnderTest(kafka, "counts").rows()) == Counter(WORDS)
+    finally:
+        kafka.delete_topic("counts")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.embedded.waiting import DEADLINE, wait_until
+from tests.cluster.embedded.waiting import DEADLINE
 from tests.cluster.failover.test_rescaling import rescale
-from tests.kafka.counting_job import Words, counting, source_of, written
+from tests.kafka.counting_job import Run, Words, counting, send_until, source_of, written
 from tests.support.fault_plan import (
     FaultAction,
     FaultPlan,
@@ -19,18 +18,12 @@ from tests.support.fault_plan import (
     install,
 )
 from tests.support.kafka.cluster import KafkaCluster
-from yarrow.common.job_status import JobStatus
-from yarrow.embedded.local_job_client import LocalJobClient
-from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
-from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.options.execution import SAVEPOINT_PATH
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 
 PARTITIONS = 3
-#: Seconds between portions: several checkpoints have rows.
-PACE = 0.02
 NewTopic = Callable[..., str]
 KILLS = [
     ("checkpoint.before-snapshot", FaultAction.KILL, 1),
@@ -53,47 +46,6 @@ def cluster() -> Iterator[MiniCluster]:
     configuration = {"resourcemanager.taskmanager-timeout": "1 s"}
     with mini_cluster(task_executors=2, slots=2, configuration=configuration) as running:
         yield running
-
-
-class Run:
-    """A counting job under way."""
-
-    def __init__(self, cluster: MiniCluster, client: LocalJobClient) -> None:
-        self._cluster = cluster
-        self.client = client
-
-    def completed(self) -> int:
-        """Number of completed checkpoints."""
-        job_id = JobID(str(self.client.get_job_id()))
-        request = self._cluster.cluster.dispatcher.request_checkpoint_statistics(job_id)
-        return LoopThread.shared().call(request).counts.completed
-
-    def until_completed(self, more: int = 2) -> None:
-        """Waits for checkpoints that begin after this call."""
-        wanted = self.completed() + more
-        wait_until(lambda: self.completed() >= wanted)
-
-    def restarts(self) -> int:
-        """How often tasks have been started again."""
-        return self.client.get_job_details().result().restarts
-
-    def ends(self) -> None:
-        """Waits for the end of the job."""
-        self.client.get_job_execution_result().result(DEADLINE)
-        assert self.client.get_job_status().result() is JobStatus.FINISHED
-
-
-def send_until(words: Words, condition: Callable[[], bool]) -> None:
-    """Sends words while a condition does not hold, and some behind it."""
-    pause = threading.Event()
-
-    def holds() -> bool:
-        words.send(11)
-        pause.wait(PACE)
-        return condition()
-
-    wait_until(holds)
-    words.send(100)
 
 
 @pytest.mark.parametrize(("point", "action", "occurrence"), KILLS)
