@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from yarrow.common.typeinfo import ListTypeInfo, TypeInformation
+from yarrow.common.typeinfo import ListTypeInfo, TupleTypeInfo, TypeInformation
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_sections import HeapSections
@@ -190,11 +190,23 @@ class HeapKeyedStateBackend(RegisteringBackend):
 def protector_for(type_info: TypeInformation | None) -> Copier | None:
     """Copies content that a snapshot holds; None if the declared type proves that it cannot change.
 
-    A list of immutable declared elements is copied without a look at each.
+    A list of immutable declared elements is copied without a look at each, and so are tuples of such lists.
     """
-    if isinstance(type_info, ListTypeInfo) and type_info.element_type.is_immutable:
+    if _is_list_of_immutable(type_info):
         return _copy_of_list
+    if isinstance(type_info, TupleTypeInfo) and all(map(_is_list_of_immutable, type_info.get_field_types())):
+        return _copy_of_lists
     return copier_for(type_info)
+
+
+def _is_list_of_immutable(type_info: TypeInformation | None) -> bool:
+    return isinstance(type_info, ListTypeInfo) and type_info.element_type.is_immutable
+
+
+def _copy_of_lists(content: Any) -> Any:
+    if type(content) is tuple:
+        return tuple([_copy_of_list(each) for each in content])
+    return freeze_or_copy(content)
 
 
 def _copy_of_list(content: Any) -> Any:
