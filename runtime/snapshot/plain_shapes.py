@@ -8,7 +8,7 @@ calling thread; no state but caches. It must not be given values that contain th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, TypedDict
 
@@ -22,6 +22,8 @@ _MAX_DEPTH: Final = 8
 #: Most characters of a shape; longer ones (very wide tuples of unlike fields) use the general form.
 _MAX_SHAPE: Final = 200
 
+#: Decoders that are kept: names of dicts are data, so shapes may be as many as values.
+_MOST_DECODERS: Final = 256
 #: Characters that end a name in a shape.
 _NAME_ENDS: Final = frozenset(":|")
 
@@ -79,7 +81,12 @@ def _dict_shape(values: Sequence[dict[Any, Any]], depth: int) -> str | None:
 
 
 def _record_shape(values: Sequence[dict[Any, Any]], depth: int) -> str | None:
-    """The shape of dicts that all have the same names, in the same order, with a shape a name."""
+    """The shape of dicts that all have the same names, in the same order, with a shape a name.
+
+    One dict alone has none: its names may be data, and to make a decoder takes longer than to read a tree.
+    """
+    if len(values) < 2:
+        return None
     names = tuple(values[0])
     if not all(type(name) is str and name.isascii() and _NAME_ENDS.isdisjoint(name) for name in names):
         return None
@@ -98,7 +105,7 @@ def _enclosed(opening: str, inner: str | None, closing: str) -> str | None:
     return None if inner is None else opening + inner + closing
 
 
-@cache
+@lru_cache(maxsize=_MOST_DECODERS)
 def decoder_of(shape: str) -> msgspec.msgpack.Decoder[list[Any]]:
     """Makes a decoder for lists of values of this shape. Raises ValueError for a text that is no shape."""
     found, end = _parse(shape, 0)

@@ -139,8 +139,7 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         if taken == number < len(item.offsets):
             position = item.offsets[number]
         self._reached(found, position, is_ended=made.is_ended)
-        if not made.rows and not made.num_errors:
-            return None
+        # Also without a row: the task looks at barriers, mails and timers behind each chunk.
         side = [(DEAD_LETTERS, letter) for letter in made.letters] or None
         return SourceRecords(made.rows, made.timestamps, split.split_id, side, made.num_errors)
 

@@ -166,16 +166,21 @@ class _ValueRows(RowMaker):
         else:
             waiting = iter(messages)
             while True:
+                failure: Exception
                 try:
                     # The list keeps the rows before a failure, and so their number.
                     rows.extend(map(self._deserialize, waiting))
-                    break
+                    if len(rows) + len(unread) == len(messages):
+                        break
+                    # A StopIteration of the schema has ended the list like the end of the messages.
+                    failure = RuntimeError("the schema raised StopIteration")
                 except Exception as error:
-                    index = len(rows) + len(unread)
-                    if self._policy is ErrorPolicy.FAIL:
-                        value = messages[index]
-                        raise _unreadable(partition, offsets[index], self._schema, value, error) from error
-                    unread.add(index)
+                    failure = error
+                index = len(rows) + len(unread)
+                if self._policy is ErrorPolicy.FAIL:
+                    value = messages[index]
+                    raise _unreadable(partition, offsets[index], self._schema, value, failure) from failure
+                unread.add(index)
         errors = len(unread)
         if unread:
             timestamps = [stamp for index, stamp in enumerate(timestamps) if index not in unread]
