@@ -16,8 +16,8 @@ from yarrow.datastream.connectors.file_input_format import FileInputFormat
 from yarrow.datastream.formats.avro_files import (
     AvroBulkFormat,
     AvroWriterFactory,
-    read_message,
-    write_message,
+    message_reader,
+    message_writer,
 )
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
 from yarrow.datastream.formats.avro_values import AvroValueError, row_reader, row_type_of, writer_values
@@ -83,12 +83,16 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         self._type = row_type_of(self._schema.root)
 
     @cached_property
+    def _record(self) -> Any:
+        return message_reader(self._schema)
+
+    @cached_property
     def _read(self) -> Any:
         return row_reader(self._schema.root)
 
     def deserialize(self, message: bytes) -> Row:
         """Return the Row. Raises FileFormatError for bytes that are no record of the schema."""
-        row: Row = self._read(read_message(message, self._schema))
+        row: Row = self._read(self._record(message))
         return row
 
     def get_produced_type(self) -> TypeInformation:
@@ -112,13 +116,18 @@ class AvroRowSerializationSchema(SerializationSchema[Row]):
     def _values(self) -> Any:
         return writer_values(self._schema.root)
 
+    @cached_property
+    def _message(self) -> Any:
+        return message_writer(self._schema)
+
     def serialize(self, element: Row) -> bytes:
         """Return the message. Raises FileFormatError naming the field of a value that does not fit."""
         try:
             record = self._values(element)
         except AvroValueError as error:
             raise FileFormatError(f"{element!r} is no record of {self._schema.root.name}: {error}") from error
-        return write_message(record, self._schema)
+        message: bytes = self._message(record)
+        return message
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self._schema.text)

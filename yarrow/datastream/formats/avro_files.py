@@ -8,7 +8,7 @@ the records handed out of it.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -212,27 +212,38 @@ class AvroBulkWriter(BulkWriter[Any]):
         self._writer.flush()
 
 
-def read_message(message: bytes, schema: AvroSchema) -> Any:
-    """Return the record of one message, which has no head.
+def message_reader(schema: AvroSchema) -> Callable[[bytes], Any]:
+    """Return a function from one message, which has no head, to its record.
 
-    Raises FileFormatError for bytes that are no such record.
+    The function raises FileFormatError for bytes that are no such record.
     """
-    stream = io.BytesIO(message)
-    try:
-        record = avro_library().schemaless_reader(stream, schema.parsed, None)
-    except Exception as error:  # the message is data: its damage shows in any way
-        raise FileFormatError(
-            f"a message of {len(message)} bytes is no record of {schema.root.name}: {type(error).__name__}: {error}"
-        ) from error
-    if stream.tell() != len(message):
-        raise FileFormatError(
-            f"a message of {len(message)} bytes has {len(message) - stream.tell()} bytes behind its record"
-        )
-    return record
+    read_record, parsed = avro_library().schemaless_reader, schema.parsed
+
+    def read(message: bytes) -> Any:
+        stream = io.BytesIO(message)
+        try:
+            record = read_record(stream, parsed, None)
+        except Exception as error:  # the message is data: its damage shows in any way
+            raise FileFormatError(
+                f"a message of {len(message)} bytes is no record of {schema.root.name}:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+        if stream.tell() != len(message):
+            raise FileFormatError(
+                f"a message of {len(message)} bytes has {len(message) - stream.tell()} bytes behind its record"
+            )
+        return record
+
+    return read
 
 
-def write_message(record: Any, schema: AvroSchema) -> bytes:
-    """Return a record of `writer_values` as one message."""
-    stream = io.BytesIO()
-    avro_library().schemaless_writer(stream, schema.parsed, record)
-    return stream.getvalue()
+def message_writer(schema: AvroSchema) -> Callable[[Any], bytes]:
+    """Return a function from a record of `writer_values` to one message."""
+    write_record, parsed = avro_library().schemaless_writer, schema.parsed
+
+    def write(record: Any) -> bytes:
+        stream = io.BytesIO()
+        write_record(stream, parsed, record)
+        return stream.getvalue()
+
+    return write

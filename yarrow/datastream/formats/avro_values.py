@@ -7,14 +7,15 @@ refused with the path of its field. Functions are made once a schema and run onc
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.common.types import Row
+from yarrow.common.types import Row, row_of
 from yarrow.datastream.formats.avro_schema import AvroType
 from yarrow.runtime.common.errors import InvalidProgramError
 
@@ -387,20 +388,49 @@ _ROW_TYPES: dict[str, Callable[[], TypeInformation]] = {
 
 def row_reader(declared: AvroType) -> Convert:
     """Return a function from a value of fastavro to that of `row_type_of`: a record becomes a Row."""
+    return _row_part_reader(declared) or (lambda value: value)
+
+
+def _row_part_reader(declared: AvroType) -> Convert | None:
+    """The function of `row_reader`; None = the value stays as it is."""
     kind = declared.kind
     if kind == "record":
-        template = Row(*(name for name, _ in declared.fields))
-        readers = [(name, row_reader(part)) for name, part in declared.fields]
-        return lambda value: template(*(read(value[name]) for name, read in readers))
-    if kind == "array":
-        element = row_reader(declared.parts[0])
-        return lambda value: [element(part) for part in value]
-    if kind == "map":
-        item = row_reader(declared.parts[0])
-        return lambda value: {key: item(part) for key, part in value.items()}
+        return _record_reader(declared)
+    if kind in ("array", "map"):
+        part = _row_part_reader(declared.parts[0])
+        if part is None:
+            return None
+        if kind == "array":
+            return lambda value: [part(element) for element in value]
+        return lambda value: {key: part(item) for key, item in value.items()}
     if (only := declared.without_null) is not None:
-        read = row_reader(only)
-        return lambda value: None if value is None else read(value)
+        read = _row_part_reader(only)
+        return None if read is None else lambda value: None if value is None else read(value)
     if kind.startswith("timestamp-"):
         return lambda value: value.replace(tzinfo=None)
-    return str if kind == "uuid" else lambda value: value
+    return str if kind == "uuid" else None
+
+
+def _record_reader(declared: AvroType) -> Convert:
+    names = tuple(name for name, _ in declared.fields)
+    parts = [
+        (place, read)
+        for place, (_, part) in enumerate(declared.fields)
+        if (read := _row_part_reader(part)) is not None
+    ]
+    values_of = _values_getter(names)
+
+    def read_row(record: Any) -> Row:
+        values = list(values_of(record))
+        for place, read in parts:
+            values[place] = read(values[place])
+        return row_of(names, values)
+
+    return read_row
+
+
+def _values_getter(names: tuple[str, ...]) -> Callable[[dict[str, Any]], Sequence[Any]]:
+    """Return a function that gives the values of a dict under these names."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda record: [record[name] for name in names]

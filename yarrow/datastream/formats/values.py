@@ -23,7 +23,7 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.common.types import Row, positional_row
+from yarrow.common.types import Row, positional_names, row_of
 from yarrow.runtime.common.errors import InvalidProgramError
 
 _TRUE = {"true", "True", "TRUE", "1"}
@@ -168,7 +168,7 @@ def row_reader(
         (name, json_reader(field, from_text))
         for name, field in zip(names, row_type.get_field_types(), strict=True)
     ]
-    template = Row(*names) if row_type.is_named else None
+    row_names = tuple(names) if row_type.is_named else positional_names(len(names))
 
     def read_row(value: Any) -> Row:
         record = _of(dict, value, "an object")
@@ -180,7 +180,7 @@ def row_reader(
                 values.append(read(record.get(name)))
             except ValueError as error:
                 raise ValueError(f"field {name!r}: {error}") from None
-        return positional_row(values) if template is None else template(*values)
+        return row_of(row_names, values)
 
     return read_row
 

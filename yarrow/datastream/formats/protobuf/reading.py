@@ -5,13 +5,14 @@ Owner: the task's thread; pure. Readers raise ValueError that names the field. M
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from yarrow.common.time import Instant
 from yarrow.common.typeinfo import MapTypeInfo, RowTypeInfo, TypeInformation
-from yarrow.common.types import Row, bear_names
+from yarrow.common.types import Row, row_of
 from yarrow.datastream.formats.protobuf.fields import (
     BYTES,
     ENUM,
@@ -38,17 +39,26 @@ def row_reader(descriptor: Any, row_type: RowTypeInfo) -> Callable[[Any], Row]:
     not fit the message.
     """
     names = tuple(row_type.get_field_names())
-    readers = [
-        _field_reader(field_of(descriptor, name), declared)
-        for name, declared in zip(names, row_type.get_field_types(), strict=True)
+    parts = [
+        (place, read)
+        for place, (name, declared) in enumerate(zip(names, row_type.get_field_types(), strict=True))
+        if (read := _field_reader(field_of(descriptor, name), declared)) is not None
     ]
+    values_of = _values_getter(names)
 
-    def read(message: Any) -> Row:
-        row = Row(*[reader(message) for reader in readers])
-        bear_names(row, names)
-        return row
+    def read_row(message: Any) -> Row:
+        values = list(values_of(message))
+        for place, reader in parts:
+            values[place] = reader(message, values[place])
+        return row_of(names, values)
 
-    return read
+    return read_row
+
+
+def _values_getter(names: tuple[str, ...]) -> Callable[[Any], Sequence[Any]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: [getattr(message, name) for name in names]
 
 
 def field_of(descriptor: Any, name: str) -> Any:
@@ -60,17 +70,17 @@ def field_of(descriptor: Any, name: str) -> Any:
     return field
 
 
-def _field_reader(field: Any, declared: TypeInformation) -> Callable[[Any], Any]:
+def _field_reader(field: Any, declared: TypeInformation) -> Callable[[Any, Any], Any] | None:
+    """A function from a message and what its field holds; None = that is the value."""
     name = field.name
     read = _part_reader(field, declared)
     has_presence = field.has_presence
+    if read is None:
+        return (lambda message, value: value if message.HasField(name) else None) if has_presence else None
 
-    def read_field(message: Any) -> Any:
+    def read_field(message: Any, value: Any) -> Any:
         if has_presence and not message.HasField(name):
             return None
-        value = getattr(message, name)
-        if read is None:
-            return value
         try:
             return read(value)
         except ValueError as error:
