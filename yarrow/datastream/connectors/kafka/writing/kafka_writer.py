@@ -33,12 +33,12 @@ class FlushingKafkaWriter(SinkWriter[Any]):
     """At least once: all rows before a checkpoint are confirmed. With NONE nobody waits for them."""
 
     def __init__(self, settings: KafkaSinkSettings, guarantee: DeliveryGuarantee) -> None:
-        self._serialize = settings.serializer.serialize
+        self._encode = settings.serializer.encoder()
         self._flushes = guarantee is not DeliveryGuarantee.NONE
         self._producer = RecordProducer(settings)
 
     def write(self, rows: Rows, timestamps: Timestamps) -> None:
-        self._producer.write(rows, timestamps, self._serialize)
+        self._producer.write(rows, timestamps, self._encode)
 
     def flush(self, end_of_input: bool) -> None:
         if self._flushes or end_of_input:
@@ -64,7 +64,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         assert settings.prefix is not None
         self._settings = settings
         self._prefix = settings.prefix
-        self._serialize = settings.serializer.serialize
+        self._encode = settings.serializer.encoder()
         self._names = names
         self._client = client
         self._timeout_ms = timeout_ms
@@ -98,7 +98,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
                 return
             self._take_client()
         assert self._producer is not None
-        self._producer.write(rows, timestamps, self._serialize)
+        self._producer.write(rows, timestamps, self._encode)
 
     def _begin(self) -> None:
         self._name = f"{self._prefix}-{self._names.next()}"
@@ -111,7 +111,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
             self._producer, self._opening = self._opening.result(), None
             waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
             for rows, timestamps in waiting:
-                self._producer.write(rows, timestamps, self._serialize)
+                self._producer.write(rows, timestamps, self._encode)
         return self._producer
 
     def flush(self, end_of_input: bool) -> None:

@@ -20,7 +20,7 @@ from yarrow.datastream.connectors.kafka.cluster.client import (
 )
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaDeliveryError, KafkaTransactionError
 from yarrow.datastream.connectors.kafka.writing.delivery_failures import FailedRecord, failure_text
-from yarrow.datastream.connectors.kafka.writing.record_serialization import ProducerRecord
+from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode, RecordFields
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 from yarrow.runtime.common.clock import perf_counter
 
@@ -32,8 +32,6 @@ _REQUEST_SECONDS: Final = 30.0
 _NEW_TOPIC_SECONDS: Final = 5.0
 
 _TOO_LARGE: Final = "MSG_SIZE_TOO_LARGE"
-
-Serialize = Callable[[Any, int | None], ProducerRecord | None]
 
 
 class RecordProducer:
@@ -84,19 +82,31 @@ class RecordProducer:
                 f"Kafka at {self._settings.servers} did not begin transaction {name}: {text}{remedy}"
             ) from error
 
-    def write(
-        self, rows: Sequence[Any], timestamps: Sequence[int | None] | None, serialize: Serialize
-    ) -> None:
+    def write(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None, encode: Encode) -> None:
         """Hand rows to the client, which sends them by itself. Raises KafkaDeliveryError."""
         producer = self._producer
         assert producer is not None
-        for row, timestamp in zip(rows, timestamps or repeat(None), strict=False):
-            record = serialize(row, timestamp)
-            if record is None:
+        produce, topics = producer.produce, self._topics
+        records = size = 0
+        # One loop without calls of our own: it runs for each row.
+        for row, at in zip(rows, timestamps or repeat(None), strict=False):
+            fields = encode(row, at)
+            if fields is None:
                 continue
-            if record.topic not in self._topics:
-                self._require_topic(producer, record)
-            self._produce(producer, record)
+            topic, value, key, partition, timestamp, headers = fields
+            if topic not in topics:
+                self._require_topic(producer, fields)
+            place = -1 if partition is None else partition
+            # Times before 1970 are none to Kafka.
+            time = timestamp if timestamp is not None and timestamp > 0 else 0
+            try:
+                produce(topic, value, key, place, None, None, time, list(headers) if headers else None)
+            except (BufferError, KafkaException):
+                self._produce_slowly(producer, fields)
+            records += 1
+            size += (0 if value is None else len(value)) + (0 if key is None else len(key))
+        self.records += records
+        self.bytes_sent += size
         self._served(lambda: producer.poll(0))
 
     def _served(self, wait: Callable[[], int]) -> int:
@@ -115,47 +125,42 @@ class RecordProducer:
         self._check()
         return left
 
-    def _produce(self, producer: Producer, record: ProducerRecord) -> None:
-        topic, value, key, partition, timestamp, headers = record
+    def _produce_slowly(self, producer: Producer, fields: RecordFields) -> None:
+        """Hand over a record that the client has refused once: its queue was full, or something is wrong with it."""
+        topic, value, key, partition, timestamp, headers = fields
         place = -1 if partition is None else partition
-        # Times before 1970 are none to Kafka.
-        at = timestamp if timestamp is not None and timestamp > 0 else 0
+        time = timestamp if timestamp is not None and timestamp > 0 else 0
         while True:
             try:
-                if headers:
-                    producer.produce(topic, value, key, place, timestamp=at, headers=list(headers))
-                else:
-                    producer.produce(topic, value, key, place, timestamp=at)
+                return producer.produce(
+                    topic, value, key, place, None, None, time, list(headers) if headers else None
+                )
             except BufferError:
-                # The client's queue is full: room comes as brokers confirm.
+                # Room comes as brokers confirm.
                 self._served(lambda: producer.poll(_ROOM_SECONDS))
-                continue
             except KafkaException as error:
                 cause = error.args[0]
                 failed = FailedRecord(topic, place, _bytes(key), _bytes(value))
-                self._failures.append((failed, cause.name(), cause.str()))
-                self._check()
-            break
-        self.records += 1
-        self.bytes_sent += (0 if value is None else len(value)) + (0 if key is None else len(key))
+                raise self._error(failed, cause.name(), cause.str()) from error
 
-    def _require_topic(self, producer: Producer, record: ProducerRecord) -> None:
+    def _require_topic(self, producer: Producer, fields: RecordFields) -> None:
         """Raise KafkaDeliveryError now for a topic that does not exist, not after the delivery's time-out."""
+        topic, value, key = fields[:3]
         deadline = perf_counter() + _NEW_TOPIC_SECONDS
         while True:
             try:
-                found = producer.list_topics(record.topic, _REQUEST_SECONDS).topics[record.topic].error
+                found = producer.list_topics(topic, _REQUEST_SECONDS).topics[topic].error
             except KafkaException as error:
                 found = error.args[0]
             if found is None:
-                self._topics.add(record.topic)
+                self._topics.add(topic)
                 return
             if found.code() == KafkaError.LEADER_NOT_AVAILABLE or (
                 found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and perf_counter() < deadline
             ):
                 self._served(lambda: producer.poll(_ROOM_SECONDS))
                 continue
-            failed = FailedRecord(record.topic, -1, _bytes(record.key), _bytes(record.value))
+            failed = FailedRecord(topic, -1, _bytes(key), _bytes(value))
             raise self._error(failed, found.name(), found.str())
 
     def flush(self) -> None:

@@ -46,7 +46,7 @@ def test_a_row_has_all_parts_of_a_record() -> None:
     )
     row = {"country": "ch", "id": 12, "total": 345}
     expected = ProducerRecord("orders-ch", b"345", b"12", 14, 1_700, [("by", b"ch")])
-    assert schema.serialize(row, 1_700) == expected
+    assert schema.serialize(row, 1_700) == schema.encoder()(row, 1_700) == expected
     sent = cloudpickle.loads(cloudpickle.dumps(schema))
     assert sent.serialize(row, 1_700) == expected
 
@@ -54,7 +54,8 @@ def test_a_row_has_all_parts_of_a_record() -> None:
 def test_a_value_alone_leaves_the_rest_to_the_client() -> None:
     builder = KafkaRecordSerializationSchema.builder().set_topic("t")
     schema = builder.set_value_serialization_schema(SimpleStringSchema()).build()
-    assert schema.serialize("a", None) == ProducerRecord("t", b"a")
+    assert schema.serialize("a", None) == schema.encoder()("a", None) == ProducerRecord("t", b"a")
+    assert schema.serialize("a", 5) == schema.encoder()("a", 5) == ProducerRecord("t", b"a", timestamp=5)
 
 
 def test_a_value_of_none_is_a_tombstone() -> None:
