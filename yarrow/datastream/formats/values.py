@@ -100,14 +100,14 @@ def _number_reader(type_info: BasicTypeInfo) -> Callable[[str], Any]:
     return read
 
 
-def json_decoder(type_info: TypeInformation) -> Callable[[bytes], Any]:
+def json_decoder(type_info: TypeInformation, structure: Any = Any) -> Callable[[bytes], Any]:
     """Return a function from JSON text to values for `json_reader`. Decimals keep all digits where the type has them.
 
-    It raises msgspec.DecodeError.
+    `structure` is msgspec's type of the whole text. The function raises msgspec.DecodeError.
     """
     if _has_decimals(type_info):
-        return msgspec.json.Decoder(float_hook=Decimal).decode
-    return msgspec.json.Decoder().decode
+        return msgspec.json.Decoder(structure, float_hook=Decimal).decode
+    return msgspec.json.Decoder(structure).decode
 
 
 def _has_decimals(type_info: TypeInformation) -> bool:

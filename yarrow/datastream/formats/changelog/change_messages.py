@@ -38,6 +38,10 @@ class ChangelogDeserializationSchema(MultiRecordDeserializationSchema[Row]):
         self._decode = json_decoder(type_info)
         self._read = row_reader(type_info, missing_is_error=False, from_text=True)
 
+    def document(self, message: bytes) -> Any:
+        """Return the JSON value of a message."""
+        return self._decode(message)
+
     @abstractmethod
     def changes(self, document: dict[str, Any]) -> list[Row]:
         """Return the rows of a message. Raises ValueError naming the field that is wrong."""
@@ -50,7 +54,7 @@ class ChangelogDeserializationSchema(MultiRecordDeserializationSchema[Row]):
         if not message:
             return ()
         try:
-            document = self._decode(message)
+            document = self.document(message)
             if not isinstance(document, dict):
                 raise ValueError(f"an object is expected, not {document!r}")
             return self.changes(document)

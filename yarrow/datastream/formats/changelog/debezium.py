@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from yarrow.common.typeinfo import RowTypeInfo
 from yarrow.common.types import Row, RowKind
 from yarrow.datastream.formats.changelog.change_messages import (
     ChangelogDeserializationSchema,
     ChangelogSerializationSchema,
 )
+from yarrow.datastream.formats.changelog.debezium_values import Convert, converted, converters_of
+from yarrow.datastream.formats.values import json_decoder
 
 __all__ = ["DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema"]
 
@@ -23,11 +27,18 @@ _UPDATE: Final = "u"
 _DELETE: Final = "d"
 
 
+class _DescribedEvent(msgspec.Struct):
+    #: Decoded only where it differs from that of the message before.
+    schema: msgspec.Raw = msgspec.Raw(b"null")
+    payload: Any = None
+
+
 class DebeziumJsonDeserializationSchema(ChangelogDeserializationSchema):
     """Reads Debezium's events as Rows: +I of op c and r, -U and +U of u, -D of d.
 
     `schema_include`: each message has the members "schema" and "payload", as Kafka Connect writes with
-    `value.converter.schemas.enable=true`. Decimals are exact with `decimal.handling.mode=string`, times are ISO texts.
+    `value.converter.schemas.enable=true`. The schema tells Debezium's numbers for dates and times and its bytes for
+    decimals. Without it times must be ISO texts, and decimals texts or numbers.
     """
 
     def __init__(
@@ -35,31 +46,42 @@ class DebeziumJsonDeserializationSchema(ChangelogDeserializationSchema):
     ) -> None:
         super().__init__(type_info, ignore_parse_errors)
         self._schema_include = schema_include
+        self._described = json_decoder(type_info, _DescribedEvent)
+        self._schema = b""
+        self._converters: dict[str, Convert] = {}
+
+    def document(self, message: bytes) -> Any:
+        """Return the event; of one with a schema the payload, with texts for dates, times and decimals."""
+        if not self._schema_include:
+            return super().document(message)
+        described = self._described(message)
+        event = described.payload
+        if not isinstance(event, dict):
+            raise ValueError(f"field 'payload': with schema_include an object is expected, not {event!r}")
+        schema = bytes(described.schema)
+        if schema != self._schema:
+            self._converters = converters_of(msgspec.json.decode(schema), self._type_info)
+            self._schema = schema
+        if self._converters:
+            for field in ("before", "after"):
+                event[field] = converted(event.get(field), self._converters, field)
+        return event
 
     def changes(self, document: dict[str, Any]) -> list[Row]:
         """Return the rows of an event."""
-        event = self._payload(document)
-        operation = event.get("op")
+        operation = document.get("op")
         if operation in (_CREATE, _READ):
-            return [self.row(RowKind.INSERT, event.get("after"), "after")]
+            return [self.row(RowKind.INSERT, document.get("after"), "after")]
         if operation == _UPDATE:
             return [
-                self._before(RowKind.UPDATE_BEFORE, event),
-                self.row(RowKind.UPDATE_AFTER, event.get("after"), "after"),
+                self._before(RowKind.UPDATE_BEFORE, document),
+                self.row(RowKind.UPDATE_AFTER, document.get("after"), "after"),
             ]
         if operation == _DELETE:
-            return [self._before(RowKind.DELETE, event)]
-        if "op" not in event and not self._schema_include and "payload" in event:
+            return [self._before(RowKind.DELETE, document)]
+        if "op" not in document and not self._schema_include and "payload" in document:
             raise ValueError("field 'op' is missing: the event is in 'payload'; give schema_include=True")
         raise ValueError(f'field \'op\': "c", "r", "u" or "d" is expected, not {operation!r}')
-
-    def _payload(self, document: dict[str, Any]) -> dict[str, Any]:
-        if not self._schema_include:
-            return document
-        payload = document.get("payload")
-        if not isinstance(payload, dict):
-            raise ValueError(f"field 'payload': with schema_include an object is expected, not {payload!r}")
-        return payload
 
     def _before(self, kind: RowKind, event: dict[str, Any]) -> Row:
         before = event.get("before")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -80,8 +80,11 @@ def test_an_event_of_debezium(
         "transaction": None,
     }
     schema = DebeziumJsonDeserializationSchema(ORDER, schema_include)
-    described = {"schema": {"type": "struct", "name": "shop.orders.Envelope", "fields": []}, "payload": event}
-    assert read(schema, described if schema_include else event) == rows
+    with_schema = {
+        "schema": {"type": "struct", "name": "shop.orders.Envelope", "fields": []},
+        "payload": event,
+    }
+    assert read(schema, with_schema if schema_include else event) == rows
 
 
 @pytest.mark.parametrize("schema", [pair[0] for pair in SCHEMAS])
@@ -102,6 +105,80 @@ def test_a_described_event_is_told_from_a_plain_one() -> None:
         read(DebeziumJsonDeserializationSchema(ORDER), {"schema": {}, "payload": event})
     with pytest.raises(FileFormatError, match="field 'payload': with schema_include an object is expected"):
         read(DebeziumJsonDeserializationSchema(ORDER, schema_include=True), event)
+
+
+TIMES: RowTypeInfo = Types.ROW_NAMED(
+    ["day", "at", "seen", "zoned", "noon", "price", "any", "raw", "text"],
+    [
+        Types.SQL_DATE(), Types.SQL_TIMESTAMP(), Types.SQL_TIMESTAMP(), Types.SQL_TIMESTAMP(), Types.SQL_TIME(),
+        Types.BIG_DEC(), Types.BIG_DEC(), Types.LONG(), Types.STRING(),
+    ],
+)  # fmt: skip
+FORMS = {
+    "day": "io.debezium.time.Date", "at": "io.debezium.time.Timestamp", "seen": "io.debezium.time.NanoTimestamp",
+    "zoned": "io.debezium.time.ZonedTimestamp", "noon": "io.debezium.time.MicroTime",
+    "price": "org.apache.kafka.connect.data.Decimal", "any": "io.debezium.data.VariableScaleDecimal",
+    "raw": "io.debezium.time.MicroTimestamp", "text": "org.apache.kafka.connect.data.Timestamp",
+}  # fmt: skip
+
+
+def described(after: dict[str, Any], scale: str = "2") -> dict[str, Any]:
+    """An event with the schemas of its columns."""
+    columns = [
+        {"type": "int64", "optional": True, "name": form, "version": 1, "field": name}
+        | ({"parameters": {"scale": scale}} if name == "price" else {})
+        for name, form in FORMS.items()
+    ]
+    row = {"type": "struct", "fields": columns, "optional": True, "name": "shop.orders.Value"}
+    envelope = {"type": "struct", "fields": [row | {"field": "before"}, row | {"field": "after"}]}
+    return {"schema": envelope, "payload": {"before": None, "after": after, "op": "c"}}
+
+
+def test_the_schema_tells_what_the_numbers_of_debezium_mean() -> None:
+    # 19782 days are 2024-02-29. The bytes 00 ff are 255, and ff is -1.
+    values = {
+        "day": 19782, "at": 1709200800001, "seen": -1000, "zoned": "2024-02-29T12:00:00.5+02:00", "noon": 43200000001,
+        "price": "AP8=", "any": {"scale": 3, "value": "/w=="}, "raw": 5, "text": 0,
+    }  # fmt: skip
+    schema = DebeziumJsonDeserializationSchema(TIMES, schema_include=True)
+    row = (
+        "+I", date(2024, 2, 29), datetime(2024, 2, 29, 10, 0, 0, 1000), datetime(1969, 12, 31, 23, 59, 59, 999999),
+        datetime(2024, 2, 29, 10, 0, 0, 500000), time(12, 0, 0, 1), Decimal("2.55"), Decimal("-0.001"), 5,
+        "1970-01-01T00:00:00.000000",
+    )  # fmt: skip
+    assert read(schema, described(values)) == [row]
+    assert read(schema, described(dict.fromkeys(values))) == [("+I", *[None] * 9)]
+    assert read(schema, described({"price": "AP8="}, scale="-1"))[0][6] == Decimal(2550)
+
+
+@pytest.mark.parametrize(
+    ("after", "error"),
+    [
+        ({"day": 10**9}, r"field 'after': field 'day': 1000000000 days since 1970 lie outside"),
+        ({"day": "x"}, r"field 'after': field 'day': a whole number is expected, not 'x'"),
+        ({"at": 10**18}, r"field 'after': field 'at': .* s since 1970 lie outside the years 1 to 9999"),
+        ({"seen": 1}, r"field 'after': field 'seen': .* has microseconds; .* is more precise"),
+        ({"zoned": "2024-02-29T12:00:00.123456789Z"}, r"field 'after': field 'zoned': .* is more precise"),
+        ({"noon": -1}, r"field 'after': field 'noon': -1000 nanoseconds are no time of day"),
+        ({"price": "?"}, r"field 'after': field 'price': "),
+        ({"price": 1}, r"field 'after': field 'price': base64 text of a decimal is expected, not 1"),
+        ({"any": 1}, r"field 'after': field 'any': an object with scale and value is expected"),
+    ],
+)
+def test_a_number_of_debezium_that_does_not_fit_is_an_error(after: dict[str, Any], error: str) -> None:
+    with pytest.raises(FileFormatError, match=error):
+        read(DebeziumJsonDeserializationSchema(TIMES, schema_include=True), described(after))
+
+
+def test_a_schema_without_a_scale_is_an_error() -> None:
+    with pytest.raises(FileFormatError, match=r"field 'schema': the decimal 'price' has a scale .*: 'x'"):
+        read(DebeziumJsonDeserializationSchema(TIMES, schema_include=True), described({}, scale="x"))
+
+
+def test_each_event_is_read_by_its_own_schema() -> None:
+    schema = DebeziumJsonDeserializationSchema(TIMES, schema_include=True)
+    found = [read(schema, described({"price": "AP8="}, scale))[0][6] for scale in ("2", "1", "2")]
+    assert found == [Decimal("2.55"), Decimal("25.5"), Decimal("2.55")]
 
 
 # ------------------------------------------------------------------ Canal and Maxwell
