@@ -22,4 +22,4 @@ def _case(form: str, share: float) -> Case:
     return Case(f"kafka-{form}", _job(form), (loop,), at_least=((loop.name, share),), paired=True)
 
 
-CASES = [_case("bytes", 0.8), _case("json", 0.8)]
+CASES = [_case("bytes", 0.8), _case("json", 0.8), _case("columns", 0.9)]

@@ -31,6 +31,7 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
+from yarrow.datastream.formats.json import JsonColumnsDeserializationSchema
 
 pytestmark = pytest.mark.kafka
 
@@ -215,6 +216,15 @@ def test_a_record_deserializer_sees_everything(topics: Topics) -> None:
         (topic, 0, 0, 77, b"k", b"v", (("h", b"1"), ("h", None))),
         (topic, 0, 1, 78, b"k", None, ()),
     ]
+
+
+def test_columns_are_made_of_whole_chunks(topics: Topics) -> None:
+    topic = topics.new()
+    topics.write(topic, *(f'{{"n": {number}}}' for number in range(300)), None, '{"n": 300}')
+    schema = JsonColumnsDeserializationSchema(Types.ROW_NAMED(["n"], [Types.INT()]))
+    builder = topics.bounded(topic).set_value_only_deserializer(schema)
+    assert builder.build().produced_schema() == schema.produced_schema()
+    assert rows_of(builder) == [{"n": number} for number in range(301)]
 
 
 def test_tombstones_give_no_row_to_values_alone(topics: Topics) -> None:

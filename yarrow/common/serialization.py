@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "BulkWriter",
     "BulkWriterFactory",
     "ByteArraySchema",
+    "ColumnarDeserializationSchema",
     "DeserializationSchema",
     "Encoder",
     "MultiRecordDeserializationSchema",
@@ -69,6 +73,18 @@ class MultiRecordDeserializationSchema(DeserializationSchema[OUT]):
                 f"{len(records)} records in a message where one is expected; call deserialize_all: {message[:120]!r}"
             )
         return records[0]
+
+
+class ColumnarDeserializationSchema(DeserializationSchema[OUT]):
+    """Turns the bytes of many messages into columns. `deserialize` gives the row of a single one."""
+
+    @abstractmethod
+    def produced_schema(self) -> pa.Schema:
+        """Return the columns."""
+
+    @abstractmethod
+    def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        """Return one row for each message, in their order. Raises an error if one of them cannot be read."""
 
 
 class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):

@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from yarrow.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
@@ -30,12 +29,13 @@ from yarrow.datastream.connectors.line_blocks import (
 )
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
-from yarrow.datastream.formats.json_rows import row_decoder
+from yarrow.datastream.formats.json_rows import ColumnDecoder, JsonColumnsDeserializationSchema, row_decoder
 from yarrow.datastream.formats.row_fields import values_in_order
 from yarrow.datastream.formats.values import json_decoder, row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
 __all__ = [
+    "JsonColumnsDeserializationSchema",
     "JsonLinesEncoder",
     "JsonLinesFormat",
     "JsonRowDeserializationSchema",
@@ -110,31 +110,12 @@ class _ColumnParser(BlockParser):
     def __init__(self, schema: pa.Schema, rows: _LineParser) -> None:
         self._schema = schema
         self._rows = rows
-        self._options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        # Arrow's reader takes fewer forms of these than rows do.
-        self._only_rows = any(
-            pa.types.is_temporal(field.type)
-            or pa.types.is_nested(field.type)
-            or pa.types.is_binary(field.type)
-            or pa.types.is_decimal(field.type)
-            for field in schema
-        )
+        self._columns = ColumnDecoder(schema)
 
     def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> pa.RecordBatch:
-        if self._only_rows:
-            return self._by_rows(block, at_file_start, errors)
-        try:
-            table = arrow_json.read_json(
-                pa.BufferReader(block),
-                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-                parse_options=self._options,
-            )
-            batches = table.select(self._schema.names).cast(self._schema).combine_chunks().to_batches()
-        except (pa.ArrowInvalid, KeyError):
-            return self._by_rows(block, at_file_start, errors)
-        return batches[0] if batches else self._schema.empty_table().to_batches()[0]
-
-    def _by_rows(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> pa.RecordBatch:
+        batch = self._columns.batch(block)
+        if batch is not None:
+            return batch
         return batch_of_rows(self._rows.parse(block, at_file_start, errors), self._schema)
 
 

@@ -1,19 +1,26 @@
-"""JSON objects as Rows of a declared type, decoded in one step where the type is of basic fields.
+"""JSON objects as Rows or columns of a declared type, in one step where the type is of basic fields.
 
-Owner: none (functions). msgspec decodes the fields of a Row type and checks their types meanwhile. What it refuses is
-decoded in two steps, as an object and then field by field: that way gives the Row or the exact error. So both ways
-give the same. The one difference: bytes inside fields that the type does not have are not decoded.
+Owner: the task's thread for schemas, none for functions. msgspec decodes the fields of a Row type and checks their
+types meanwhile; Arrow parses many objects as columns. What they refuse is decoded in two steps, as an object and then
+field by field: that way gives the Row or the exact error. So all ways give the same. The one difference: bytes inside
+fields that the type does not have are not decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Annotated, Any, Final
 
 import msgspec
+import pyarrow as pa
+from pyarrow import json as arrow_json
 
+from yarrow.common.serialization import ColumnarDeserializationSchema
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation
 from yarrow.common.types import Row, positional_names, row_of
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
 from yarrow.datastream.formats.values import json_decoder, row_reader
 
 #: Types of Python whose JSON form msgspec reads as `row_reader` does.
@@ -71,3 +78,76 @@ def _kind(declared: TypeInformation) -> Any:
         return kind | None
     low, high = declared.value_range
     return Annotated[kind, msgspec.Meta(ge=low, le=high)] | None
+
+
+class ColumnDecoder:
+    """Parses lines of JSON into the columns of a schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        # Arrow's reader takes fewer forms of these than rows do.
+        self._only_rows = any(
+            pa.types.is_temporal(field.type)
+            or pa.types.is_nested(field.type)
+            or pa.types.is_binary(field.type)
+            or pa.types.is_decimal(field.type)
+            for field in schema
+        )
+
+    def batch(self, block: bytes) -> pa.RecordBatch | None:
+        """The columns of a block of lines; None = Arrow does not take it, so that its lines must be decoded as rows."""
+        if self._only_rows:
+            return None
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(block),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                parse_options=self._options,
+            )
+            batches = table.select(self._schema.names).cast(self._schema).combine_chunks().to_batches()
+        except (pa.ArrowInvalid, KeyError):
+            return None
+        return batches[0] if batches else self._schema.empty_table().to_batches()[0]
+
+
+class JsonColumnsDeserializationSchema(ColumnarDeserializationSchema[Row]):
+    """JSON objects as columns of a declared Row type, many messages at once; an absent field is null.
+
+    Raises InvalidProgramError for a field whose type has no columnar form.
+    """
+
+    def __init__(self, type_info: RowTypeInfo) -> None:
+        self._type_info = type_info
+        self._schema = arrow_schema(type_info)
+        self._columns = ColumnDecoder(self._schema)
+        self._row = row_decoder(type_info, missing_is_error=False)
+
+    def produced_schema(self) -> pa.Schema:
+        return self._schema
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type_info
+
+    def deserialize(self, message: bytes) -> Row:
+        """Return the Row of one message. Raises FileFormatError for what is no object of the declared type."""
+        try:
+            return self._row(message)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise FileFormatError(
+                f"no JSON object of the declared type: {error}: {message[:120]!r}"
+            ) from error
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        """Return one row for each message. Raises FileFormatError if one is no object of the declared type."""
+        # Each message gives a line of its own only if none is blank and none has a line end inside.
+        if all(map(bytes.startswith, messages, repeat(b"{"))):
+            block = b"\n".join(messages)
+            if block.count(b"\n") + 1 == len(messages):
+                batch = self._columns.batch(block)
+                if batch is not None and batch.num_rows == len(messages):
+                    return batch
+        return batch_of_rows([self.deserialize(message) for message in messages], self._schema)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._type_info,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
-from yarrow.datastream.formats.json_rows import row_decoder
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.formats.json_rows import JsonColumnsDeserializationSchema, row_decoder
 from yarrow.datastream.formats.values import json_decoder, row_reader
 
 TYPES = [
@@ -82,3 +84,33 @@ def test_rows_do_not_share_their_values() -> None:
     first, second = decode(b'{"a": 1}'), decode(b'{"a": 1}')
     first["a"] = 2
     assert (first, second) == (Row(a=2), Row(a=1))
+
+
+PAYMENT = Types.ROW_NAMED(["user", "amount"], [Types.INT(), Types.DOUBLE()])
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [b'{"user": 1, "amount": 2.5}', b'{"amount": 3}', b'{"user": null, "more": [1]}'],
+        [b'{"user": 1,\n "amount": 2.5}', b'{"user": 2}'],
+        [b' {"user": 1}', b'{"user": 2}'],
+        [],
+    ],
+)
+def test_columns_are_those_of_the_rows(messages: list[bytes]) -> None:
+    schema = JsonColumnsDeserializationSchema(PAYMENT)
+    batch = pickle.loads(pickle.dumps(schema)).deserialize_batch(messages)
+    assert batch.schema == schema.produced_schema()
+    rows = [schema.deserialize(message) for message in messages]
+    assert batch.to_pylist() == [row.as_dict() for row in rows]
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", b" ", b"{", b'{"user": 1}{"user": 2}', b'{"user": 3000000000}', b'{"user": "1"}']
+)
+def test_columns_refuse_what_rows_refuse(bad: bytes) -> None:
+    schema = JsonColumnsDeserializationSchema(PAYMENT)
+    for messages in ([bad], [b'{"user": 1}', bad], [b'{"user": 1}{"user": 2}', bad]):
+        with pytest.raises(FileFormatError, match="no JSON object of the declared type"):
+            schema.deserialize_batch(messages)

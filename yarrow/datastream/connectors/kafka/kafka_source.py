@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from yarrow.common.serialization import DeserializationSchema
+from yarrow.common.serialization import ColumnarDeserializationSchema, DeserializationSchema
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.connectors.base import (
     Boundedness,
@@ -41,6 +41,8 @@ from yarrow.datastream.connectors.kafka.reading.subscription import (
 from yarrow.runtime.common.errors import InvalidProgramError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from yarrow.datastream.connectors.kafka.reading.kafka_reader import KafkaSourceReader
 
 T = TypeVar("T")
@@ -115,6 +117,11 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
     def produced_type(self) -> TypeInformation | None:
         """The type that the deserializer declares."""
         return self._settings.schema.get_produced_type()
+
+    def produced_schema(self) -> pa.Schema | None:
+        """The columns that a columnar deserializer declares."""
+        schema = self._settings.schema
+        return schema.produced_schema() if isinstance(schema, ColumnarDeserializationSchema) else None
 
 
 class KafkaSourceBuilder:

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import repeat
 from operator import is_
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from yarrow.common.serialization import (
     ByteArraySchema,
+    ColumnarDeserializationSchema,
     DeserializationSchema,
     MultiRecordDeserializationSchema,
 )
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.connectors.dead_letters import DeadLetter, ErrorPolicy, traceback_of
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
+from yarrow.datastream.formats.columns import batch_of_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 OUT = TypeVar("OUT", covariant=True)
@@ -67,7 +73,7 @@ class KafkaRecordDeserializationSchema(ABC, Generic[OUT]):
 class MadeRows(NamedTuple):
     """Rows of some messages."""
 
-    rows: list[Any]
+    rows: Sequence[Any] | pa.RecordBatch
     timestamps: Sequence[int | None]
     #: Messages that the schema left out by None or that it could not read, tombstones apart.
     num_errors: int
@@ -99,6 +105,14 @@ def row_maker(
     policy: ErrorPolicy = ErrorPolicy.FAIL,
 ) -> RowMaker:
     """The maker of rows by a schema; `policy` says what becomes of a message that the schema cannot read."""
+    if isinstance(schema, ColumnarDeserializationSchema):
+        return _Columns(schema, _maker(schema, policy))
+    return _maker(schema, policy)
+
+
+def _maker(
+    schema: DeserializationSchema[Any] | KafkaRecordDeserializationSchema[Any], policy: ErrorPolicy
+) -> RowMaker:
     if isinstance(schema, KafkaRecordDeserializationSchema):
         return _RecordRows(schema, policy)
     if policy is ErrorPolicy.DEAD_LETTER and type(schema) is not ByteArraySchema:
@@ -189,6 +203,32 @@ class _ValueRows(RowMaker):
         if not self._may_end:
             return MadeRows(rows, timestamps, errors, False)
         return _up_to_end(self._schema, rows, timestamps, errors)
+
+
+class _Columns(RowMaker):
+    """Record batches of whole chunks. A chunk with a message that cannot be read is made row by row."""
+
+    def __init__(self, schema: ColumnarDeserializationSchema[Any], by_rows: RowMaker) -> None:
+        self._schema = schema
+        self._by_rows = by_rows
+        self._columns = schema.produced_schema()
+        self.takes_records = by_rows.takes_records
+        self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
+
+    def make(
+        self,
+        partition: str,
+        messages: Sequence[Any],
+        timestamps: Sequence[int | None],
+        offsets: Sequence[int],
+    ) -> MadeRows:
+        if not (self.takes_records or self._may_end or any(map(is_, messages, repeat(None)))):
+            # The way by rows finds the message that is at fault.
+            with suppress(Exception):
+                batch = self._schema.deserialize_batch(messages)
+                return MadeRows(batch, timestamps, 0, False)
+        made = self._by_rows.make(partition, messages, timestamps, offsets)
+        return made._replace(rows=batch_of_rows(list(made.rows), self._columns))
 
 
 class _RowsOfChanges(RowMaker):

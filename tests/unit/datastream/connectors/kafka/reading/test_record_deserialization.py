@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from yarrow.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
@@ -17,7 +18,7 @@ from yarrow.datastream.connectors.kafka.reading.record_deserialization import (
     MadeRows,
     row_maker,
 )
-from yarrow.datastream.formats.json import JsonRowDeserializationSchema
+from yarrow.datastream.formats.json import JsonColumnsDeserializationSchema, JsonRowDeserializationSchema
 
 
 class UpToStop(SimpleStringSchema):
@@ -148,3 +149,20 @@ def test_dead_letters_leave_ends_tombstones_and_what_the_schema_leaves_out_as_th
     found = row_maker(schema, ErrorPolicy.DEAD_LETTER).make("t-0", records, [0, 1], range(2))
     assert ([row[0] for row in found.rows], list(found.timestamps), found.num_errors) == ([2], [1], 1)
     assert not found.letters
+
+
+def test_a_columnar_schema_gives_record_batches() -> None:
+    row_type = Types.ROW_NAMED(["n"], [Types.INT()])
+    schema = JsonColumnsDeserializationSchema(row_type)
+    whole = made(schema, b'{"n": 1}', b'{"n": 2}')
+    assert isinstance(whole.rows, pa.RecordBatch) and whole.rows.to_pylist() == [{"n": 1}, {"n": 2}]
+    holed = made(schema, b'{"n": 1}', None, b'{"n": 3}')
+    assert isinstance(holed.rows, pa.RecordBatch) and holed.rows.to_pylist() == [{"n": 1}, {"n": 3}]
+    assert list(holed.timestamps) == [100, 102]
+    with pytest.raises(
+        KafkaRecordError, match="the record at offset 11 of t-0 cannot be deserialized by JsonCol"
+    ):
+        made(schema, b'{"n": 1}', b'{"n": "x"}', b'{"n": 3}')
+    skipping = row_maker(schema, ErrorPolicy.SKIP).make("t-0", [b'{"n": 1}', b"{"], [5, 6], [0, 1])
+    assert isinstance(skipping.rows, pa.RecordBatch) and skipping.rows.to_pylist() == [{"n": 1}]
+    assert (list(skipping.timestamps), skipping.num_errors) == ([5], 1)
