@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -70,6 +71,8 @@ _UNREACHABLE = frozenset(
 )
 
 
+#: The client's log line of a transaction that has failed: description, and Kafka's name of the error.
+_TRANSACTION_ERROR = re.compile(r"TXNERR .*?failed in state \w+: (.*) \(([A-Z_]+)\)$", re.DOTALL)
 #: What the client raises where it is polled, after an error for which it stops; SystemError when it was calling back.
 FATAL_ERRORS = (KafkaException, SystemError)
 
@@ -100,20 +103,26 @@ def make_consumer(
 def make_producer(
     settings: Mapping[str, str],
     properties: ClientProperties,
+    *,
     on_delivery: Callable[[KafkaError, Message], None],
+    on_transaction_error: Callable[[str, str], None],
 ) -> Producer:
     """A producer that reports records that could not be written, and no others, where it is polled.
+
+    A transaction that fails drops its records. Only the client's log tells why: `on_transaction_error` gets Kafka's
+    name of the error and its description.
 
     Polling raises what `FATAL_ERRORS` has when the client cannot go on, for example since its transaction was ended.
     Raises KafkaConnectorError for settings that the client refuses.
     """
-    reports = {"delivery.report.only.error": True, "on_delivery": on_delivery, "error_cb": _note_error}
-    producer: Producer = _made(Producer, {**settings, **reports}, properties)
+    reports = {"delivery.report.only.error": True, "on_delivery": on_delivery, "error_cb": _ignore}
+    log = _ClientLog(on_transaction_error)
+    producer: Producer = _made(Producer, {**settings, **reports}, properties, log)
     return producer
 
 
-def _note_error(error: KafkaError) -> None:
-    _LOG.info("Kafka's client: %s", error.str())
+def _ignore(error: KafkaError) -> None:
+    """Errors of connections: the client tries again by itself, and logs them."""
 
 
 def broker_setting(
@@ -123,7 +132,13 @@ def broker_setting(
 
     Raises KafkaUnreachableError if no broker answers.
     """
-    admin: AdminClient = _made(AdminClient, admin_settings(settings, PRODUCER), properties)
+    #: What the client says of connections: why a broker does not answer.
+    said: list[str] = []
+    configuration = {
+        **admin_settings(settings, PRODUCER),
+        "error_cb": lambda error: said.append(error.str()),
+    }
+    admin: AdminClient = _made(AdminClient, configuration, properties)
     try:
         broker = next(iter(admin.list_topics(timeout=timeout_seconds).brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
@@ -131,10 +146,11 @@ def broker_setting(
         found = answers[resource].result()[name].value
     except KafkaException as error:
         if is_unreachable(error.args[0]):
+            admin.poll(0)
+            told = properties.with_secrets_hidden("; ".join(dict.fromkeys([_text(error), *said[:1]])))
             raise KafkaUnreachableError(
-                f"Kafka at {settings['bootstrap.servers']} did not answer within {timeout_seconds:g} s:"
-                f" {properties.with_secrets_hidden(_text(error))}. Check bootstrap.servers, security.protocol, user"
-                " and password, and that the broker runs"
+                f"Kafka at {settings['bootstrap.servers']} did not answer within {timeout_seconds:g} s: {told}."
+                " Check bootstrap.servers, security.protocol, user and password, and that the broker runs"
             ) from error
         _LOG.warning("Setting %s of the brokers cannot be read: %s", name, _text(error))
         return None
@@ -143,7 +159,12 @@ def broker_setting(
     return None if found is None else str(found)
 
 
-def _made(client: Callable[..., Any], configuration: dict[str, Any], properties: ClientProperties) -> Any:
+def _made(
+    client: Callable[..., Any],
+    configuration: dict[str, Any],
+    properties: ClientProperties,
+    log: logging.Logger | None = None,
+) -> Any:
     for key, value in configuration.items():
         # The client does not name a file that it misses.
         if key.startswith("ssl.") and key.endswith(".location") and not os.path.exists(value):
@@ -152,7 +173,7 @@ def _made(client: Callable[..., Any], configuration: dict[str, Any], properties:
                 " every machine, or give its text by the property that ends with .pem"
             )
     try:
-        return client(configuration, logger=_ClientLog())
+        return client(configuration, logger=log or _ClientLog())
     except (KafkaException, ValueError, TypeError) as error:
         raise KafkaConnectorError(
             f"Kafka's client refuses its properties: {properties.with_secrets_hidden(_text(error))}"
@@ -162,10 +183,15 @@ def _made(client: Callable[..., Any], configuration: dict[str, Any], properties:
 class _ClientLog(logging.Logger):
     """Takes the log lines of librdkafka. Its warnings repeat with each attempt to connect, so none is above INFO."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_transaction_error: Callable[[str, str], None] | None = None) -> None:
         super().__init__(_LOG.name)
+        self._on_transaction_error = on_transaction_error
 
     def log(self, level: int, msg: object, *args: object, **_: Any) -> None:
+        if self._on_transaction_error is not None:
+            text = str(msg) % args if args else str(msg)
+            if (found := _TRANSACTION_ERROR.search(text)) is not None:
+                self._on_transaction_error(found[2], found[1])
         _LOG.log(min(level, logging.INFO), msg, *args)
 
 

@@ -32,6 +32,7 @@ _REQUEST_SECONDS: Final = 30.0
 _NEW_TOPIC_SECONDS: Final = 5.0
 
 _TOO_LARGE: Final = "MSG_SIZE_TOO_LARGE"
+_PURGED: Final = "_PURGE_QUEUE"
 
 
 class RecordProducer:
@@ -43,6 +44,8 @@ class RecordProducer:
         self._settings = settings
         #: Failures that the client has reported. The list has no reference to the producer, which a drop then ends.
         self._failures: list[tuple[FailedRecord, str, str]] = []
+        #: Name and description of what has failed the transaction, the first first.
+        self._said: list[tuple[str, str]] = []
         self._topics: set[str] = set()
         #: Bytes of keys and values.
         self.bytes_sent = 0
@@ -54,7 +57,10 @@ class RecordProducer:
             self._fit_delivery(configuration, timeout_ms)
         self._configuration = configuration
         self._producer: Producer | None = make_producer(
-            configuration, settings.properties, _reporter(self._failures)
+            configuration,
+            settings.properties,
+            on_delivery=_reporter(self._failures),
+            on_transaction_error=_noter(self._said),
         )
 
     @staticmethod
@@ -190,10 +196,17 @@ class RecordProducer:
         if self._failures:
             # Records of one batch fail together: the largest is the one that is too large.
             first, code, text = self._failures[0]
-            largest = max(
-                (record for record, other, _ in self._failures if other == code), key=lambda r: r.size
+            if code == _PURGED and self._said:
+                # The client drops the records of a transaction that has failed, and says why beside.
+                code, text = self._said[0]
+            largest = (
+                first
+                if code != _TOO_LARGE
+                else max(
+                    (record for record, other, _ in self._failures if other == code), key=lambda r: r.size
+                )
             )
-            raise self._error(largest if code == _TOO_LARGE else first, code, text)
+            raise self._error(largest, code, text)
 
     def _error(self, record: FailedRecord, code: str, text: str) -> KafkaDeliveryError:
         hidden = self._settings.properties.with_secrets_hidden(text)
@@ -212,6 +225,10 @@ def _reporter(failures: list[tuple[FailedRecord, str, str]]) -> Callable[[KafkaE
         failures.append((failed, error.name(), error.str()))
 
     return report
+
+
+def _noter(said: list[tuple[str, str]]) -> Callable[[str, str], None]:
+    return lambda code, text: said.append((code, text))
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.free_ports import free_port
-from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
-from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, consumer_settings
+from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient, _ClientLog, broker_setting
+from yarrow.datastream.connectors.kafka.cluster.client_properties import (
+    ClientProperties,
+    consumer_settings,
+    producer_settings,
+)
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
 
 
@@ -32,3 +36,26 @@ def test_missing_file_of_certificates_is_named() -> None:
 def test_settings_that_the_client_refuses_are_named() -> None:
     with pytest.raises(KafkaConnectorError, match=r"refuses its properties: .*socket.timeout.ms"):
         client(bootstrap_servers="localhost:1", request_timeout_ms="few").topics()
+
+
+def test_the_reason_of_a_failed_transaction_comes_from_the_clients_log() -> None:
+    told: list[tuple[str, str]] = []
+    log = _ClientLog(lambda code, text: told.append((code, text)))
+    log.log(20, "%s", "ADDPARTS [rdkafka#producer-3] [thrd:main]: Failed to add a partition")
+    assert told == []
+    line = "TXNERR [rdkafka#producer-3] [thrd:main]: Current transaction failed in state InTransaction: "
+    log.log(20, line + "Failed to add partition(s): denied (after 3 ms) (TOPIC_AUTHORIZATION_FAILED)")
+    assert told == [
+        ("TOPIC_AUTHORIZATION_FAILED", "Failed to add partition(s): denied (after 3 ms)"),
+    ]
+
+
+def test_absent_broker_is_named_by_a_sink_too() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    properties = ClientProperties({"bootstrap.servers": address})
+    with pytest.raises(
+        KafkaUnreachableError, match=rf"Kafka at {address} did not answer within 0.5 s: .*refused"
+    ):
+        broker_setting(
+            producer_settings("KafkaSink", properties), properties, "transaction.max.timeout.ms", 0.5
+        )
