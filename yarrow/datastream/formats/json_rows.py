@@ -37,14 +37,11 @@ def row_decoder(row_type: RowTypeInfo, missing_is_error: bool) -> Callable[[byte
     def in_two_steps(message: bytes) -> Row:
         return read(decode(message))
 
-    fields = _fields(row_type, missing_is_error)
-    if fields is None:
+    structure = row_structure(row_type, missing_is_error)
+    if structure is None:
         return in_two_steps
-    declared = row_type.get_field_names()
-    places = {f"f{place}": name for place, name in enumerate(declared)}
-    structure = msgspec.defstruct("Fields", fields, rename=places, gc=False)
     in_one_step = msgspec.json.Decoder(structure).decode
-    names = tuple(declared) if row_type.is_named else positional_names(len(declared))
+    names = names_of_rows(row_type)
     values_of = msgspec.structs.astuple
 
     def decode_row(message: bytes) -> Row:
@@ -55,6 +52,21 @@ def row_decoder(row_type: RowTypeInfo, missing_is_error: bool) -> Callable[[byte
         return row_of(names, list(values_of(found)))
 
     return decode_row
+
+
+def names_of_rows(row_type: RowTypeInfo) -> tuple[str, ...]:
+    """Return the names that Rows of a type bear."""
+    declared = row_type.get_field_names()
+    return tuple(declared) if row_type.is_named else positional_names(len(declared))
+
+
+def row_structure(row_type: RowTypeInfo, missing_is_error: bool) -> Any:
+    """Return the msgspec type of an object with the fields of a Row type, in their order; None = there is none."""
+    fields = _fields(row_type, missing_is_error)
+    if fields is None:
+        return None
+    places = {f"f{place}": name for place, name in enumerate(row_type.get_field_names())}
+    return msgspec.defstruct("Fields", fields, rename=places, gc=False)
 
 
 def _fields(row_type: RowTypeInfo, missing_is_error: bool) -> list[Any] | None:

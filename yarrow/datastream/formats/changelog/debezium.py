@@ -5,17 +5,19 @@ Owner: the task's thread. An event has the row before and after the change and a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from yarrow.common.typeinfo import RowTypeInfo
-from yarrow.common.types import Row, RowKind
+from yarrow.common.types import Row, RowKind, row_of
 from yarrow.datastream.formats.changelog.change_messages import (
     ChangelogDeserializationSchema,
     ChangelogSerializationSchema,
 )
 from yarrow.datastream.formats.changelog.debezium_values import Convert, converted, converters_of
+from yarrow.datastream.formats.json_rows import names_of_rows, row_structure
 from yarrow.datastream.formats.values import json_decoder
 
 __all__ = ["DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema"]
@@ -25,6 +27,39 @@ _CREATE: Final = "c"
 _READ: Final = "r"
 _UPDATE: Final = "u"
 _DELETE: Final = "d"
+
+
+class _OneStep:
+    """Decodes events and the rows in them in one step."""
+
+    def __init__(self, structure: Any, names: tuple[str, ...]) -> None:
+        row = structure | None
+        event = msgspec.defstruct(
+            "Event", [("op", str | None, None), ("before", row, None), ("after", row, None)], gc=False
+        )
+        self._decode = msgspec.json.Decoder(event).decode
+        self._names = names
+
+    def rows(self, message: bytes) -> list[Row] | None:
+        """Return the rows of an event. None = it must be decoded in two steps, which finds what is wrong with it."""
+        try:
+            event: Any = self._decode(message)
+        except (msgspec.DecodeError, ValueError):
+            return None
+        operation, before, after = event.op, event.before, event.after
+        if operation in (_CREATE, _READ) and after is not None:
+            return [self._row(after)]
+        if operation == _UPDATE and before is not None and after is not None:
+            return [self._row(before, RowKind.UPDATE_BEFORE), self._row(after, RowKind.UPDATE_AFTER)]
+        if operation == _DELETE and before is not None:
+            return [self._row(before, RowKind.DELETE)]
+        return None
+
+    def _row(self, values: Any, kind: RowKind | None = None) -> Row:
+        row = row_of(self._names, list(msgspec.structs.astuple(values)))
+        if kind is not None:
+            row.set_row_kind(kind)
+        return row
 
 
 class _DescribedEvent(msgspec.Struct):
@@ -46,9 +81,17 @@ class DebeziumJsonDeserializationSchema(ChangelogDeserializationSchema):
     ) -> None:
         super().__init__(type_info, ignore_parse_errors)
         self._schema_include = schema_include
+        structure = None if schema_include else row_structure(type_info, missing_is_error=False)
+        self._one_step = None if structure is None else _OneStep(structure, names_of_rows(type_info))
         self._described = json_decoder(type_info, _DescribedEvent)
         self._schema = b""
         self._converters: dict[str, Convert] = {}
+
+    def deserialize_all(self, message: bytes) -> Sequence[Row]:
+        """Return the rows of an event, in one step where the type is of basic fields. Raises as the other way does."""
+        if self._one_step is not None and (rows := self._one_step.rows(message)) is not None:
+            return rows
+        return super().deserialize_all(message)
 
     def document(self, message: bytes) -> Any:
         """Return the event; of one with a schema the payload, with texts for dates, times and decimals."""

@@ -107,6 +107,33 @@ def test_a_described_event_is_told_from_a_plain_one() -> None:
         read(DebeziumJsonDeserializationSchema(ORDER, schema_include=True), event)
 
 
+ANY_ROW = st.none() | st.dictionaries(
+    st.sampled_from(["id", "item", "price", "other"]),
+    st.sampled_from([None, 1, -1, 2**31, 1.5, 2.0, True, "x", "7", "1.5", [], {}]),
+)
+
+
+@given(st.sampled_from(["c", "r", "u", "d", "t", None, 1]), ANY_ROW, ANY_ROW)
+def test_an_event_decoded_in_one_step_is_that_of_two_steps(op: Any, before: Any, after: Any) -> None:
+    schema = DebeziumJsonDeserializationSchema(ORDER)
+    event = json.dumps({"op": op, "before": before, "after": after, "source": MYSQL}).encode()
+
+    def outcome(two_steps: bool) -> Any:
+        try:
+            if two_steps:
+                return [
+                    (row, row.get_row_kind(), *map(type, row))
+                    for row in schema.changes(schema.document(event))
+                ]
+            return [(row, row.get_row_kind(), *map(type, row)) for row in schema.deserialize_all(event)]
+        except ValueError as error:
+            return str(error)
+        except FileFormatError as error:
+            return str(error.__cause__)
+
+    assert outcome(False) == outcome(True)
+
+
 TIMES: RowTypeInfo = Types.ROW_NAMED(
     ["day", "at", "seen", "zoned", "noon", "price", "any", "raw", "text"],
     [
