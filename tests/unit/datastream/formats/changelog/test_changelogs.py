@@ -107,7 +107,7 @@ def test_a_described_event_is_told_from_a_plain_one() -> None:
         read(DebeziumJsonDeserializationSchema(ORDER, schema_include=True), event)
 
 
-ANY_ROW = st.none() | st.dictionaries(
+ANY_ROW: st.SearchStrategy[Any] = st.none() | st.dictionaries(
     st.sampled_from(["id", "item", "price", "other"]),
     st.sampled_from([None, 1, -1, 2**31, 1.5, 2.0, True, "x", "7", "1.5", [], {}]),
 )
