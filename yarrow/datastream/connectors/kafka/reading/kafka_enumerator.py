@@ -56,6 +56,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._cluster = ClusterClient(client, settings.properties, settings.request_seconds)
         #: perf_counter of the last look at the cluster.
         self._looked_at = float("-inf")
+        #: This enumerator has seen the cluster; what the program reads may have changed since the checkpoint.
+        self._has_looked = False
         #: Partitions that have gone: a reader that goes back to an older checkpoint may still hold them.
         self._removed: set[KafkaTopicPartition] = set()
         self._closed = False
@@ -63,7 +65,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     def start(self) -> None:
         """Look at the cluster. Raises KafkaConnectorError if that fails for a source that has no partitions yet."""
         if self._is_restored:
-            self._look_again()
+            self._look_until_answered()
         else:
             self._look()
         self._schedule()
@@ -103,7 +105,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     @property
     def _is_complete(self) -> bool:
         """No partition will be found any more."""
-        return self._settings.discovery_seconds is None and self._assignment.initial_discovery_done
+        return self._settings.discovery_seconds is None and self._has_looked
 
     def _give_all(self) -> None:
         for subtask in sorted(self._context.registered_readers):
@@ -125,6 +127,14 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             self._look_again()
             self._schedule()
 
+    def _look_until_answered(self) -> None:
+        """Look at the cluster, and later again as long as this enumerator has seen nothing of it."""
+        if self._has_looked or self._closed:
+            return
+        self._look_again()
+        if not self._has_looked:
+            self._context.call_later(_SECONDS_BETWEEN_LOOKS, self._look_until_answered)
+
     def _look_again(self) -> None:
         """Look at the cluster; where it does not answer, the readers go on without."""
         try:
@@ -141,7 +151,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         subscription = self._settings.subscription
         topics = self._cluster.topics()
         is_first = not self._assignment.initial_discovery_done
-        if is_first:
+        if self._assignment.required != str(subscription):
+            # A topic that is deleted later does not end the job, so a subscription is checked once.
             subscription.require(topics)
         found = subscription.choose(topics)
         if is_first and not found:
@@ -149,9 +160,14 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         changes = self._assignment.compare(found)
         if changes.removed:
             self._remove(changes.removed, topics)
-        if changes.new and (is_first or not self._is_complete):
+        if changes.new and not self._is_complete:
             self._add(changes.new, is_first=is_first)
         self._assignment.initial_discovery_done = True
+        self._assignment.required = str(subscription)
+        was_complete, self._has_looked = self._is_complete, True
+        if self._is_complete and not was_complete:
+            for subtask in sorted(self._context.registered_readers):
+                self._context.signal_no_more_splits(subtask)
 
     def _tell_of_nothing(self) -> None:
         text = f"the cluster has none of the {self._settings.subscription}"
@@ -191,8 +207,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         names = ", ".join(map(str, removed))
         if gone and self._settings.is_bounded:
             raise KafkaTopicMissingError(
-                f"{', '.join(map(str, gone))} was deleted before it was read to its end. Read what is left with a new"
-                " job"
+                f"{', '.join(map(str, gone))} does not exist any more. Whether the job had read it to its end is not"
+                " known, so records may be missing. Read what is left with a new job"
             )
         if gone:
             _LOG.warning("Kafka: %s does not exist any more; its splits are released", names)

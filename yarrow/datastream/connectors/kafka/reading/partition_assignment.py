@@ -21,6 +21,8 @@ class KafkaEnumeratorState:
     unassigned: tuple[KafkaPartitionSplit, ...]
     #: Partitions that are found from now on are read from their beginning.
     initial_discovery_done: bool
+    #: The text of the subscription whose topics were found to exist.
+    required: str = ""
 
 
 class Changes(NamedTuple):
@@ -38,6 +40,8 @@ class PartitionAssignment:
         waiting = () if restored is None else restored.unassigned
         self._unassigned = {split.topic_partition: split for split in waiting}
         self.initial_discovery_done = restored is not None and restored.initial_discovery_done
+        #: The subscription whose topics were found to exist; a job that goes on does not ask again for them.
+        self.required = "" if restored is None else restored.required
 
     def compare(self, found: Collection[KafkaTopicPartition]) -> Changes:
         """Tell which of the present partitions are new, and which known ones have gone; nothing changes."""
@@ -72,4 +76,6 @@ class PartitionAssignment:
     def state(self) -> KafkaEnumeratorState:
         """Return what a checkpoint holds."""
         waiting = (self._unassigned[partition] for partition in sorted(self._unassigned))
-        return KafkaEnumeratorState(tuple(sorted(self._known)), tuple(waiting), self.initial_discovery_done)
+        return KafkaEnumeratorState(
+            tuple(sorted(self._known)), tuple(waiting), self.initial_discovery_done, self.required
+        )

@@ -1,0 +1,152 @@
+"""An enumerator and the answers of a cluster, one a look: what it assigns, releases, refuses and asks again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+
+from tests.unit.datastream.connectors.harness import as_stored
+from yarrow.common.serialization import SimpleStringSchema
+from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaTopicMissingError,
+    KafkaUnreachableError,
+)
+from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+from yarrow.datastream.connectors.kafka.reading import kafka_enumerator
+from yarrow.datastream.connectors.kafka.reading.kafka_enumerator import KafkaSourceEnumerator
+from yarrow.datastream.connectors.kafka.reading.partition_assignment import KafkaEnumeratorState
+from yarrow.datastream.connectors.kafka.reading.partition_events import SplitsRemoved
+from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST, KafkaPartitionSplit
+
+Answer = dict[str, int] | KafkaConnectorError
+
+
+class Answers:
+    """What the cluster answers. `hidden` topics exist, and this user's list of topics lacks them."""
+
+    def __init__(self) -> None:
+        self.topics_now: Answer = {}
+        self.hidden: set[str] = set()
+
+    def topics(self) -> dict[str, int]:
+        if isinstance(self.topics_now, KafkaConnectorError):
+            raise self.topics_now
+        return dict(self.topics_now)
+
+    def unknown(self, topics: Collection[str]) -> set[str]:
+        return set(topics) - set(self.topics()) - self.hidden
+
+    def ends(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        return dict.fromkeys(partitions, 10)
+
+
+class Context:
+    """Keeps what the enumerator asks of the engine. One reader is registered on `register`."""
+
+    def __init__(self) -> None:
+        self.parallelism = 1
+        self.registered_readers: dict[int, str] = {}
+        self.assigned: list[KafkaPartitionSplit] = []
+        self.removed: list[KafkaTopicPartition] = []
+        self.ended: list[int] = []
+        self.later: list[Callable[[], None]] = []
+
+    def assign_split(self, split: KafkaPartitionSplit, subtask: int) -> None:
+        self.assigned.append(split)
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        self.ended.append(subtask)
+
+    def send_event_to_reader(self, subtask: int, event: SplitsRemoved) -> None:
+        self.removed.extend(event.partitions)
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        self.later.append(action)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    answers = Answers()
+    monkeypatch.setattr(kafka_enumerator, "ClusterClient", lambda *_: answers)
+    return answers
+
+
+def started(
+    topics: str, state: KafkaEnumeratorState | None = None, *, bounded: bool = False, **properties: str
+) -> tuple[KafkaSourceEnumerator, Context]:
+    """An enumerator without discovery, and with a reader."""
+    builder: Any = KafkaSource.builder().set_bootstrap_servers("localhost:1").set_topics(*topics.split())
+    named: Mapping[str, str] = {"partition_discovery_interval_ms": "-1"} | properties
+    builder.set_properties({key.replace("_", "."): value for key, value in named.items()})
+    if bounded:
+        builder.set_bounded(KafkaOffsetsInitializer.latest())
+    source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
+    context: Any = Context()
+    enumerator = source.create_enumerator(context, state)
+    enumerator.start()
+    context.registered_readers[0] = "host"
+    enumerator.add_reader(0)
+    return enumerator, context
+
+
+def state_of(answers: Answers, topics: str, **options: Any) -> KafkaEnumeratorState:
+    """The state of an enumerator whose reader has all partitions."""
+    answers.topics_now = dict.fromkeys(topics.split(), 1)
+    enumerator, _ = started(topics, **options)
+    stored: KafkaEnumeratorState = as_stored(enumerator.snapshot_state(1))
+    return stored
+
+
+def place(topic: str) -> KafkaTopicPartition:
+    return KafkaTopicPartition(topic, 0)
+
+
+def test_a_restored_program_reads_a_new_topic_from_its_beginning_also_without_discovery(
+    answers: Answers,
+) -> None:
+    state = state_of(answers, "a b")
+    answers.topics_now = {"a": 1, "b": 1, "c": 1}
+    _, context = started("a c", state)
+    assert context.assigned == [KafkaPartitionSplit("c", 0, EARLIEST)]
+    assert context.removed == [place("b")]
+    assert context.ended and context.later == []
+
+
+def test_a_restored_program_that_names_an_absent_topic_is_refused(answers: Answers) -> None:
+    state = state_of(answers, "a")
+    with pytest.raises(KafkaTopicMissingError, match="topic typo does not exist"):
+        started("a typo", state)
+
+
+def test_a_job_goes_on_without_a_topic_that_was_deleted_since_its_first_start(answers: Answers) -> None:
+    state = state_of(answers, "a b")
+    answers.topics_now = {"a": 1}
+    enumerator, context = started("a b", state)
+    assert context.removed == [place("b")]
+    _, context = started("a b", as_stored(enumerator.snapshot_state(2)))
+    assert context.assigned == [] and context.ended
+
+
+def test_the_first_look_behind_a_restore_is_repeated_until_the_cluster_answers(answers: Answers) -> None:
+    state = state_of(answers, "a b")
+    answers.topics_now = KafkaUnreachableError("down")
+    _, context = started("a c", state)
+    assert context.ended == []
+    context.later.pop()()
+    assert len(context.later) == 1 and context.removed == []
+    answers.topics_now = {"a": 1, "b": 1, "c": 1}
+    context.later.pop()()
+    assert context.removed == [place("b")]
+    assert context.assigned == [KafkaPartitionSplit("c", 0, EARLIEST)]
+    assert context.ended and context.later == []
+
+
+def test_an_ended_topic_that_is_deleted_is_not_said_to_be_unread(answers: Answers) -> None:
+    state = state_of(answers, "a b", bounded=True)
+    answers.topics_now = {"b": 1}
+    with pytest.raises(KafkaTopicMissingError, match=r"a-0 does not exist any more. Whether .* is not known"):
+        started("a b", state, bounded=True)
