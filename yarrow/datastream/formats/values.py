@@ -172,12 +172,16 @@ def row_reader(
 
     def read_row(value: Any) -> Row:
         record = _of(dict, value, "an object")
-        values = []
+        values: list[Any] = []
         for name, read in readers:
-            if missing_is_error and name not in record:
-                raise ValueError(f"field {name!r} is missing")
+            part = record.get(name)
+            if part is None:
+                if missing_is_error and name not in record:
+                    raise ValueError(f"field {name!r} is missing")
+                values.append(None)
+                continue
             try:
-                values.append(read(record.get(name)))
+                values.append(read(part))
             except ValueError as error:
                 raise ValueError(f"field {name!r}: {error}") from None
         return row_of(row_names, values)
