@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from yarrow.common.configuration import Configuration
 from yarrow.common.serialization import SimpleStringSchema
 from yarrow.common.typeinfo import Types
+from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import Boundedness
 from yarrow.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
@@ -122,6 +124,19 @@ def test_the_thin_form_begins_at_the_offsets_of_its_group() -> None:
     assert consumer.set_start_from_timestamp(5).source().settings.starting == Offsets.timestamp(5)
     assert not consumer.set_commit_offsets_on_checkpoints(False).source().settings.commits
     assert consumer.set_start_from_group_offsets().source().settings.starting == settings.starting
+
+
+def test_the_thin_form_is_a_source_of_all_subtasks() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"parallelism.default": "3"})
+    )
+    properties = {"bootstrap.servers": "b:1", "group.id": "g"}
+    consumer = FlinkKafkaConsumer("t", SimpleStringSchema(), properties)
+    stream = env.add_source(consumer, "words")
+    assert stream.get_type() == Types.STRING()
+    stream.print()
+    (vertex,) = env.get_job_graph("words").vertices
+    assert vertex.has_enumerator and vertex.parallelism == 3
 
 
 def test_without_the_client_library_the_builder_names_the_command() -> None:
