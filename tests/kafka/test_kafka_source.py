@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.support.kafka.cluster import KafkaCluster
+from tests.support.kafka.configuration import PASSWORD, USER
 from tests.unit.datastream.connectors.harness import SourceHarness, as_stored
 from yarrow.common.serialization import SimpleStringSchema
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -482,6 +483,29 @@ def test_what_is_known_at_the_start_fails_there(
     with pytest.raises(error) as failed:
         rows_of(builder)
     assert expected in str(failed.value) and "pa55word" not in str(failed.value)
+
+
+def logged_in(topics: Topics, topic: str, password: str) -> KafkaSourceBuilder:
+    """A builder of a source that logs in, as programs for Java's clients say it."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{module} required username="{USER}" password="{password}";',
+        "default.api.timeout.ms": "5000",
+    }
+    builder = topics.bounded(topic).set_properties(properties)
+    return builder.set_bootstrap_servers(topics.kafka.secured_servers)
+
+
+def test_a_reader_logs_in_and_a_wrong_password_is_told(topics: Topics) -> None:
+    topic = topics.new()
+    topics.write(topic, "a")
+    assert rows_of(logged_in(topics, topic, PASSWORD)) == ["a"]
+    with pytest.raises(KafkaUnreachableError) as failed:
+        rows_of(logged_in(topics, topic, "not-the-password"))
+    assert "Authentication failed: Invalid username or password" in str(failed.value)
+    assert "not-the-password" not in str(failed.value)
 
 
 def test_a_pattern_without_topics_fails_where_the_source_is_bounded(topics: Topics) -> None:

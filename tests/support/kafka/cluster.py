@@ -87,6 +87,11 @@ class KafkaCluster:
         return configuration.bootstrap_servers(self._state().ports)
 
     @property
+    def secured_servers(self) -> str:
+        """The same for clients that log in by SASL PLAIN; see `configuration.USER`."""
+        return configuration.secured_servers(self._state().ports)
+
+    @property
     def nodes(self) -> list[str]:
         """The names of the nodes."""
         return node_names(self._state().nodes)

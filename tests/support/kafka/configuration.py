@@ -14,6 +14,9 @@ from tests.support.services.ports import Ports
 #: A Kafka cluster's own id: 22 characters of base64, the same for every cluster, since each has its own ports.
 CLUSTER_ID = "eWFycm93LXRlc3RzLWthZg"
 _PARTITIONS = 4
+#: Who may log in at the port with passwords.
+USER, PASSWORD = "tests", "password-of-tests"
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 _LOGGING = """\
 rootLogger.level = INFO
@@ -27,13 +30,18 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 
 
 def port_names(nodes: int) -> list[str]:
-    """The names of all ports of a cluster: one for clients and one for controllers a node."""
-    return [f"{name}.{use}" for name in node_names(nodes) for use in ("client", "controller")]
+    """The names of all ports of a cluster: each node has one for clients, one with passwords, one for controllers."""
+    return [f"{name}.{use}" for name in node_names(nodes) for use in ("client", "secured", "controller")]
 
 
 def bootstrap_servers(ports: Ports) -> str:
     """`host:port` of every node, with commas."""
     return ",".join(f"{LOOPBACK}:{port}" for name, port in ports.items() if name.endswith(".client"))
+
+
+def secured_servers(ports: Ports) -> str:
+    """`host:port` of every node for clients that log in by SASL PLAIN as USER, with commas."""
+    return ",".join(f"{LOOPBACK}:{port}" for name, port in ports.items() if name.endswith(".secured"))
 
 
 def write(layout: Layout, ports: Ports, nodes: int) -> None:
@@ -48,15 +56,19 @@ def write(layout: Layout, ports: Ports, nodes: int) -> None:
 def node_properties(layout: Layout, ports: Ports, name: str, nodes: int) -> Mapping[str, str]:
     """Properties of one node of a cluster of so many."""
     client = f"PLAINTEXT://{LOOPBACK}:{ports[f'{name}.client']}"
+    secured = f"SECURED://{LOOPBACK}:{ports[f'{name}.secured']}"
     voters = [f"{node_id(node)}@{LOOPBACK}:{ports[f'{node}.controller']}" for node in node_names(nodes)]
     # A topic of three nodes outlives one of them, and takes writes of the other two.
     copies, least = (3, 2) if nodes > 2 else (1, 1)
     return {
         "process.roles": "broker,controller",
         "node.id": str(node_id(name)),
-        "listeners": f"{client},CONTROLLER://{LOOPBACK}:{ports[f'{name}.controller']}",
-        "advertised.listeners": client,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"{client},{secured},CONTROLLER://{LOOPBACK}:{ports[f'{name}.controller']}",
+        "advertised.listeners": f"{client},{secured}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secured.plain.sasl.jaas.config": f'{_LOGIN} required user_{USER}="{PASSWORD}";',
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(voters),
         "log.dirs": str(layout.data_of(name)),
