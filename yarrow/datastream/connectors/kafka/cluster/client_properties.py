@@ -73,6 +73,31 @@ _SSL: Final = {
     "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
 }
 
+#: Properties of Java's clients that mean nothing to librdkafka: metrics, Java's providers, renewal of its tickets.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "enable.metrics.push",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "security.providers",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.enabled.protocols",
+        "ssl.protocol",
+        "ssl.secure.random.implementation",
+    }
+)
+#: The same by the beginnings of their names.
+_PREFIXES_WITHOUT_EFFECT: Final = ("metrics.", "sasl.login.refresh.")
+
 CONSUMER: Final = {
     "allow.auto.create.topics": "allow.auto.create.topics",
     "auto.offset.reset": "auto.offset.reset",
@@ -93,6 +118,9 @@ CONSUMER_WITHOUT_EFFECT: Final = frozenset(
         "auto.commit.interval.ms",
         "enable.auto.commit",
         "exclude.internal.topics",
+        "flink.disable-metrics",
+        "flink.poll-timeout",
+        "group.remote.assignor",
         "group.instance.id",
         "group.protocol",
         "heartbeat.interval.ms",
@@ -100,12 +128,11 @@ CONSUMER_WITHOUT_EFFECT: Final = frozenset(
         "key.deserializer",
         "max.poll.interval.ms",
         "max.poll.records",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.sample.window.ms",
         "partition.assignment.strategy",
         "session.timeout.ms",
         "value.deserializer",
+        # Programs for Kafka 0.8 name it, and every later consumer passes over it.
+        "zookeeper.connect",
     }
 )
 
@@ -138,9 +165,6 @@ PRODUCER_WITHOUT_EFFECT: Final = frozenset(
         "key.serializer",
         "max.block.ms",
         "metadata.max.idle.ms",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.sample.window.ms",
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
         "partitioner.ignore.keys",
@@ -172,7 +196,10 @@ _STORES: Final = {
 #: Keystores that OpenSSL reads.
 _READABLE_STORES: Final = {"PKCS12", "PEM"}
 
-_JAAS_OPTION: Final = re.compile(r'([A-Za-z]\w*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+#: An option of a JAAS text: its name and its value in double quotes, in single quotes or in none.
+_JAAS_OPTION: Final = re.compile(
+    r"""([A-Za-z]\w*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
 #: Options of a JAAS login module: JAAS's name -> librdkafka's.
 _JAAS: Final = {
     "username": "sasl.username",
@@ -184,6 +211,7 @@ _JAAS: Final = {
     "clientSecret": "sasl.oauthbearer.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
+_JAAS_SECRETS: Final = frozenset({"password", "clientSecret"})
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -214,8 +242,12 @@ class ClientProperties(Mapping[str, str]):
 
     def with_secrets_hidden(self, text: str) -> str:
         """`text`, for example an error of the client, without the values of secrets."""
-        for key, value in self._values.items():
-            if value and is_secret(key):
+        secrets = {value for key, value in self._values.items() if is_secret(key)}
+        options = _jaas_options(self._values.get("sasl.jaas.config", ""))
+        secrets |= {value for name, value in options if name in _JAAS_SECRETS}
+        # A secret may be a part of a longer one.
+        for value in sorted(secrets, key=len, reverse=True):
+            if value:
                 text = text.replace(value, REDACTED)
         return text
 
@@ -247,14 +279,14 @@ def connection_settings(
     known = {**CONNECTION, **_SASL, **_SSL, **own}
     settings: dict[str, str] = {}
     for key, value in properties.items():
-        if key in without_effect or key in {"ssl.keystore.type", "sasl.jaas.config"}:
+        if key in without_effect or _has_no_effect(key) or key in {"ssl.keystore.type", "sasl.jaas.config"}:
             continue
         if key in _STORES:
             raise InvalidProgramError(
                 f"{owner}: property {key} belongs to Java's clients, and no Java is used. Set {_STORES[key]}"
             )
         if key not in known:
-            near = difflib.get_close_matches(key, [*known, *without_effect], 1)
+            near = difflib.get_close_matches(key, [*known, *without_effect, *_WITHOUT_EFFECT], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidProgramError(f"{owner}: property {key} is not known{hint}")
         settings[known[key]] = value
@@ -322,16 +354,20 @@ def admin_settings(settings: Mapping[str, str], own: Mapping[str, str]) -> dict[
     return {key: value for key, value in settings.items() if key not in names}
 
 
+def _jaas_options(text: str) -> list[tuple[str, str]]:
+    """The options of a login module, with their values unquoted as Java's parser does it."""
+    return [
+        (name, bare or re.sub(r"\\(.)", r"\1", double or single))
+        for name, double, single, bare in _JAAS_OPTION.findall(text)
+    ]
+
+
 def _of_jaas(owner: str, properties: Mapping[str, str]) -> dict[str, str]:
     """The options of sasl.jaas.config; those of the properties themselves win."""
     text = properties.get("sasl.jaas.config")
     if text is None:
         return {}
-    found: dict[str, str] = {}
-    for name, quoted, bare in _JAAS_OPTION.findall(text):
-        if name in _JAAS:
-            value = re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
-            found[_JAAS[name]] = value
+    found = {_JAAS[name]: value for name, value in _jaas_options(text) if name in _JAAS}
     if not found and "useTicketCache" not in text:
         # The text itself is a secret.
         raise InvalidProgramError(
@@ -339,6 +375,10 @@ def _of_jaas(owner: str, properties: Mapping[str, str]) -> dict[str, str]:
             ' \'...PlainLoginModule required username="u" password="p";\'. Or set sasl.username and sasl.password'
         )
     return {key: value for key, value in found.items() if key not in properties}
+
+
+def _has_no_effect(key: str) -> bool:
+    return key in _WITHOUT_EFFECT or key.startswith(_PREFIXES_WITHOUT_EFFECT)
 
 
 def _one_of(
@@ -358,7 +398,7 @@ def _check_security(owner: str, properties: Mapping[str, str], settings: dict[st
             f"{owner}: security.protocol must be one of {', '.join(_PROTOCOLS)}, not {protocol!r}"
         )
     for prefix, needed, kind in (("ssl.", "SSL", "TLS"), ("sasl.", "SASL", "SASL")):
-        given = next((key for key in properties if key.startswith(prefix)), None)
+        given = next((key for key in properties if key.startswith(prefix) and not _has_no_effect(key)), None)
         if given is not None and needed not in protocol:
             raise InvalidProgramError(
                 f"{owner}: {given} is set, but security.protocol is {protocol}, which uses no {kind}."

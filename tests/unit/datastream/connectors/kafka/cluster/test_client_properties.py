@@ -51,6 +51,40 @@ def test_jaas_gives_user_and_password() -> None:
     assert "sasl.jaas.config" not in found
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("username='me' password='p w; x=1'", ("me", "p w; x=1")),
+        ("""username='a "b"' password='it\\'s'""", ('a "b"', "it's")),
+        ("""username="it's" password='q'""", ("it's", "q")),
+    ],
+)
+def test_jaas_takes_both_kinds_of_quotes(options: str, expected: tuple[str, str]) -> None:
+    text = f"org.apache.kafka.common.security.plain.PlainLoginModule required {options};"
+    found = settings(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_jaas_config=text)
+    assert (found["sasl.username"], found["sasl.password"]) == expected
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ssl.protocol",
+        "ssl.enabled.protocols",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "enable.metrics.push",
+        "metrics.recording.level",
+        "auto.include.jmx.reporter",
+        "security.providers",
+        "zookeeper.connect",
+        "flink.poll-timeout",
+    ],
+)
+def test_what_only_java_needs_has_no_effect(key: str) -> None:
+    assert consumer_settings("KafkaSource", {**SERVERS, key: "1"}) == settings()
+
+
 def test_oauthbearer_takes_a_token_endpoint() -> None:
     found = settings(
         security_protocol="SASL_SSL",
@@ -114,6 +148,12 @@ def test_secrets_are_hidden() -> None:
     assert "pa55" not in repr(properties) and "me" not in repr(properties) and "KEY" not in repr(properties)
     assert "b:1" in repr(properties)
     assert properties.with_secrets_hidden("login with pa55 refused") == "login with ****** refused"
+
+
+@pytest.mark.parametrize("option", ['password="hunter2"', "password='hunter2'", "clientSecret=hunter2"])
+def test_secrets_within_jaas_are_hidden(option: str) -> None:
+    properties = ClientProperties({"sasl.jaas.config": f'x required username="u" {option};'})
+    assert properties.with_secrets_hidden("bad secret hunter2") == "bad secret ******"
 
 
 def test_values_become_texts() -> None:
