@@ -29,6 +29,7 @@ class _Topic(msgspec.Struct):
 
 
 class _Statistics(msgspec.Struct):
+    ts: int = 0
     brokers: dict[str, _Broker] = {}
     topics: dict[str, _Topic] = {}
 
@@ -45,6 +46,8 @@ class PartitionFacts(NamedTuple):
     ends: dict[KafkaTopicPartition, int]
     #: Partitions whose leader is not known or not connected, with what is known of that leader.
     unreachable: dict[KafkaTopicPartition, str]
+    #: When the client made the statistics, on its own clock, which never goes back. They may be taken much later.
+    seconds: float
 
 
 def partition_facts(
@@ -55,7 +58,7 @@ def partition_facts(
     brokers = {
         broker.nodeid: (name, broker.state) for name, broker in found.brokers.items() if broker.nodeid >= 0
     }
-    facts = PartitionFacts({}, {})
+    facts = PartitionFacts({}, {}, found.ts / 1_000_000)
     for place in partitions:
         topic = found.topics.get(place.topic)
         partition = None if topic is None else topic.partitions.get(str(place.partition))

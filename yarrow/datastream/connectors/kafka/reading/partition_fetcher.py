@@ -42,7 +42,6 @@ from yarrow.datastream.connectors.kafka.reading.fetched_items import (
 from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import ConsumerRecord
 from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
-from yarrow.runtime.common.clock import perf_counter
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +90,7 @@ class PartitionFetcher:
         #: Replaced as a whole; any thread may read them.
         self.ends: Mapping[KafkaTopicPartition, int] = {}
         self.unreachable: frozenset[KafkaTopicPartition] = frozenset()
-        #: perf_counter since which a partition cannot be reached, and whether that was logged.
+        #: Seconds of the client's clock since which a partition cannot be reached, and whether that was logged.
         self._unreachable_since: dict[KafkaTopicPartition, float] = {}
         self._logged: set[KafkaTopicPartition] = set()
         self._last_error = ""
@@ -321,7 +320,6 @@ class PartitionFetcher:
         partitions = [assignment.partition for assignment in self._assigned.values()]
         facts = partition_facts(text, partitions, committed_only=committed_only)
         self.ends = facts.ends
-        now = perf_counter()
         for place in list(self._unreachable_since):
             if place not in facts.unreachable:
                 del self._unreachable_since[place]
@@ -329,8 +327,8 @@ class PartitionFetcher:
                     self._logged.discard(place)
                     _LOG.warning("Kafka: %s can be read again", place)
         for place, reason in facts.unreachable.items():
-            since = self._unreachable_since.setdefault(place, now)
-            self._watch(place, reason, now - since)
+            since = self._unreachable_since.setdefault(place, facts.seconds)
+            self._watch(place, reason, facts.seconds - since)
         unreachable = frozenset(self._unreachable_since)
         if unreachable != self.unreachable:
             self.unreachable = unreachable

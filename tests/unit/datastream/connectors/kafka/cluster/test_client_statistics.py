@@ -10,6 +10,7 @@ from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopi
 STATISTICS = json.dumps(
     {
         "name": "c",
+        "ts": 2_500_000,
         "brokers": {
             "a:1/1": {"nodeid": 1, "state": "UP", "rtt": {}},
             "b:1/2": {"nodeid": 2, "state": "TRY_CONNECT"},
@@ -42,4 +43,8 @@ def test_partitions_without_a_connected_leader_are_unreachable() -> None:
 
 def test_nothing_is_known_of_a_partition_that_is_not_in_the_statistics() -> None:
     facts = partition_facts(STATISTICS, [KafkaTopicPartition("u", 0)], committed_only=True)
-    assert facts == ({}, {})
+    assert (facts.ends, facts.unreachable) == ({}, {})
+
+
+def test_statistics_tell_when_they_were_made() -> None:
+    assert partition_facts(STATISTICS, [], committed_only=True).seconds == 2.5
