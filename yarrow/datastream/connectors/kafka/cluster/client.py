@@ -21,6 +21,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -69,7 +70,7 @@ _UNREACHABLE = frozenset(
         KafkaError._TRANSPORT,
     }
 )
-
+_UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 #: The client's log line of a transaction that has failed: description, and Kafka's name of the error.
 _TRANSACTION_ERROR = re.compile(r"TXNERR .*?failed in state \w+: (.*) \(([A-Z_]+)\)$", re.DOTALL)
@@ -232,7 +233,40 @@ class ClusterClient:
             found = self._admin.list_topics(timeout=self._timeout)
         except KafkaException as error:
             raise self._failed(error, "the list of topics") from error
-        return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
+        # A topic with another error, for example without a leader, exists.
+        return {
+            name: len(topic.partitions)
+            for name, topic in found.topics.items()
+            if topic.error is None or (topic.partitions and topic.error.code() not in _UNKNOWN_TOPIC)
+        }
+
+    def unknown(self, topics: Collection[str]) -> set[str]:
+        """Those topics of which the cluster says that it does not have them.
+
+        A topic that this user may not see is not among them. Raises KafkaConnectorError if no broker answers.
+        """
+        if not topics:
+            return set()
+        self._said.clear()
+        missing = set()
+        try:
+            answers = self._admin.describe_topics(
+                TopicCollection(sorted(topics)), request_timeout=self._timeout
+            )
+        except KafkaException as error:
+            raise self._failed(error, f"topics {', '.join(sorted(topics))}") from error
+        for topic, answer in answers.items():
+            try:
+                answer.result()
+            except KafkaException as error:
+                cause: KafkaError = error.args[0]
+                if is_unreachable(cause):
+                    raise self._failed(error, f"topic {topic}") from error
+                if cause.code() in _UNKNOWN_TOPIC:
+                    missing.add(topic)
+                else:
+                    _LOG.warning("Kafka: topic %s cannot be described: %s", topic, _text(error))
+        return missing
 
     def beginnings(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """The first offset that each partition has."""

@@ -158,8 +158,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         if is_first and not found:
             self._tell_of_nothing()
         changes = self._assignment.compare(found)
-        if changes.removed:
-            self._remove(changes.removed, topics)
+        if removed := self._truly_removed(changes.removed, topics):
+            self._remove(removed, topics)
         if changes.new and not self._is_complete:
             self._add(changes.new, is_first=is_first)
         self._assignment.initial_discovery_done = True
@@ -168,6 +168,22 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         if self._is_complete and not was_complete:
             for subtask in sorted(self._context.registered_readers):
                 self._context.signal_no_more_splits(subtask)
+
+    def _truly_removed(
+        self, removed: Collection[KafkaTopicPartition], topics: Mapping[str, int]
+    ) -> list[KafkaTopicPartition]:
+        """Leave out partitions that this look has not shown, although their topic exists and is subscribed to."""
+        unknown = self._cluster.unknown({place.topic for place in removed} - topics.keys())
+        kept = [
+            place
+            for place in removed
+            if place.topic not in topics
+            and place.topic not in unknown
+            and place in self._settings.subscription.choose({place.topic: place.partition + 1})
+        ]
+        if kept:
+            _LOG.warning("Kafka: %s cannot be seen now; its splits are kept", ", ".join(map(str, kept)))
+        return [place for place in removed if place not in kept]
 
     def _tell_of_nothing(self) -> None:
         text = f"the cluster has none of the {self._settings.subscription}"

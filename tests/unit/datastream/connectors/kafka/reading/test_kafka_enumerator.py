@@ -150,3 +150,24 @@ def test_an_ended_topic_that_is_deleted_is_not_said_to_be_unread(answers: Answer
     answers.topics_now = {"b": 1}
     with pytest.raises(KafkaTopicMissingError, match=r"a-0 does not exist any more. Whether .* is not known"):
         started("a b", state, bounded=True)
+
+
+def test_a_topic_that_exists_and_is_not_listed_keeps_its_reader(answers: Answers) -> None:
+    """Otherwise it would be read from its beginning again when it is back in the list."""
+    answers.topics_now = {"a": 1, "b": 1}
+    _, context = started("a b", partition_discovery_interval_ms="1000")
+    answers.topics_now, answers.hidden = {}, {"a"}
+    context.later.pop()()
+    assert context.removed == [place("b")]
+    answers.topics_now = {"a": 1}
+    context.later.pop()()
+    assert [split.topic for split in context.assigned] == ["a", "b"]
+
+
+def test_a_restored_program_that_drops_a_topic_releases_it_also_if_it_cannot_be_seen(
+    answers: Answers,
+) -> None:
+    state = state_of(answers, "a b")
+    answers.topics_now, answers.hidden = {"a": 1}, {"b"}
+    _, context = started("a", state)
+    assert context.removed == [place("b")]
