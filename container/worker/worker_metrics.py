@@ -48,10 +48,11 @@ class WorkerMetrics:
 
 def _arrow() -> dict[str, float]:
     """Metrics of Arrow's buffers: they lie outside of Python's heap, as direct buffers do outside of a JVM's."""
-    pyarrow = sys.modules.get("pyarrow")
-    if pyarrow is None:
+    # While another thread imports it, the module is there and has no such function yet.
+    total = getattr(sys.modules.get("pyarrow"), "total_allocated_bytes", None)
+    if total is None:
         return {}
-    allocated = float(pyarrow.total_allocated_bytes())
+    allocated = float(total())
     return {
         "arrowPoolBytes": allocated,
         "Status.JVM.Memory.Direct.MemoryUsed": allocated,
@@ -62,7 +63,8 @@ def _arrow() -> dict[str, float]:
 def _managed() -> dict[str, float]:
     """Metrics of the memory that this process's databases share; nothing is reserved before the first is opened."""
     memory = sys.modules.get(_ROCKSDB_MEMORY)
-    shared = None if memory is None else memory.WORKER_MEMORY.shared
+    # As with Arrow, another thread may be importing it.
+    shared = getattr(getattr(memory, "WORKER_MEMORY", None), "shared", None)
     if shared is None:
         return {}
     return {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 
 import pytest
 
 from tests.architecture.one_way import layer_of, parse_table, violations
-from tests.architecture.source_tree import ROOT, engine_files, module_name
+from tests.architecture.source_tree import ROOT, engine_files, module_name, parse, walk
 
 
 def _table() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -48,3 +49,20 @@ def test_every_module_has_a_layer() -> None:
     layers, _ = _table()
     homeless = [name for path in engine_files() if layer_of(name := module_name(path), layers) is None]
     assert not homeless, f"add these to the table in .importlinter: {homeless}"
+
+
+def test_the_product_imports_no_test_and_no_benchmark() -> None:
+    found = [
+        f"{module_name(path)} imports {imported}"
+        for path in engine_files()
+        for node in walk(parse(path))
+        for imported in _imported(node)
+        if imported.partition(".")[0] in ("tests", "bench")
+    ]
+    assert not found, f"the wheel has neither: {found}"
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.services.system_packages import MAVEN_PACKAGE, program
 from yarrow.client.errors import CommandError
 from yarrow.runtime.config.web_pages import ARTIFACT, GROUP, SHA256, VERSION, kept_archive
 
@@ -61,7 +60,12 @@ def _copy(source: str, target: Path) -> None:
 
 
 def _by_maven(work: Path, target: Path) -> None:
-    maven = program("mvn", MAVEN_PACKAGE)
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise CommandError(
+            "Maven (mvn) is not on PATH: install it (on Debian and Ubuntu the package maven), or get the file elsewhere"
+            " and name it: --from PATH."
+        )
     folder = work / "maven"
     artifact = f"{GROUP}:{ARTIFACT}:{VERSION}"
     command = [

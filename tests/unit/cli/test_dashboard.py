@@ -94,3 +94,10 @@ def test_a_maven_that_fails_is_quoted(
         get_dashboard(None, said.append)
     assert "no repository answers" in str(failed.value)
     assert left() == []
+
+
+def test_a_missing_maven_is_named(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CommandError, match=r"Maven \(mvn\) is not on PATH.*--from PATH"):
+        get_dashboard(None, said.append)
+    assert left() == []

@@ -134,8 +134,9 @@ def condition_of(value: object) -> AnyCondition | None:
     if isinstance(value, Comparison | NullCheck | AllOf | AnyOf | Negation | ArrowExpression):
         return value
     # A program with an expression has imported the module, and the others do not need it.
-    compute = sys.modules.get("pyarrow.compute")
-    return _arrow_expression(value) if compute and isinstance(value, compute.Expression) else None
+    # While another thread imports it, the module is there and has no such class yet.
+    kind = getattr(sys.modules.get("pyarrow.compute"), "Expression", None)
+    return _arrow_expression(value) if kind is not None and isinstance(value, kind) else None
 
 
 def _arrow_expression(expression: pc.Expression) -> ArrowExpression:
