@@ -42,6 +42,7 @@ from yarrow.datastream.connectors.kafka.reading.fetched_items import (
 from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import ConsumerRecord
 from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
+from yarrow.runtime.common.clock import perf_counter
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,6 +52,9 @@ _CHUNK_MESSAGES: Final = 4096
 _POLL_SECONDS: Final = 0.1
 #: Seconds between two looks for callbacks while nothing is fetched.
 _IDLE_SECONDS: Final = 0.5
+#: Seconds without room after which the client holds the partitions, so that its callbacks have the way free. The client
+#: then fetches again what it had fetched ahead.
+_HOLD_SECONDS: Final = 5.0
 _STATISTICS_MS: Final = "1000"
 #: Seconds after which a partition that cannot be reached is logged.
 _UNREACHABLE_LOG_SECONDS: Final = 5.0
@@ -94,6 +98,11 @@ class PartitionFetcher:
         self._unreachable_since: dict[KafkaTopicPartition, float] = {}
         self._logged: set[KafkaTopicPartition] = set()
         self._last_error = ""
+        #: Partitions that the reader has paused.
+        self._paused: set[tuple[str, int]] = set()
+        #: perf_counter since which there is no room; whether all partitions are held for that.
+        self._full_since: float | None = None
+        self._is_held = False
         self._thread = threading.Thread(target=self._run, name="kafka fetch", daemon=True)
 
     # ------------------------------------------------------------- the task's thread
@@ -109,6 +118,8 @@ class PartitionFetcher:
         def act(consumer: Consumer) -> None:
             self._assigned |= {(a.partition.topic, a.partition.partition): a for a in added}
             consumer.incremental_assign([_place(a.partition, a.position) for a in added])
+            if self._is_held:
+                consumer.pause([_place(a.partition) for a in added])
 
         self._command(act)
 
@@ -120,6 +131,7 @@ class PartitionFetcher:
             held = [entry for entry in ended if self._assigned.pop((entry.topic, entry.partition), None)]
             for entry in held:
                 self._unreachable_since.pop(entry, None)
+                self._paused.discard((entry.topic, entry.partition))
             if held:
                 consumer.incremental_unassign([_place(entry) for entry in held])
 
@@ -131,7 +143,9 @@ class PartitionFetcher:
 
         def act(consumer: Consumer) -> None:
             places = [_place(entry) for entry in chosen if (entry.topic, entry.partition) in self._assigned]
-            if places:
+            keys = {(place.topic, place.partition) for place in places}
+            self._paused = self._paused | keys if paused else self._paused - keys
+            if places and not self._is_held:
                 (consumer.pause if paused else consumer.resume)(places)
 
         self._command(act)
@@ -165,6 +179,7 @@ class PartitionFetcher:
                 if self.items.is_full or not self._assigned:
                     self._wait(consumer)
                 else:
+                    self._let_go(consumer)
                     self._fetch(consumer)
         except KafkaException as error:
             self.items.put(FetchFailure(self._as_ours(error)))
@@ -212,6 +227,29 @@ class PartitionFetcher:
                 self.items.changed.wait(_IDLE_SECONDS)
         if not self._assigned:
             consumer.poll(0)
+        elif self.items.is_full:
+            self._hold(consumer)
+
+    def _hold(self, consumer: Consumer) -> None:
+        """Let callbacks run although there is no room: behind a while, and with all partitions paused."""
+        now = perf_counter()
+        if self._full_since is None:
+            self._full_since = now
+        if not self._is_held and now - self._full_since >= _HOLD_SECONDS:
+            self._is_held = True
+            consumer.pause([_place(entry.partition) for entry in self._assigned.values()])
+        if self._is_held:
+            # Paused partitions give no message. One that comes all the same is not lost.
+            self._take(consumer, consumer.consume(1, 0))
+
+    def _let_go(self, consumer: Consumer) -> None:
+        """Fetch again what was held for want of room, without what the reader has paused."""
+        self._full_since = None
+        if self._is_held:
+            self._is_held = False
+            places = [_place(a.partition) for key, a in self._assigned.items() if key not in self._paused]
+            if places:
+                consumer.resume(places)
 
     def _fetch(self, consumer: Consumer) -> None:
         # The client waits for as many messages as it is asked for. So it is asked for those that are there, and for
@@ -221,6 +259,9 @@ class PartitionFetcher:
             messages = consumer.consume(1, _POLL_SECONDS)
             if messages:
                 messages += consumer.consume(_CHUNK_MESSAGES - 1, 0)
+        self._take(consumer, messages)
+
+    def _take(self, consumer: Consumer, messages: list[Message]) -> None:
         if any(map(Message.error, messages)):
             self._hand_over_with_errors(consumer, messages)
         elif messages:
