@@ -151,6 +151,21 @@ def test_a_partition_that_does_not_exist_is_named(kafka: KafkaCluster, new_topic
     job.kill()
 
 
+@pytest.mark.parametrize("time", [0, -5])
+def test_a_time_that_the_client_cannot_send_is_refused(
+    kafka: KafkaCluster, new_topic: NewTopic, time: int
+) -> None:
+    target = TopicUnderTest(kafka, new_topic())
+    job = target.job()
+    with pytest.raises(
+        KafkaDeliveryError, match=rf"b'a' to topic {target.topic}: its timestamp is {time} ms"
+    ):
+        job.subtasks[0].take_rows(["a"], [time])
+        job.checkpoint()
+    job.kill()
+    assert target.leftovers() == []
+
+
 def test_a_compacted_topic_wants_keys(kafka: KafkaCluster, new_topic: NewTopic) -> None:
     target = TopicUnderTest(kafka, new_topic(settings={"cleanup.policy": "compact"}))
     job = target.job(sink=target.sink(AT_LEAST_ONCE))

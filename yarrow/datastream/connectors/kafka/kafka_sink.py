@@ -24,12 +24,12 @@ from yarrow.datastream.connectors.kafka.writing.record_serialization import Kafk
 from yarrow.datastream.connectors.kafka.writing.sink_settings import OWNER, KafkaSinkSettings
 from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import (
     BROKER_LIMIT,
+    needed_timeout_ms,
     transaction_timeout_ms,
 )
 from yarrow.datastream.connectors.transaction_names import TransactionNames
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.config.options import checkpointing, rpc
 from yarrow.runtime.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -114,16 +114,10 @@ class KafkaSink(Sink[T], Generic[T]):
 
         settings = self._settings
         found = broker_setting(settings.producer, settings.properties, BROKER_LIMIT, _ANSWER_SECONDS)
-        job = Settings(configuration, "the job")
-        needed_ms = None
-        if job.get(checkpointing.INTERVAL) is not None:
-            checkpoint, restart = job.get(checkpointing.TIMEOUT), job.get(rpc.HEARTBEAT_TIMEOUT)
-            needed_ms = round(1000 * (checkpoint.seconds + restart.seconds))
         return transaction_timeout_ms(
             settings.asked_timeout_ms,
             None if found is None else int(found),
-            needed_ms,
-            f"{checkpointing.TIMEOUT.key}, and {rpc.HEARTBEAT_TIMEOUT.key} for a restart",
+            needed_timeout_ms(Settings(configuration, "the job")),
         )
 
 

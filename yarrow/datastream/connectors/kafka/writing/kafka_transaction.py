@@ -6,9 +6,13 @@ Owner: none (pure). Checkpoints hold these values, so their fields are part of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from yarrow.datastream.connectors.kafka.writing.sink_settings import ACCEPT_LOSS
 from yarrow.datastream.connectors.transaction_names import checkpoint_of
+
+#: Kafka's answer about a transaction that it does not know any more, whichever way the transaction has ended.
+FORGOTTEN: Final = "INVALID_PRODUCER_ID_MAPPING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,19 @@ def loss_text(prefix: str, transaction: KafkaTransaction, reason: str, servers: 
     """What to say of a transaction that a complete checkpoint holds and that Kafka does not commit."""
     before = checkpoint_before(prefix, transaction)
     since = f"behind checkpoint {before}" if before else "before the first checkpoint"
+    producer = f"producer id {transaction.producer_id}, epoch {transaction.producer_epoch}"
+    which = f"transaction {transaction.name} ({producer})"
+    rows = f"rows that the sink wrote {since}, up to the next one,"
+    without = f"set the sink's property {ACCEPT_LOSS} to {before}, and the job goes on without committing"
+    if reason == FORGOTTEN:
+        return (
+            f"Kafka at {servers} does not know {which} any more, and answers {reason}. It forgets transactions that"
+            " ended longer ago than transactional.id.expiration.ms, 7 days by default. If the transaction was"
+            f" committed then, nothing is lost. If it was aborted, the {rows} are lost. Look for them in the topic. If"
+            f" they are there, {without}"
+        )
     return (
-        f"Kafka at {servers} has aborted or forgotten transaction {transaction.name} (producer id"
-        f" {transaction.producer_id}, epoch {transaction.producer_epoch}) before its commit, and answers {reason}. The"
-        f" rows that the sink wrote {since}, up to the next one, are lost. Usually the job was down longer than"
-        f" transaction.timeout.ms. Start again from an older savepoint, and later rows come twice. Or set the"
-        f" sink's property {ACCEPT_LOSS} to {before}, and the job goes on without these rows"
+        f"Kafka at {servers} has aborted {which} before its commit, and answers {reason}. The {rows} are lost. Usually"
+        " the job was down longer than transaction.timeout.ms. Start again from an older savepoint, and later rows"
+        f" come twice. Or {without}"
     )

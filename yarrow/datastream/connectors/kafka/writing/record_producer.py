@@ -103,8 +103,10 @@ class RecordProducer:
             if topic not in topics:
                 self._require_topic(producer, fields)
             place = -1 if partition is None else partition
-            # Times before 1970 are none to Kafka.
-            time = timestamp if timestamp is not None and timestamp > 0 else 0
+            # 0 asks the client for the present time.
+            time = timestamp or 0
+            if time < 0 or timestamp == 0:
+                raise _too_early(fields)
             try:
                 produce(topic, value, key, place, None, None, time, list(headers) if headers else None)
             except (BufferError, KafkaException):
@@ -135,7 +137,7 @@ class RecordProducer:
         """Hand over a record that the client has refused once: its queue was full, or something is wrong with it."""
         topic, value, key, partition, timestamp, headers = fields
         place = -1 if partition is None else partition
-        time = timestamp if timestamp is not None and timestamp > 0 else 0
+        time = timestamp or 0
         while True:
             try:
                 return producer.produce(
@@ -211,6 +213,15 @@ class RecordProducer:
     def _error(self, record: FailedRecord, code: str, text: str) -> KafkaDeliveryError:
         hidden = self._settings.properties.with_secrets_hidden(text)
         return KafkaDeliveryError(failure_text(record, code, hidden, self._configuration))
+
+
+def _too_early(fields: RecordFields) -> KafkaDeliveryError:
+    topic, value, key, _, timestamp, _ = fields
+    failed = FailedRecord(topic, -1, _bytes(key), _bytes(value))
+    return KafkaDeliveryError(
+        f"KafkaSink cannot write {failed}: its timestamp is {timestamp} ms, and Kafka's client takes times above 0"
+        " alone. Assign later timestamps, or return a ProducerRecord without one, which gets the present time"
+    )
 
 
 def _reporter(failures: list[tuple[FailedRecord, str, str]]) -> Callable[[KafkaError, Message], None]:

@@ -9,19 +9,37 @@ from __future__ import annotations
 from typing import Final
 
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
+from yarrow.runtime.config.options import checkpointing, rpc
+from yarrow.runtime.config.settings import Settings
 
 #: The broker's default, for one that does not tell.
 USUAL_LIMIT_MS: Final = 900_000
 BROKER_LIMIT: Final = "transaction.max.timeout.ms"
+#: The settings by which a job needs a time-out, as a message names them.
+_NEEDED_BY: Final = (
+    f"{checkpointing.INTERVAL.key}, {checkpointing.TIMEOUT.key}, and"
+    f" {rpc.HEARTBEAT_TIMEOUT.key} for a restart"
+)
 
 
-def transaction_timeout_ms(
-    asked_ms: int | None, limit_ms: int | None, needed_ms: int | None, needed_by: str
-) -> int:
+def needed_timeout_ms(job: Settings) -> int | None:
+    """How long a transaction of a job may be open: from one checkpoint to the end of the next, and over a restart.
+
+    None = the job takes no checkpoints.
+    """
+    interval = job.get(checkpointing.INTERVAL)
+    if interval is None:
+        return None
+    until_next = max(interval.seconds, job.get(checkpointing.MIN_PAUSE).seconds)
+    checkpoint, restart = job.get(checkpointing.TIMEOUT), job.get(rpc.HEARTBEAT_TIMEOUT)
+    return round(1000 * (until_next + checkpoint.seconds + restart.seconds))
+
+
+def transaction_timeout_ms(asked_ms: int | None, limit_ms: int | None, needed_ms: int | None) -> int:
     """The time-out of each transaction: what the program asks for, else as long as the broker allows.
 
-    `needed_ms` is what the job needs (None = nothing is known), and `needed_by` says why. Raises
-    KafkaTransactionError naming the settings if a time-out is longer than the limit or shorter than the need.
+    `needed_ms` is what the job needs; None = nothing is known. Raises KafkaTransactionError naming the settings if a
+    time-out is longer than the limit or shorter than the need.
     """
     if asked_ms is not None and limit_ms is not None and asked_ms > limit_ms:
         raise KafkaTransactionError(
@@ -37,6 +55,6 @@ def transaction_timeout_ms(
         )
         raise KafkaTransactionError(
             f"KafkaSink: Kafka would abort transactions after {timeout} ms, but the job needs up to {needed_ms} ms"
-            f" ({needed_by}). {remedy}, or lower the job's settings"
+            f" ({_NEEDED_BY}). {remedy}, or lower the job's settings"
         )
     return timeout

@@ -10,7 +10,11 @@ from yarrow.datastream.connectors.kafka.writing.kafka_transaction import (
     checkpoint_before,
     loss_text,
 )
-from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import transaction_timeout_ms
+from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import (
+    needed_timeout_ms,
+    transaction_timeout_ms,
+)
+from yarrow.runtime.config.settings import Settings
 
 NAME = "orders-0123456789abcdef-3-17-fedcba9876543210-1"
 
@@ -27,7 +31,7 @@ NAME = "orders-0123456789abcdef-3-17-fedcba9876543210-1"
     ],
 )
 def test_time_outs_that_fit(asked: int | None, limit: int | None, needed: int | None, chosen: int) -> None:
-    assert transaction_timeout_ms(asked, limit, needed, "checkpoints") == chosen
+    assert transaction_timeout_ms(asked, limit, needed) == chosen
 
 
 @pytest.mark.parametrize(
@@ -43,7 +47,7 @@ def test_time_outs_that_do_not_fit_name_the_settings(
     asked: int | None, limit: int | None, needed: int | None, told: str
 ) -> None:
     with pytest.raises(KafkaTransactionError, match=told):
-        transaction_timeout_ms(asked, limit, needed, "checkpoints")
+        transaction_timeout_ms(asked, limit, needed)
 
 
 def test_a_loss_names_transaction_checkpoint_and_remedy() -> None:
@@ -52,3 +56,31 @@ def test_a_loss_names_transaction_checkpoint_and_remedy() -> None:
     text = loss_text("orders", transaction, "PRODUCER_FENCED", "broker:9092")
     for part in (NAME, "producer id 7", "behind checkpoint 17", "accept-loss to 17", "PRODUCER_FENCED"):
         assert part in text
+
+
+def test_a_transaction_that_kafka_has_forgotten_is_not_called_lost() -> None:
+    text = loss_text("orders", KafkaTransaction(NAME, 7, 0), "INVALID_PRODUCER_ID_MAPPING", "broker:9092")
+    assert "does not know" in text and "If the transaction was committed then, nothing is lost" in text
+    assert "has aborted" not in text and "accept-loss to 17" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({}, None),
+        ({"execution.checkpointing.interval": "30 min"}, 1_800_000 + 600_000 + 50_000),
+        (
+            {
+                "execution.checkpointing.interval": "1 s",
+                "execution.checkpointing.min-pause": "1 min",
+                "execution.checkpointing.timeout": "2 min",
+                "heartbeat.timeout": "10 s",
+            },
+            60_000 + 120_000 + 10_000,
+        ),
+    ],
+)
+def test_a_transaction_is_open_until_the_next_checkpoint_is_complete(
+    options: dict[str, str], needed: int | None
+) -> None:
+    assert needed_timeout_ms(Settings(options, "the job")) == needed
