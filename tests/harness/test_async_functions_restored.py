@@ -245,13 +245,19 @@ class Lookup(AsyncFunction[int, Any]):
         self._allowed = str(allowed)
 
     async def async_invoke(self, value: int) -> list[Any]:
-        while value % (COUNT // READERS) >= self._number_allowed():  # noqa: ASYNC110
+        while value % (COUNT // READERS) >= self._number_allowed():
+            waits_at(Path(self._allowed)).touch()
             await asyncio.sleep(0.005)
         await asyncio.sleep((value * 7919 % 13) / 1000)
         return [(value % KEYS, value)]
 
     def _number_allowed(self) -> int:
         return int(Path(self._allowed).read_text())
+
+
+def waits_at(allowed: Path) -> Path:
+    """The file that is there once a call waits for a higher number."""
+    return allowed.with_suffix(".waits")
 
 
 def allow(allowed: Path, number: int) -> None:
@@ -333,10 +339,11 @@ def test_restored_at_other_parallelisms(
         workers.checkpoints.clear()
         results = max(results + 100, COUNT // READERS * number // 4)
         allow(allowed, results)
+        waits_at(allowed).unlink(missing_ok=True)
         graph = job(parallelism, allowed, ordered=ordered)
         workers.start(graph, taken)
         workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
-        workers.until(lambda: len(workers.output) > 5)
+        workers.until(lambda: len(workers.output) > 5 and waits_at(allowed).exists())
         taken = workers.trigger(number, workers.options(number, unaligned=unaligned))
         # An aligned barrier may stand behind records for which there is room once others have their results.
         while not is_acknowledged(workers, taken):
