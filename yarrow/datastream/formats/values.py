@@ -22,6 +22,7 @@ from yarrow.common.typeinfo import (
     SqlTimeTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    Types,
 )
 from yarrow.common.types import Row, positional_names, row_of
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -69,14 +70,30 @@ def _time_reader(type_info: SqlTimeTypeInfo) -> Callable[[str], Any]:
     parse = _FROM_ISO[type_info.tag]
 
     def read(text: str) -> Any:
-        # Python's own parsers drop digits behind microseconds.
-        if len(text) > _MICROSECONDS_LENGTH and _BELOW_MICROSECONDS.search(text):
+        _refuse_below_microseconds(text, type_info)
+        value = parse(text)
+        if getattr(value, "tzinfo", None) is not None:
             raise ValueError(
-                f"{type_info} has microseconds; {text!r} is more precise: declare Types.STRING()"
+                f"{type_info} has no time zone, and {text!r} has one: declare Types.STRING() and convert it"
             )
-        return parse(text)
+        return value
 
     return read
+
+
+def zoned_timestamp(text: str) -> datetime:
+    """Return the time of an ISO text with a time zone. Raises ValueError for another text."""
+    _refuse_below_microseconds(text, Types.SQL_TIMESTAMP())
+    value = datetime.fromisoformat(text)
+    if value.tzinfo is None:
+        raise ValueError(f"a time with a time zone is expected, not {text!r}")
+    return value
+
+
+def _refuse_below_microseconds(text: str, type_info: TypeInformation) -> None:
+    # Python's own parsers drop digits behind microseconds.
+    if len(text) > _MICROSECONDS_LENGTH and _BELOW_MICROSECONDS.search(text):
+        raise ValueError(f"{type_info} has microseconds; {text!r} is more precise: declare Types.STRING()")
 
 
 def _number_reader(type_info: BasicTypeInfo) -> Callable[[str], Any]:

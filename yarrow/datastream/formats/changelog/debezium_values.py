@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from yarrow.datastream.formats.values import text_reader
+from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
+from yarrow.datastream.formats.values import zoned_timestamp
 
 Convert = Callable[[Any], Any]
 
@@ -37,7 +37,6 @@ _TIMESTAMPS: Final = {
     f"{_CONNECT}.Timestamp": _MILLIS_IN_NANOS,
 }
 _DATES: Final = (f"{_TIME}.Date", f"{_CONNECT}.Date")
-_READ_TIMESTAMP: Final = text_reader(Types.SQL_TIMESTAMP())
 #: Types that take such texts. A column declared as a number keeps the number.
 _TAKING_TEXT: Final = (str, Decimal, date, time, datetime)
 
@@ -138,11 +137,10 @@ def _fraction(nanos: int) -> str:
 
 
 def _without_zone(value: Any) -> str:
-    """A time in UTC. Its reader refuses digits behind microseconds."""
+    """A time in UTC. A text without a zone, and digits behind microseconds, are refused."""
     if not isinstance(value, str):
         raise ValueError(f"an ISO text is expected, not {value!r}")
-    at: datetime = _READ_TIMESTAMP(value)
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return zoned_timestamp(value).astimezone(UTC).replace(tzinfo=None).isoformat()
 
 
 def _scale(column: dict[str, Any]) -> int:

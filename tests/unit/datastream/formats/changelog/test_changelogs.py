@@ -186,6 +186,10 @@ def test_the_schema_tells_what_the_numbers_of_debezium_mean() -> None:
         ({"at": 10**18}, r"field 'after': field 'at': .* s since 1970 lie outside the years 1 to 9999"),
         ({"seen": 1}, r"field 'after': field 'seen': .* has microseconds; .* is more precise"),
         ({"zoned": "2024-02-29T12:00:00.123456789Z"}, r"field 'after': field 'zoned': .* is more precise"),
+        (
+            {"zoned": "2024-02-29T12:00:00"},
+            r"field 'after': field 'zoned': a time with a time zone is expected",
+        ),
         ({"noon": -1}, r"field 'after': field 'noon': -1000 nanoseconds are no time of day"),
         ({"price": "?"}, r"field 'after': field 'price': "),
         ({"price": 1}, r"field 'after': field 'price': base64 text of a decimal is expected, not 1"),
@@ -195,6 +199,17 @@ def test_the_schema_tells_what_the_numbers_of_debezium_mean() -> None:
 def test_a_number_of_debezium_that_does_not_fit_is_an_error(after: dict[str, Any], error: str) -> None:
     with pytest.raises(FileFormatError, match=error):
         read(DebeziumJsonDeserializationSchema(TIMES, schema_include=True), described(after))
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [("at", "2020-01-01T00:00:00+02:00"), ("at", "2020-01-01T00:00:00Z"), ("noon", "12:00:00Z")],
+)
+def test_a_time_with_a_zone_is_no_time_of_a_type_without_one(column: str, text: str) -> None:
+    # Without the schema of the event nothing says that the text is an instant.
+    event = {"before": None, "after": {column: text}, "op": "c"}
+    with pytest.raises(FileFormatError, match=f"field '{column}': .* has no time zone, and .* has one"):
+        read(DebeziumJsonDeserializationSchema(TIMES), event)
 
 
 def test_a_schema_without_a_scale_is_an_error() -> None:
