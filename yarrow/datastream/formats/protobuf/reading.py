@@ -5,7 +5,7 @@ Owner: the task's thread; pure. Readers raise ValueError that names the field. M
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -26,6 +26,7 @@ from yarrow.datastream.formats.protobuf.fields import (
     is_repeated,
     misfit,
 )
+from yarrow.datastream.formats.protobuf.message_type import protobuf_library
 from yarrow.runtime.common.errors import InvalidProgramError
 
 _EPOCH = datetime(1970, 1, 1)
@@ -45,14 +46,46 @@ def row_reader(descriptor: Any, row_type: RowTypeInfo) -> Callable[[Any], Row]:
         if (read := _field_reader(field_of(descriptor, name), declared)) is not None
     ]
     values_of = _values_getter(names)
+    check = _unknown_numbers_refused([field_of(descriptor, name) for name in names])
 
     def read_row(message: Any) -> Row:
+        if check is not None:
+            check(message)
         values = list(values_of(message))
         for place, reader in parts:
             values[place] = reader(message, values[place])
         return row_of(names, values)
 
     return read_row
+
+
+def _has_closed_enum(field: Any) -> bool:
+    """Whether a field holds values of an enum of proto2, or a map has such values."""
+    part = field.message_type.fields_by_name["value"] if is_map(field) else field
+    return bool(part.type == ENUM and part.enum_type.is_closed)
+
+
+def _unknown_numbers_refused(fields: Iterable[Any]) -> Callable[[Any], None] | None:
+    """A function that raises ValueError for a message with a number that a closed enum does not know; None = no need.
+
+    The library keeps such numbers apart (https://protobuf.dev/programming-guides/enum/), so that a field would be
+    without its value, and a list shorter.
+    """
+    closed = {field.number: field for field in fields if _has_closed_enum(field)}
+    if not closed:
+        return None
+    unknown_of = protobuf_library("unknown_fields").UnknownFieldSet
+
+    def check(message: Any) -> None:
+        for unknown in unknown_of(message):
+            field = closed.get(unknown.field_number)
+            if field is not None:
+                what = "an entry" if is_map(field) else str(unknown.data)
+                raise ValueError(
+                    f"field {field.name!r}: its enum has no value for {what}. Read with a newer descriptor"
+                )
+
+    return check
 
 
 def _values_getter(names: tuple[str, ...]) -> Callable[[Any], Sequence[Any]]:

@@ -83,6 +83,11 @@ name: "older.proto" package: "older" syntax: "proto2"
 enum_type {{ name: "Color" value {{ name: "RED" number: 1 }} value {{ name: "BLUE" number: 2 }} }}
 message_type {{ name: "Event" {field("id", 1, "int32", "label: LABEL_REQUIRED")} {field("text", 2, "string")}
   {field("color", 3, ":.older.Color")} }}
+enum_type {{ name: "Level" value {{ name: "LOW" number: 0 }} value {{ name: "HIGH" number: 2 }} }}
+message_type {{ name: "Levels"
+  {field("level", 1, ":.older.Level")} {field("levels", 2, ":.older.Level", REPEATED)}
+  {field("by_name", 3, ".older.Levels.ByNameEntry", REPEATED)} {field("event", 4, ".older.Event")}
+  {entry("ByNameEntry", "string", ":.older.Level")} }}
 """
 
 
@@ -368,6 +373,27 @@ def test_a_required_field_must_have_a_value() -> None:
 def test_a_message_that_does_not_fit_is_an_error(content: bytes, error: str) -> None:
     with pytest.raises(FileFormatError, match=error):
         ORDER_READER.deserialize(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"\x08\x63", "field 'level': its enum has no value for 99"),
+        (b"\x10\x02\x10\x63\x10\x00", "field 'levels': its enum has no value for 99"),
+        (b"\x1a\x05\x0a\x01\x61\x10\x63", "field 'by_name': its enum has no value for an entry"),
+        (b"\x22\x04\x08\x01\x18\x63", "field 'event': field 'color': its enum has no value for 99"),
+    ],
+)
+def test_a_number_that_a_closed_enum_does_not_know_is_an_error(content: bytes, error: str) -> None:
+    event = Types.ROW_NAMED(["color"], [Types.INT()])
+    kinds = [Types.INT(), Types.LIST(Types.STRING()), Types.MAP(Types.STRING(), Types.INT()), event]
+    row = Types.ROW_NAMED(["level", "levels", "by_name", "event"], kinds)
+    with pytest.raises(FileFormatError, match=error):
+        read(type_of("older.Levels"), content, row)
+    # A field that no descriptor has is left out, as by every reader of Protobuf.
+    known = b"\x08\x02\x10\x00\x1a\x05\x0a\x01\x61\x10\x02\x3a\x01\x78"
+    found = read(type_of("older.Levels"), known, row)
+    assert found == {"level": 2, "levels": ["LOW"], "by_name": {"a": 2}, "event": None}
 
 
 def test_lost_precision_is_refused() -> None:
