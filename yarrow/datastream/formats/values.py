@@ -73,9 +73,13 @@ def _time_reader(type_info: SqlTimeTypeInfo) -> Callable[[str], Any]:
         _refuse_below_microseconds(text, type_info)
         value = parse(text)
         if getattr(value, "tzinfo", None) is not None:
-            raise ValueError(
-                f"{type_info} has no time zone, and {text!r} has one: declare Types.STRING() and convert it"
-            )
+            # Flink's JSON format reads such texts in UTC alone.
+            if value.utcoffset():
+                raise ValueError(
+                    f"{type_info} has no time zone, and {text!r} has one that is not UTC: write it in UTC, or declare"
+                    " Types.STRING() and convert it"
+                )
+            value = value.replace(tzinfo=None)
         return value
 
     return read
