@@ -670,7 +670,7 @@ class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writ
     sink: bytes
     #: A bounded job commits this sink behind its others.
     commits_last: bool = False
-    #: What the sink declares; None = unknown, in a graph of an older client.
+    #: The sink's declaration; None in a graph of an older client, which sends none.
     declared: SinkDelivery | None = None
     #: The guarantee that the writer keeps; None = what the sink asks for, or the strongest that the sink keeps.
     guarantee: DeliveryGuarantee | None = None

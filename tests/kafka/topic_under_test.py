@@ -111,7 +111,7 @@ class TopicUnderTest:
 
 
 def release(operator: SinkWritingOperator) -> None:
-    """What is left of a killed process: its connections end, and nothing is flushed, aborted or committed."""
+    """End the connections, as the system does for a killed process. Nothing is flushed, aborted or committed."""
     writer: Any = operator._writer
     if isinstance(writer, FlushingKafkaWriter):
         writer._producer.close()

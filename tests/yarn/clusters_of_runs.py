@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import pytest
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import default_directory
 from tests.support.services.errors import MissingProgramError
+from tests.support.services.folders_of_runs import abandoned, one_at_a_time
 
 #: Names the folder of a cluster that runs already.
 SHARED = "YARROW_HADOOP_DIRECTORY"
@@ -36,7 +36,7 @@ def cluster_of_run(shared: str, *, secured: bool = False) -> Iterator[HadoopClus
     suffix = "-secured" if secured else ""
     cluster = HadoopCluster.at(f"{OWN}-{os.getpid()}{suffix}", secured, NODE_HEARTBEAT_MS)
     try:
-        with one_at_a_time():
+        with one_at_a_time(OWN):
             take_down_abandoned()
             cluster.up()
     except MissingProgramError as error:
@@ -51,17 +51,7 @@ def cluster_of_run(shared: str, *, secured: bool = False) -> Iterator[HadoopClus
         cluster.down()
 
 
-@contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Waits for others that bring up theirs: they would take the same ports, and each other's time."""
-    with open(f"{OWN}.lock", "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def take_down_abandoned() -> None:
     """Ends the clusters of test runs that were killed before they could."""
-    for folder in default_directory().parent.glob(f"{os.path.basename(OWN)}-*"):
-        owner = folder.name.removeprefix(f"{os.path.basename(OWN)}-").partition("-")[0]
-        if folder.is_dir() and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-            HadoopCluster.at(folder).down()
+    for folder in abandoned(OWN):
+        HadoopCluster.at(folder).down()

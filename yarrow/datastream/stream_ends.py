@@ -5,10 +5,10 @@ Owner: the thread that builds the program. Nothing is written before `execute`; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yarrow.datastream.closeable_iterator import CloseableIterator
-from yarrow.datastream.connectors.base import Sink, delivery_of
+from yarrow.datastream.connectors.base import Sink, StandsForSink, delivery_of
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
@@ -20,9 +20,6 @@ from yarrow.runtime.graph.operator_spec import (
     SinkWriterOperator,
 )
 
-if TYPE_CHECKING:
-    from yarrow.datastream.connectors.kafka.flink_kafka_producer import FlinkKafkaProducer
-
 
 class StreamEnds(ProgramStream):
     """The methods behind which nothing follows."""
@@ -32,21 +29,14 @@ class StreamEnds(ProgramStream):
         spec = PrintOperator(identifier=sink_identifier or "")
         return self._sink("Print to Std. Out", spec, self._builder.as_rows(self.transformation), False)
 
-    def add_sink(self, sink_func: SinkFunction[Any] | FlinkKafkaProducer) -> DataStreamSink:
+    def add_sink(self, sink_func: SinkFunction[Any] | StandsForSink) -> DataStreamSink:
         """Hand each record to a SinkFunction.
 
         A StreamingFileSink is the FileSink that it stands for, a FlinkKafkaProducer the KafkaSink.
         """
-        from yarrow.datastream.connectors.kafka.flink_kafka_producer import FlinkKafkaProducer
-
-        if isinstance(sink_func, FlinkKafkaProducer):
+        if isinstance(sink_func, StandsForSink):
             return self.sink_to(sink_func.sink())
         require_function(sink_func, SinkFunction, "add_sink", callables=False)
-        # Imported here, so that a program without files does not load the modules that write files.
-        from yarrow.datastream.connectors.streaming_file_sink import StreamingFileSink
-
-        if isinstance(sink_func, StreamingFileSink):
-            return self.sink_to(sink_func.file_sink)
         spec = SinkFunctionOperator(function=self._builder.pickle(sink_func, "add_sink", "sink"))
         read = self._builder.as_rows(self.transformation)
         return self._sink("Unnamed", spec, read, declares_blocking(sink_func))

@@ -26,7 +26,7 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.datastream.connectors.base import Boundedness, Sink, Source
+from yarrow.datastream.connectors.base import Boundedness, Sink, Source, StandsForSource
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
 from yarrow.datastream.environment_settings import LOCAL_TARGET, EnvironmentSettings
@@ -52,7 +52,6 @@ from yarrow.runtime.graph.stream_graph import StreamGraph
 from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_stream_graph
 
 if TYPE_CHECKING:
-    from yarrow.datastream.connectors.kafka.flink_kafka_consumer import FlinkKafkaConsumer
     from yarrow.runtime.graph.batch.batch_runner import RunnerChoice
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -164,7 +163,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def add_source(
         self,
-        source_func: SourceFunction[Any] | FlinkKafkaConsumer,
+        source_func: SourceFunction[Any] | StandsForSource,
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
@@ -172,9 +171,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
         A FlinkKafkaConsumer stands for a KafkaSource, which all subtasks read.
         """
-        from yarrow.datastream.connectors.kafka.flink_kafka_consumer import FlinkKafkaConsumer
-
-        if isinstance(source_func, FlinkKafkaConsumer):
+        if isinstance(source_func, StandsForSource):
             strategy = source_func.watermark_strategy or WatermarkStrategy.no_watermarks()
             return self.from_source(source_func.source(), strategy, source_name, type_info)
         require_function(source_func, SourceFunction, "add_source", callables=False)

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ from tests.support.hadoop.layout import (
 from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
 from tests.support.hadoop.state import ClusterState
 from tests.support.services import ports, processes, serving
+from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
 from tests.support.services.folder_lock import locked
 from tests.support.services.system_packages import java_home
 from yarrow.runtime.common.clock import SystemClock
@@ -59,21 +59,6 @@ _NOTHING = Leftovers()
 def _daemons(known: ClusterState) -> tuple[Daemon, ...]:
     """In the order to start them."""
     return (KDC, *DAEMONS) if known.kerberos else DAEMONS
-
-
-@dataclass(frozen=True)
-class DaemonStatus:
-    """What `status` says of one daemon."""
-
-    name: str
-    pid: int | None
-    ports: dict[str, int]
-    #: "serving", or what is wrong.
-    state: str
-
-    @property
-    def serving(self) -> bool:
-        return self.state == "serving"
 
 
 class HadoopCluster:
@@ -162,7 +147,7 @@ class HadoopCluster:
         """
         with locked(self._layout.root):
             known = self._prepare()
-            missing = [daemon for daemon in _daemons(known) if not self._is_alive(known, daemon.name)]
+            missing = [daemon for daemon in _daemons(known) if not is_alive(known.processes, daemon.name)]
             formatted = False
             try:
                 if KDC in missing:
@@ -217,7 +202,7 @@ class HadoopCluster:
         wanted = daemon_named(self._checked(daemon))
         with locked(self._layout.root):
             known = self._state()
-            if self._is_alive(known, wanted.name):
+            if is_alive(known.processes, wanted.name):
                 return False
             self._launch(known, wanted)
             return True
@@ -241,9 +226,10 @@ class HadoopCluster:
     def status(self) -> list[DaemonStatus]:
         """Every daemon; empty when there is no cluster."""
         known = state.load(self._layout)
-        return [] if known is None else [self._status_of(known, daemon.name) for daemon in _daemons(known)]
-
-    # Looking at it.
+        if known is None:
+            return []
+        started, missing = known.processes, readiness.what_is_missing
+        return [status_of(started, known.ports, daemon.name, missing) for daemon in _daemons(known)]
 
     def applications(self, states: Iterable[str] = ()) -> list[dict[str, Any]]:
         """YARN's report of every application, or of those in certain states."""
@@ -341,7 +327,7 @@ class HadoopCluster:
     def _prepare(self) -> ClusterState:
         """The state of a cluster that may be started: made anew where none of it runs."""
         known = state.load(self._layout)
-        if known is not None and any(self._is_alive(known, daemon.name) for daemon in _daemons(known)):
+        if known is not None and any(is_alive(known.processes, daemon.name) for daemon in _daemons(known)):
             return known
         secured = known.kerberos if known is not None else self._secured
         home, jars = java_home(), jar_folder()
@@ -447,7 +433,7 @@ class HadoopCluster:
             names,
             seconds,
             lambda name: readiness.what_is_missing(known.ports, name),
-            lambda name: self._is_alive(known, name),
+            lambda name: is_alive(known.processes, name),
             self._layout.log_of,
         )
 
@@ -458,25 +444,11 @@ class HadoopCluster:
                 raise HadoopError(f"the KDC has written no keytab; see {self._layout.log_of(KDC.name)}")
             time.sleep(_LOOK_AGAIN_SECONDS)
 
-    def _status_of(self, known: ClusterState, name: str) -> DaemonStatus:
-        record = known.processes.get(name)
-        own = ports.of_daemon(known.ports, name)
-        if record is None or not processes.is_alive(record):
-            return DaemonStatus(name, None, own, "not running")
-        if processes.is_stopped(record):
-            return DaemonStatus(name, record.pid, own, "stopped by a signal")
-        return DaemonStatus(name, record.pid, own, readiness.what_is_missing(known.ports, name) or "serving")
-
     def _state(self) -> ClusterState:
         known = state.load(self._layout)
         if known is None:
             raise HadoopError(f"no cluster is in {self.directory}: bring it up with scripts/hadoop up")
         return known
-
-    @staticmethod
-    def _is_alive(known: ClusterState, name: str) -> bool:
-        record = known.processes.get(name)
-        return record is not None and processes.is_alive(record)
 
     @staticmethod
     def _checked(name: str) -> str:

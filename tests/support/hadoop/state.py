@@ -6,13 +6,12 @@ as a whole.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from tests.support.hadoop.errors import HadoopError
 from tests.support.hadoop.layout import Layout
+from tests.support.services import state_file
 from tests.support.services.processes import ProcessRecord
-from yarrow.runtime.fs.whole_files import replace_whole
 
 
 @dataclass
@@ -29,16 +28,9 @@ class ClusterState:
 
 def load(layout: Layout) -> ClusterState | None:
     """The state of a cluster; None where none was made. Raises HadoopError when the file is not ours."""
-    try:
-        stored = json.loads(layout.state.read_text(encoding="utf-8"))
-        processes = {name: ProcessRecord(**record) for name, record in stored.pop("processes").items()}
-        return ClusterState(processes=processes, **stored)
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise HadoopError(f"{layout.state} is not the state of a cluster ({error}): remove it") from error
+    return state_file.load(layout.state, ClusterState, HadoopError)
 
 
 def save(layout: Layout, state: ClusterState) -> None:
     """Replaces the stored state."""
-    replace_whole(layout.state, json.dumps(asdict(state), indent=1).encode(), 0o644)
+    state_file.save(layout.state, state)

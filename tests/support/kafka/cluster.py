@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -21,6 +20,7 @@ from tests.support.kafka import configuration, readiness, state
 from tests.support.kafka.layout import Layout, default_directory, node_names
 from tests.support.kafka.state import ClusterState
 from tests.support.services import ports, processes, serving
+from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
 from tests.support.services.errors import ServiceError
 from tests.support.services.folder_lock import locked
 from tests.support.services.jars import jar_folder
@@ -34,21 +34,6 @@ _REQUEST_SECONDS = 30.0
 _HEAP_MB = 384
 #: Flags that make a small Java program start fast and stay lean.
 _LEAN = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
-
-
-@dataclass(frozen=True)
-class NodeStatus:
-    """What `status` says of one node."""
-
-    name: str
-    pid: int | None
-    ports: dict[str, int]
-    #: "serving", or what is wrong.
-    state: str
-
-    @property
-    def serving(self) -> bool:
-        return self.state == "serving"
 
 
 class KafkaCluster:
@@ -74,7 +59,7 @@ class KafkaCluster:
     def __exit__(self, *error: object) -> None:
         self.down()
 
-    # What it is.
+    # Its folder, addresses and nodes.
 
     @property
     def directory(self) -> Path:
@@ -105,7 +90,7 @@ class KafkaCluster:
         """
         with locked(self._layout.root):
             known = self._prepare()
-            missing = [name for name in node_names(known.nodes) if not self._is_alive(known, name)]
+            missing = [name for name in node_names(known.nodes) if not is_alive(known.processes, name)]
             try:
                 for name in missing:
                     self._format(known, name)
@@ -148,7 +133,7 @@ class KafkaCluster:
         self._checked(node)
         with locked(self._layout.root):
             known = self._state()
-            if self._is_alive(known, node):
+            if is_alive(known.processes, node):
                 return False
             self._launch(known, node)
             return True
@@ -159,7 +144,7 @@ class KafkaCluster:
         for record in known.processes.values():
             if processes.is_stopped(record):
                 processes.send(record, signal.SIGCONT)
-        if all(self._is_alive(known, name) for name in node_names(known.nodes)):
+        if all(is_alive(known.processes, name) for name in node_names(known.nodes)):
             return
         self.up()
 
@@ -168,10 +153,13 @@ class KafkaCluster:
         known = self._state()
         self._wait(known, [self._checked(name) for name in nodes] or node_names(known.nodes), seconds)
 
-    def status(self) -> list[NodeStatus]:
+    def status(self) -> list[DaemonStatus]:
         """Every node; empty when there is no cluster."""
         known = state.load(self._layout)
-        return [] if known is None else [self._status_of(known, name) for name in node_names(known.nodes)]
+        if known is None:
+            return []
+        started, missing = known.processes, readiness.what_is_missing
+        return [status_of(started, known.ports, name, missing) for name in node_names(known.nodes)]
 
     # Topics.
 
@@ -202,7 +190,7 @@ class KafkaCluster:
     def _prepare(self) -> ClusterState:
         """The state of a cluster that may be started: made anew where none of it runs."""
         known = state.load(self._layout)
-        if known is not None and any(self._is_alive(known, name) for name in node_names(known.nodes)):
+        if known is not None and any(is_alive(known.processes, name) for name in node_names(known.nodes)):
             return known
         nodes = known.nodes if known is not None else self._nodes
         home, jars = java_home(), jar_folder(POM, "kafka")
@@ -261,7 +249,7 @@ class KafkaCluster:
 
     @staticmethod
     def _environment() -> dict[str, str]:
-        """What nodes inherit: nothing of the caller's Python."""
+        """The environment of nodes, which has nothing of the caller's Python."""
         inherited = ("HOME", "LANG", "PATH", "TZ", "USER", "TMPDIR")
         return {name: os.environ[name] for name in inherited if name in os.environ}
 
@@ -270,29 +258,15 @@ class KafkaCluster:
             names,
             seconds,
             lambda name: readiness.what_is_missing(known.ports, name),
-            lambda name: self._is_alive(known, name),
+            lambda name: is_alive(known.processes, name),
             self._layout.log_of,
         )
-
-    def _status_of(self, known: ClusterState, name: str) -> NodeStatus:
-        record = known.processes.get(name)
-        own = ports.of_daemon(known.ports, name)
-        if record is None or not processes.is_alive(record):
-            return NodeStatus(name, None, own, "not running")
-        if processes.is_stopped(record):
-            return NodeStatus(name, record.pid, own, "stopped by a signal")
-        return NodeStatus(name, record.pid, own, readiness.what_is_missing(known.ports, name) or "serving")
 
     def _state(self) -> ClusterState:
         known = state.load(self._layout)
         if known is None:
             raise ServiceError(f"no Kafka is in {self.directory}: bring it up with scripts/kafka up")
         return known
-
-    @staticmethod
-    def _is_alive(known: ClusterState, name: str) -> bool:
-        record = known.processes.get(name)
-        return record is not None and processes.is_alive(record)
 
     def _checked(self, name: str) -> str:
         if name not in (names := self.nodes):

@@ -37,7 +37,7 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What runs: ports, jars and processes."""
+        """The file that names ports, jars and processes."""
         return self.root / "cluster.json"
 
     @property
@@ -54,5 +54,5 @@ class Layout:
         return self.root / "logs" / f"{node}.log"
 
     def data_of(self, node: str) -> Path:
-        """What one node keeps between starts."""
+        """The folder with the data that one node keeps between its starts."""
         return self.root / "data" / node

@@ -5,7 +5,6 @@ Owner: the caller's thread. YARROW_KAFKA_DIRECTORY names a Kafka that runs alrea
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.layout import default_directory
+from tests.support.services.folders_of_runs import abandoned, one_at_a_time
 
 #: Names the folder of a Kafka that runs already.
 SHARED = "YARROW_KAFKA_DIRECTORY"
@@ -32,7 +32,7 @@ def cluster_of_run(nodes: int = 1) -> Iterator[KafkaCluster]:
         return
     cluster = KafkaCluster.at(f"{OWN}-{os.getpid()}-{nodes}", nodes)
     with guarded(cluster):
-        with one_at_a_time():
+        with one_at_a_time(OWN):
             take_down_abandoned()
             cluster.up()
         yield cluster
@@ -50,17 +50,7 @@ def guarded(cluster: KafkaCluster) -> Iterator[None]:
             cluster.down()
 
 
-@contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Waits for others that bring up theirs: they would take the same ports, and each other's time."""
-    with open(f"{OWN}.lock", "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def take_down_abandoned() -> None:
     """Ends the clusters of test runs that were killed together with their guards."""
-    for folder in default_directory().parent.glob(f"{os.path.basename(OWN)}-*"):
-        owner = folder.name.removeprefix(f"{os.path.basename(OWN)}-").partition("-")[0]
-        if folder.is_dir() and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-            KafkaCluster.at(folder).down()
+    for folder in abandoned(OWN):
+        KafkaCluster.at(folder).down()

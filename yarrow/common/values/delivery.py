@@ -58,7 +58,7 @@ def weakest_replay(replays: Iterable[Replay]) -> Replay:
     return max(replays, key=_REPLAYS.index, default=Replay.EXACT_POSITIONS)
 
 
-#: What keeps rows of an attempt that failed from being seen, or from being seen twice.
+#: Means by which readers see no row of a failed attempt, and no row twice.
 _ONCE: Final = (KeptBy.TRANSACTION, KeptBy.STAGED_ROWS)
 
 #: Guarantees from the strongest to the weakest.

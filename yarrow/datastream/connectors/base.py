@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.typeinfo import TypeInformation
+    from yarrow.common.watermark_strategy import WatermarkStrategy
 
 T = TypeVar("T")
 SplitT = TypeVar("SplitT", bound="SourceSplit")
@@ -243,7 +244,7 @@ class Source(ABC, Generic[T, SplitT]):
     blocking: bool = False
     #: What the source gives again when the job has failed. A class or an instance may set another value.
     replay: Replay = Replay.EXACT_POSITIONS
-    #: What readers do with a record that they cannot read, and how many of them the engine lets pass.
+    #: The treatment that readers give to a record that they cannot read, and how many such records may pass.
     errors: ErrorHandling = FAILING
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -533,6 +534,25 @@ class Sink(ABC, Generic[T]):
     def validate(self) -> None:
         """Called on the client while the graph is built: raises for what can be known then."""
         return None
+
+
+class StandsForSource(ABC):
+    """An older form of a source, for `add_source`: a Source reads in its place."""
+
+    #: The strategy of the source; None = no watermarks.
+    watermark_strategy: WatermarkStrategy | None = None
+
+    @abstractmethod
+    def source(self) -> Source[Any, Any]:
+        """Return the source. Raises InvalidProgramError for what is missing or wrong."""
+
+
+class StandsForSink(ABC):
+    """An older form of a sink, for `add_sink`: a Sink writes in its place."""
+
+    @abstractmethod
+    def sink(self) -> Sink[Any]:
+        """Return the sink. Raises InvalidProgramError for what is missing or wrong."""
 
 
 def delivery_of(sink: Sink[Any]) -> SinkDelivery:

@@ -113,7 +113,7 @@ class FileFormat(ABC, Generic[T]):
     decompresses: bool = False
     #: Whether one record that cannot be read leaves the others readable.
     reads_single_records: bool = False
-    #: What readers do with such a record.
+    #: The treatment that readers give to a record that they cannot read.
     errors: ErrorHandling = FAILING
 
     def on_error(

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from yarrow.common.serialization import BulkWriterFactory, Encoder
+from yarrow.datastream.connectors.base import StandsForSink
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, OutputFileConfig, RollingPolicy
 from yarrow.datastream.functions import SinkFunction
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 
 
-class StreamingFileSink(SinkFunction[Any]):
+class StreamingFileSink(SinkFunction[Any], StandsForSink):
     """Writes records to part files in buckets; `add_sink` hands the stream to its FileSink.
 
     Deprecated: use FileSink and `sink_to`.
@@ -23,6 +24,10 @@ class StreamingFileSink(SinkFunction[Any]):
     def __init__(self, file_sink: FileSink) -> None:
         #: The FileSink that `add_sink` puts behind the stream.
         self.file_sink = file_sink
+
+    def sink(self) -> FileSink:
+        """Return the FileSink."""
+        return self.file_sink
 
     class BaseBuilder:
         """Collects the settings of a StreamingFileSink."""

@@ -12,7 +12,9 @@ from typing import Any, Final
 from yarrow.common.serialization import DeserializationSchema
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.datastream.connectors.kafka.kafka_source import KafkaSource, require_client_library
+from yarrow.datastream.connectors.base import StandsForSource
+from yarrow.datastream.connectors.kafka.cluster.client_library import require_client_library
+from yarrow.datastream.connectors.kafka.kafka_source import KafkaSource
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -32,7 +34,7 @@ _RESETS: Final = {
 }
 
 
-class FlinkKafkaConsumer:
+class FlinkKafkaConsumer(StandsForSource):
     """A consumer of topics for `env.add_source`.
 
     Raises InvalidProgramError if Kafka's client library is not installed.
@@ -49,8 +51,6 @@ class FlinkKafkaConsumer:
         self._schema = deserialization_schema
         self._properties = {str(key): value for key, value in properties.items()}
         self._starting: KafkaOffsetsInitializer | None = None
-        #: The strategy of `assign_timestamps_and_watermarks`; None = no watermarks.
-        self.watermark_strategy: WatermarkStrategy | None = None
 
     def set_start_from_earliest(self) -> FlinkKafkaConsumer:
         """Begin at the beginning of each partition."""

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any, Final
 
 from yarrow.common.serialization import SerializationSchema
-from yarrow.datastream.connectors.base import DeliveryGuarantee
+from yarrow.datastream.connectors.base import DeliveryGuarantee, StandsForSink
+from yarrow.datastream.connectors.kafka.cluster.client_library import require_client_library
 from yarrow.datastream.connectors.kafka.kafka_sink import KafkaSink
-from yarrow.datastream.connectors.kafka.kafka_source import require_client_library
 from yarrow.datastream.connectors.kafka.writing.record_serialization import (
     KafkaRecordSerializationSchema,
     ProducerRecord,
@@ -46,7 +46,7 @@ class _ValueSchema(KafkaRecordSerializationSchema[Any]):
         return ProducerRecord(self._topic, value, timestamp=timestamp if self._timestamps else None)
 
 
-class FlinkKafkaProducer:
+class FlinkKafkaProducer(StandsForSink):
     """A producer to a topic for `stream.add_sink`.
 
     `kafka_producer_pool_size` is accepted and means nothing: each transaction has a client of its own. Raises

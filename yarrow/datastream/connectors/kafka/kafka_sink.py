@@ -18,8 +18,8 @@ from yarrow.datastream.connectors.base import (
     SinkWriter,
     SinkWriterContext,
 )
+from yarrow.datastream.connectors.kafka.cluster.client_library import require_client_library
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, as_text
-from yarrow.datastream.connectors.kafka.kafka_source import require_client_library
 from yarrow.datastream.connectors.kafka.writing.record_serialization import KafkaRecordSerializationSchema
 from yarrow.datastream.connectors.kafka.writing.sink_settings import OWNER, KafkaSinkSettings
 from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import (

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from yarrow.common.serialization import ColumnarDeserializationSchema, DeserializationSchema
@@ -22,13 +21,17 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy, error_handling
-from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, as_text
+from yarrow.datastream.connectors.kafka.cluster.client_library import require_client_library
+from yarrow.datastream.connectors.kafka.cluster.client_properties import (
+    CLIENT_ID_PREFIX,
+    ClientProperties,
+    as_text,
+)
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import KafkaOffsetsInitializer
 from yarrow.datastream.connectors.kafka.reading.partition_split import KafkaPartitionSplit
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import KafkaRecordDeserializationSchema
 from yarrow.datastream.connectors.kafka.reading.source_settings import (
-    CLIENT_ID_PREFIX,
     OWNER,
     KafkaSourceSettings,
 )
@@ -46,14 +49,6 @@ if TYPE_CHECKING:
     from yarrow.datastream.connectors.kafka.reading.kafka_reader import KafkaSourceReader
 
 T = TypeVar("T")
-
-
-def require_client_library(owner: str) -> None:
-    """Raise InvalidProgramError with the command that installs Kafka's client, if it is not there."""
-    if find_spec("confluent_kafka") is None:
-        raise InvalidProgramError(
-            f"{owner} needs Kafka's client library. Run: pip install 'yarrow[kafka]'. No jar is needed"
-        )
 
 
 class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):

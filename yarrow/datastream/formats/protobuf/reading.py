@@ -40,13 +40,14 @@ def row_reader(descriptor: Any, row_type: RowTypeInfo) -> Callable[[Any], Row]:
     not fit the message.
     """
     names = tuple(row_type.get_field_names())
+    fields = [field_of(descriptor, name) for name in names]
     parts = [
         (place, read)
-        for place, (name, declared) in enumerate(zip(names, row_type.get_field_types(), strict=True))
-        if (read := _field_reader(field_of(descriptor, name), declared)) is not None
+        for place, (field, declared) in enumerate(zip(fields, row_type.get_field_types(), strict=True))
+        if (read := _field_reader(field, declared)) is not None
     ]
     values_of = _values_getter(names)
-    check = _unknown_numbers_refused([field_of(descriptor, name) for name in names])
+    check = _unknown_numbers_refused(fields)
 
     def read_row(message: Any) -> Row:
         if check is not None:

@@ -133,7 +133,7 @@ def broker_setting(
 
     Raises KafkaUnreachableError if no broker answers.
     """
-    #: What the client says of connections: why a broker does not answer.
+    #: Errors of connections as the client words them: they tell why a broker does not answer.
     said: list[str] = []
     configuration = {
         **admin_settings(settings, PRODUCER),
@@ -218,7 +218,7 @@ class ClusterClient:
         self._timeout = timeout_seconds
         shows_all = settings.get("isolation.level") == "read_uncommitted"
         self._isolation = IsolationLevel.READ_UNCOMMITTED if shows_all else IsolationLevel.READ_COMMITTED
-        #: What the client has said since the last question.
+        #: Errors that the client has reported since the last question.
         self._said: list[str] = []
         configuration = {**admin_settings(settings, CONSUMER), "error_cb": self._note}
         self._admin: AdminClient = _made(AdminClient, configuration, properties)
@@ -241,7 +241,7 @@ class ClusterClient:
         }
 
     def unknown(self, topics: Collection[str]) -> set[str]:
-        """Those topics of which the cluster says that it does not have them.
+        """Return the topics that the cluster does not have, by its own answer.
 
         A topic that this user may not see is not among them. Raises KafkaConnectorError if no broker answers.
         """

@@ -17,6 +17,9 @@ from typing import Final
 from yarrow.common.values.secret_keys import REDACTED, is_secret_key
 from yarrow.runtime.common.errors import InvalidProgramError
 
+#: How the ids of clients begin: a property of sources and sinks, which the client does not know.
+CLIENT_ID_PREFIX: Final = "client.id.prefix"
+
 #: Properties of every client: Java's name -> librdkafka's.
 CONNECTION: Final = {
     "bootstrap.servers": "bootstrap.servers",
@@ -349,7 +352,7 @@ def producer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, st
 
 
 def admin_settings(settings: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Those settings that a client for administration understands: `own` are left out."""
+    """Return the settings for a client of administration, which does not understand those named `own`."""
     names = set(own.values()) | {"enable.auto.commit", "enable.auto.offset.store"}
     return {key: value for key, value in settings.items() if key not in names}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from yarrow.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
+from yarrow.datastream.connectors.kafka.cluster.client_properties import CLIENT_ID_PREFIX
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
     KafkaTopicMissingError,
@@ -28,7 +29,7 @@ from yarrow.datastream.connectors.kafka.reading.partition_assignment import (
 )
 from yarrow.datastream.connectors.kafka.reading.partition_events import PartitionMissing, SplitsRemoved
 from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST, KafkaPartitionSplit
-from yarrow.datastream.connectors.kafka.reading.source_settings import CLIENT_ID_PREFIX, KafkaSourceSettings
+from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
 from yarrow.runtime.common.clock import perf_counter
 
 _LOG = logging.getLogger(__name__)
@@ -76,12 +77,14 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         """Give a reader its partitions, and tell it which have gone."""
         if self._removed:
             self._context.send_event_to_reader(subtask, SplitsRemoved(tuple(sorted(self._removed))))
-        self._give(subtask)
-        if self._is_complete:
-            self._context.signal_no_more_splits(subtask)
+        self._serve(subtask)
 
     def handle_split_request(self, subtask: int, host: str | None) -> None:
         """Answer a reader of batch mode; others ask for nothing."""
+        self._serve(subtask)
+
+    def _serve(self, subtask: int) -> None:
+        """Give a reader its partitions, and tell it if no others come."""
         self._give(subtask)
         if self._is_complete:
             self._context.signal_no_more_splits(subtask)

@@ -19,6 +19,7 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
 )
 from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
+from yarrow.datastream.connectors.kafka.cluster.client_properties import CLIENT_ID_PREFIX
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.fetched_items import (
     AssignedPartition,
@@ -31,7 +32,7 @@ from yarrow.datastream.connectors.kafka.reading.partition_events import Partitio
 from yarrow.datastream.connectors.kafka.reading.partition_fetcher import PartitionFetcher
 from yarrow.datastream.connectors.kafka.reading.partition_split import KafkaPartitionSplit
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import row_maker
-from yarrow.datastream.connectors.kafka.reading.source_settings import CLIENT_ID_PREFIX, KafkaSourceSettings
+from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
 
 
 class _OpenPartition:
@@ -44,7 +45,7 @@ class _OpenPartition:
         self.split = split
         self.assignment = AssignedPartition(split.topic_partition, split.position)
         self.is_paused = False
-        #: What was fetched while it is paused.
+        #: Items that were fetched while it is paused.
         self.waiting: deque[Fetched] = deque()
 
 

@@ -87,7 +87,7 @@ class PartitionFetcher:
         self._wake_reader = wake_reader
         self._takes_records = takes_records
         self.items = HandOver(wake_reader)
-        #: What the thread has to do, under the lock of `items`.
+        #: Orders for the thread, under the lock of `items`.
         self._commands: list[Callable[[Consumer], None]] = []
         self._closed = False
         self._assigned: dict[tuple[str, int], AssignedPartition] = {}

@@ -119,7 +119,7 @@ def _maker(
         # A letter has key, headers and timestamp, which messages without their records lack.
         return _RecordRows(_OfValues(schema), policy, drops_none=True)
     if isinstance(schema, MultiRecordDeserializationSchema):
-        return _RowsOfChanges(schema, policy)
+        return _rows_of_changes(schema, policy)
     return _ValueRows(schema, policy)
 
 
@@ -231,56 +231,21 @@ class _Columns(RowMaker):
         return made._replace(rows=batch_of_rows(list(made.rows), self._columns))
 
 
-class _RowsOfChanges(RowMaker):
-    """Rows of values that may give several. A tombstone gives none."""
-
-    def __init__(self, schema: MultiRecordDeserializationSchema[Any], policy: ErrorPolicy) -> None:
-        self._schema = schema
-        self._policy = policy
-        self._rows = _rows_of_value(schema)
-        self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
-
-    def make(
-        self,
-        partition: str,
-        messages: Sequence[Any],
-        timestamps: Sequence[int | None],
-        offsets: Sequence[int],
-    ) -> MadeRows:
-        rows: list[Any] = []
-        stamps: list[int | None] = []
-        errors = 0
-        for value, stamp, offset in zip(messages, timestamps, offsets, strict=True):
-            try:
-                rows.extend(self._rows(value))
-            except Exception as error:
-                if self._policy is ErrorPolicy.FAIL:
-                    raise _unreadable(partition, offset, self._schema, value, error) from error
-                # A generator may have given rows before it failed.
-                del rows[len(stamps) :]
-                errors += 1
-            stamps.extend(repeat(stamp, len(rows) - len(stamps)))
-        return (
-            _up_to_end(self._schema, rows, stamps, errors)
-            if self._may_end
-            else MadeRows(rows, stamps, errors, False)
-        )
-
-
-class _RecordRows(RowMaker):
-    """Rows of whole records."""
-
-    takes_records = True
+class _RowsOfEach(RowMaker):
+    """Rows of messages each of which may give several."""
 
     def __init__(
-        self, schema: KafkaRecordDeserializationSchema[Any], policy: ErrorPolicy, *, drops_none: bool = False
+        self,
+        schema: MultiRecordDeserializationSchema[Any] | KafkaRecordDeserializationSchema[Any],
+        policy: ErrorPolicy,
+        rows_of: Callable[[Any], Iterable[Any]],
+        *,
+        may_end: bool,
     ) -> None:
-        """`drops_none`: a None is no row, but a message that the schema has left out."""
         self._schema = schema
-        self._drops_none = drops_none
         self._policy = policy
-        default = KafkaRecordDeserializationSchema.is_end_of_stream
-        self._may_end = type(schema).is_end_of_stream is not default
+        self._rows_of = rows_of
+        self._may_end = may_end
 
     def make(
         self,
@@ -293,26 +258,66 @@ class _RecordRows(RowMaker):
         stamps: list[int | None] = []
         errors = 0
         letters: list[DeadLetter] = []
-        deserialize = self._schema.deserialize
-        for record, stamp in zip(messages, timestamps, strict=True):
+        rows_of = self._rows_of
+        for message, stamp, offset in zip(messages, timestamps, offsets, strict=True):
             try:
-                rows.extend(deserialize(record))
+                rows.extend(rows_of(message))
             except Exception as error:
                 if self._policy is ErrorPolicy.FAIL:
-                    raise _unreadable(partition, record.offset, self._schema, record.value, error) from error
+                    value = self._value_of(message)
+                    raise _unreadable(partition, offset, self._schema, value, error) from error
                 # A generator may have given rows before it failed.
                 del rows[len(stamps) :]
                 errors += 1
                 if self._policy is ErrorPolicy.DEAD_LETTER:
-                    letters.append(_letter(partition, record, error))
+                    letters += self._letters(partition, message, error)
             stamps.extend(repeat(stamp, len(rows) - len(stamps)))
-        kept: Sequence[int | None] = stamps
-        if self._drops_none:
-            rows, kept, left_out = _without_none(rows, stamps)
-            errors += left_out
+        return self._made(rows, stamps, errors)._replace(letters=letters)
+
+    def _value_of(self, message: Any) -> bytes | None:
+        value: bytes | None = message
+        return value
+
+    def _letters(self, partition: str, message: Any, error: Exception) -> Sequence[DeadLetter]:
+        """Letters about a message that cannot be read. A value without its record gets none."""
+        return ()
+
+    def _made(self, rows: list[Any], stamps: Sequence[int | None], errors: int) -> MadeRows:
         if not self._may_end:
-            return MadeRows(rows, kept, errors, False, letters)
-        return _up_to_end(self._schema, rows, kept, errors)._replace(letters=letters)
+            return MadeRows(rows, stamps, errors, False)
+        return _up_to_end(self._schema, rows, stamps, errors)
+
+
+def _rows_of_changes(schema: MultiRecordDeserializationSchema[Any], policy: ErrorPolicy) -> RowMaker:
+    """The maker of rows of values. A tombstone gives none."""
+    may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
+    return _RowsOfEach(schema, policy, _rows_of_value(schema), may_end=may_end)
+
+
+class _RecordRows(_RowsOfEach):
+    """Rows of whole records."""
+
+    takes_records = True
+
+    def __init__(
+        self, schema: KafkaRecordDeserializationSchema[Any], policy: ErrorPolicy, *, drops_none: bool = False
+    ) -> None:
+        """`drops_none`: a None is no row, but a message that the schema has left out."""
+        may_end = type(schema).is_end_of_stream is not KafkaRecordDeserializationSchema.is_end_of_stream
+        super().__init__(schema, policy, schema.deserialize, may_end=may_end)
+        self._drops_none = drops_none
+
+    def _value_of(self, message: ConsumerRecord) -> bytes | None:
+        return message.value
+
+    def _letters(self, partition: str, message: ConsumerRecord, error: Exception) -> Sequence[DeadLetter]:
+        return (_letter(partition, message, error),)
+
+    def _made(self, rows: list[Any], stamps: Sequence[int | None], errors: int) -> MadeRows:
+        if self._drops_none:
+            rows, stamps, left_out = _without_none(rows, stamps)
+            errors += left_out
+        return super()._made(rows, stamps, errors)
 
 
 def _without_none(

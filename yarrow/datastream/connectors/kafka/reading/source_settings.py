@@ -12,7 +12,11 @@ from typing import Any, Final
 
 from yarrow.common.serialization import DeserializationSchema
 from yarrow.datastream.connectors.dead_letters import FAILING, ErrorHandling
-from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, consumer_settings
+from yarrow.datastream.connectors.kafka.cluster.client_properties import (
+    CLIENT_ID_PREFIX,
+    ClientProperties,
+    consumer_settings,
+)
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import KafkaOffsetsInitializer
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import KafkaRecordDeserializationSchema
 from yarrow.datastream.connectors.kafka.reading.subscription import Subscription
@@ -23,7 +27,6 @@ OWNER: Final = "KafkaSource"
 #: Properties of the source itself, which the client does not know.
 DISCOVERY_INTERVAL: Final = "partition.discovery.interval.ms"
 COMMIT_ON_CHECKPOINT: Final = "commit.offsets.on.checkpoint"
-CLIENT_ID_PREFIX: Final = "client.id.prefix"
 REQUEST_TIMEOUT: Final = "default.api.timeout.ms"
 UNREACHABLE_TIMEOUT: Final = "broker.unreachable.timeout.ms"
 _WITHOUT_EFFECT: Final = "register.consumer.metrics"
@@ -54,7 +57,7 @@ class KafkaSourceSettings:
     stopping: KafkaOffsetsInitializer | None
     properties: ClientProperties
     is_bounded: bool = False
-    #: What becomes of records that cannot be read.
+    #: The treatment of records that cannot be read.
     errors: ErrorHandling = FAILING
     #: Partitions that have come to their end are left to a stream that reads on.
     goes_on: bool = False
@@ -91,11 +94,6 @@ class KafkaSourceSettings:
         """Whether offsets are committed to the group when a checkpoint is complete."""
         wanted = self.properties.get(COMMIT_ON_CHECKPOINT, "true").lower() == "true"
         return wanted and self.group_id is not None
-
-    @property
-    def resets(self) -> bool:
-        """Whether the program asks for a reset where an offset is not on the broker."""
-        return self.consumer["auto.offset.reset"] != "error"
 
     @property
     def discovery_seconds(self) -> float | None:

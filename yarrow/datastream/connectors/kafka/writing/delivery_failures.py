@@ -34,7 +34,7 @@ class FailedRecord(NamedTuple):
 
 
 def failure_text(record: FailedRecord, code: str, text: str, settings: Mapping[str, str]) -> str:
-    """What to say of a record. `code` is Kafka's name of the error, `text` its description."""
+    """Return the message about a record that was not written. `code` names Kafka's error, and `text` describes it."""
     remedy = _remedy(record, code, settings)
     return f"KafkaSink cannot write {record}: {code} ({text})" + (f". {remedy}" if remedy else "")
 

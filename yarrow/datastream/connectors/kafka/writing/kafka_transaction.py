@@ -36,7 +36,7 @@ def checkpoint_before(prefix: str, transaction: KafkaTransaction) -> int:
 
 
 def loss_text(prefix: str, transaction: KafkaTransaction, reason: str, servers: str) -> str:
-    """What to say of a transaction that a complete checkpoint holds and that Kafka does not commit."""
+    """Return the message about a transaction of a complete checkpoint that Kafka does not commit."""
     before = checkpoint_before(prefix, transaction)
     since = f"behind checkpoint {before}" if before else "before the first checkpoint"
     producer = f"producer id {transaction.producer_id}, epoch {transaction.producer_epoch}"

@@ -10,7 +10,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from yarrow.datastream.connectors.base import DeliveryGuarantee
-from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, producer_settings
+from yarrow.datastream.connectors.kafka.cluster.client_properties import (
+    CLIENT_ID_PREFIX,
+    ClientProperties,
+    producer_settings,
+)
 from yarrow.datastream.connectors.kafka.writing.record_serialization import KafkaRecordSerializationSchema
 from yarrow.runtime.common.errors import InvalidProgramError
 
@@ -59,13 +63,11 @@ class KafkaSinkSettings:
     def producer(self) -> dict[str, str]:
         """The settings of the client. Raises InvalidProgramError."""
         ours = {
-            key: value
-            for key, value in self.properties.items()
-            if key not in {ACCEPT_LOSS, "client.id.prefix"}
+            key: value for key, value in self.properties.items() if key not in {ACCEPT_LOSS, CLIENT_ID_PREFIX}
         }
         settings = producer_settings(OWNER, ours)
         settings.pop(TRANSACTION_TIMEOUT, None)
-        if (prefix := self.properties.get("client.id.prefix")) is not None:
+        if (prefix := self.properties.get(CLIENT_ID_PREFIX)) is not None:
             settings["client.id"] = prefix
         return settings
 
