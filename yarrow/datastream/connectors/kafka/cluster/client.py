@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -39,6 +40,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import (
 )
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+from yarrow.runtime.common.clock import perf_counter
 
 __all__ = [
     "FATAL_ERRORS",
@@ -70,6 +72,17 @@ _UNREACHABLE = frozenset(
         KafkaError._TRANSPORT,
     }
 )
+#: Errors of a partition whose leader changes or was just chosen, as that of a new topic: another question is answered.
+_NO_LEADER_YET = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+_ASK_AGAIN_SECONDS = 0.1
 _UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 #: The client's log line of a transaction that has failed: description, and Kafka's name of the error.
@@ -289,16 +302,22 @@ class ClusterClient:
     ) -> dict[KafkaTopicPartition, int]:
         asked = dict.fromkeys(of_client(partitions), spec)
         self._said.clear()
-        try:
-            answers = self._admin.list_offsets(
-                asked, isolation_level=self._isolation, request_timeout=self._timeout
-            )
-            return {
-                KafkaTopicPartition(place.topic, place.partition): answer.result().offset
-                for place, answer in answers.items()
-            }
-        except KafkaException as error:
-            raise self._failed(error, f"offsets of {', '.join(map(str, partitions))}") from error
+        deadline = perf_counter() + self._timeout
+        while True:
+            try:
+                answers = self._admin.list_offsets(
+                    asked, isolation_level=self._isolation, request_timeout=self._timeout
+                )
+                return {
+                    KafkaTopicPartition(place.topic, place.partition): answer.result().offset
+                    for place, answer in answers.items()
+                }
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER_YET or perf_counter() >= deadline:
+                    raise self._failed(error, f"offsets of {', '.join(map(str, partitions))}") from error
+                # The client asks the former leader until it has asked for the topics again.
+                self.topics()
+                time.sleep(_ASK_AGAIN_SECONDS)
 
     def committed(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """The offsets that the group has committed; partitions without one are left out."""

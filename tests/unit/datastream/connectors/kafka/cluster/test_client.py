@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.support.free_ports import free_port
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient, _ClientLog, broker_setting
@@ -12,6 +17,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     producer_settings,
 )
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
+from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 
 
 def client(**properties: str) -> ClusterClient:
@@ -48,6 +54,41 @@ def test_the_reason_of_a_failed_transaction_comes_from_the_clients_log() -> None
     assert told == [
         ("TOPIC_AUTHORIZATION_FAILED", "Failed to add partition(s): denied (after 3 ms)"),
     ]
+
+
+class NewTopic:
+    """The answers of a cluster whose partition has no leader at first."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+
+    def list_offsets(self, asked: dict[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[Any]]:
+        answer: Future[Any] = Future()
+        if self.errors:
+            answer.set_exception(KafkaException(KafkaError(self.errors.pop(0))))
+        else:
+            answer.set_result(SimpleNamespace(offset=7))
+        return dict.fromkeys(asked, answer)
+
+    def list_topics(self, **_: Any) -> SimpleNamespace:
+        return SimpleNamespace(topics={})
+
+    def poll(self, seconds: float) -> int:
+        return 0
+
+
+def test_offsets_of_a_topic_that_was_just_made_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, place = client(bootstrap_servers="localhost:1"), KafkaTopicPartition("t", 0)
+    new = NewTopic(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    monkeypatch.setattr(asked, "_admin", new)
+    assert asked.ends([place]) == {place: 7}
+    refused = NewTopic(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(asked, "_admin", refused)
+    with pytest.raises(KafkaConnectorError, match="refused offsets of t-0"):
+        asked.ends([place])
+    monkeypatch.setattr(asked, "_admin", NewTopic(*[KafkaError.NOT_LEADER_FOR_PARTITION] * 1000))
+    with pytest.raises(KafkaConnectorError, match="refused offsets of t-0"):
+        asked.ends([place])
 
 
 def test_absent_broker_is_named_by_a_sink_too() -> None:
