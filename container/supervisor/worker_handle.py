@@ -140,8 +140,13 @@ class WorkerHandle:
         return await self._ready
 
     def send(self, message: msgspec.Struct) -> None:
-        """Sends a message; an ended worker gets nothing, and the listener hears of its end."""
-        self._channel.send(message)
+        """Sends a message; a worker that has ended or not begun gets nothing.
+
+        The listener hears of the end. A worker that has not begun has no task that the message could concern, and its
+        first message has to be StartWorker.
+        """
+        if self._start_sent:
+            self._channel.send(message)
 
     def pause(self) -> None:
         """Stops reading for now: a worker that prints faster than we write has to wait."""
@@ -152,15 +157,15 @@ class WorkerHandle:
         self._channel.resume()
 
     async def thread_dump(self) -> tuple[tuple[str, str], ...]:
-        """Pairs (thread name, stack); empty when the worker has ended."""
-        if self._closed:
+        """Pairs (thread name, stack); empty when the worker has ended or not begun."""
+        if self._closed or not self._start_sent:
             return ()
         self._channel.send(RequestThreadDump())
         return await self._dumps.ask()
 
     async def event_times(self, job_id: JobID) -> tuple[TaskTimeReport, ...]:
-        """Event time in the tasks of a job; empty when the worker has ended."""
-        if self._closed:
+        """Event time in the tasks of a job; empty when the worker has ended or not begun."""
+        if self._closed or not self._start_sent:
             return ()
         self._channel.send(RequestEventTimes(job_id=job_id))
         return await self._event_times.ask()
