@@ -74,7 +74,8 @@ FAMILIES: Final = (
 )
 
 _NO_JARS: Final = (
-    "nothing of a job runs in Java: install what a function imports, or ship it by add_python_file"
+    "nothing of a job runs in Java, so no jar is needed. Kafka's connector comes with pip install 'yarrow[kafka]'. "
+    "Install what a function imports, or ship it by add_python_file"
 )
 _NO_JAVA_SERIALIZERS: Final = (
     "it serializes objects of Java: values are written by their declared types, or pickled"

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.common.types import Row, row_of
+from yarrow.common.types import Row, own_names, row_of
 from yarrow.datastream.formats.avro_schema import AvroType
 from yarrow.runtime.common.errors import InvalidProgramError
 
@@ -81,10 +81,11 @@ def _record_writer(declared: AvroType, path: str, records: dict[int, Convert]) -
     writers = [(name, _writer(part, f"{prefix}{name}", records)) for name, part in declared.fields]
     needed = known - declared.defaults.keys()
     types = dict(declared.fields)
+    # Names of a Row decide where it has those of the schema. Otherwise its fields stand in order, as in `row_fields`.
     defaults = {name: default_of(name, types[name], raw) for name, raw in declared.defaults.items()}
 
     def convert(value: Any) -> Any:
-        if isinstance(value, Row) and value.get_field_names() is not None:
+        if isinstance(value, Row) and not known.isdisjoint(own_names(value) or ()):
             value = value.as_dict()
         elif isinstance(value, Row | tuple):
             if len(value) != len(names):

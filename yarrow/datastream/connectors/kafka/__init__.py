@@ -3,6 +3,7 @@
 Owner: none. Importing it loads no client library.
 """
 
+from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.flink_kafka_consumer import FlinkKafkaConsumer
 from yarrow.datastream.connectors.kafka.flink_kafka_producer import FlinkKafkaProducer, Semantic
@@ -25,6 +26,7 @@ from yarrow.datastream.connectors.kafka.writing.record_serialization import (
 
 __all__ = [
     "ConsumerRecord",
+    "DeliveryGuarantee",
     "FlinkKafkaConsumer",
     "FlinkKafkaProducer",
     "KafkaOffsetResetStrategy",

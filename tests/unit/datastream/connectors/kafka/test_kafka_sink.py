@@ -100,7 +100,7 @@ def test_it_is_sent_by_pickle_and_hides_secrets() -> None:
         (lambda b: b.set_property("buffer.memory", "much").build(), "must be bytes"),
         (lambda b: b.set_property("transaction.timeout.ms", "0").build(), "must be milliseconds"),
         (lambda b: b.set_property("accept-loss", "last").build(), "numbers of checkpoints"),
-        (lambda b: b.set_property("group.id", "g").build(), "group.id is not known"),
+        (lambda b: b.set_property("grup.id", "g").build(), "did you mean group.id"),
         (
             lambda b: b.set_property("acks", 0).set_delivery_guarantee(AT_LEAST_ONCE).build(),
             "no broker confirms",

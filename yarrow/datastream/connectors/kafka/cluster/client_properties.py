@@ -289,7 +289,7 @@ def connection_settings(
                 f"{owner}: property {key} belongs to Java's clients, and no Java is used. Set {_STORES[key]}"
             )
         if key not in known:
-            near = difflib.get_close_matches(key, [*known, *without_effect, *_WITHOUT_EFFECT], 1)
+            near = difflib.get_close_matches(key, [*known, *sorted(without_effect), *_WITHOUT_EFFECT], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidProgramError(f"{owner}: property {key} is not known{hint}")
         settings[known[key]] = value
@@ -308,7 +308,7 @@ def consumer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, st
     Records of open and aborted transactions are left out unless isolation.level says otherwise. An offset that is not
     on the broker is an error unless auto.offset.reset asks for a reset. Raises InvalidProgramError.
     """
-    settings = connection_settings(owner, properties, CONSUMER, CONSUMER_WITHOUT_EFFECT)
+    settings = connection_settings(owner, properties, CONSUMER, _without_effect(CONSUMER, PRODUCER))
     settings.setdefault("isolation.level", "read_committed")
     _one_of(owner, settings, "isolation.level", ("read_committed", "read_uncommitted"))
     reset = settings.get("auto.offset.reset", "none")
@@ -331,7 +331,7 @@ def producer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, st
     ):
         if key in properties:
             raise InvalidProgramError(f"{owner}: property {key} is not for programs. Use {instead}")
-    settings = connection_settings(owner, properties, PRODUCER, PRODUCER_WITHOUT_EFFECT)
+    settings = connection_settings(owner, properties, PRODUCER, _without_effect(PRODUCER, CONSUMER))
     if "buffer.memory" in properties:
         size = properties["buffer.memory"]
         if not size.isdecimal():
@@ -378,6 +378,11 @@ def _of_jaas(owner: str, properties: Mapping[str, str]) -> dict[str, str]:
             ' \'...PlainLoginModule required username="u" password="p";\'. Or set sasl.username and sasl.password'
         )
     return {key: value for key, value in found.items() if key not in properties}
+
+
+def _without_effect(own: Mapping[str, str], others: Mapping[str, str]) -> frozenset[str]:
+    """Names that a client passes over. Those of the other kind are among them: sources and sinks share properties."""
+    return (CONSUMER_WITHOUT_EFFECT | PRODUCER_WITHOUT_EFFECT | others.keys()) - own.keys()
 
 
 def _has_no_effect(key: str) -> bool:
