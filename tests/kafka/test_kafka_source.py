@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.support.kafka.cluster import KafkaCluster
-from tests.support.kafka.configuration import PASSWORD, USER
+from tests.support.kafka.credentials import PASSWORD, USER
 from tests.unit.datastream.connectors.harness import SourceHarness, as_stored
 from yarrow.common.serialization import SimpleStringSchema
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -463,7 +463,7 @@ def test_an_offset_that_retention_has_removed_fails_with_both(topics: Topics) ->
     ("properties", "error", "expected"),
     [
         ({}, KafkaTopicMissingError, "topic no-such-topic does not exist"),
-        ({"security.protocol": "SSL"}, KafkaUnreachableError, "SSL handshake failed"),
+        ({"security.protocol": "SSL"}, KafkaUnreachableError, "does not speak TLS at this port"),
         (
             {
                 "security.protocol": "SASL_PLAINTEXT",

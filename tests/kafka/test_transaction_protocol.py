@@ -14,10 +14,12 @@ from confluent_kafka import Producer
 
 from tests.kafka.topic_under_test import SECONDS, TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
-from yarrow.datastream.connectors.kafka.cluster.client import FATAL_ERRORS, broker_setting
-from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, producer_settings
+from yarrow.datastream.connectors.kafka.cluster.client import FATAL_ERRORS, ClusterClient
+from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
+from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import ONGOING, TransactionClient
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
+from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 
 pytestmark = pytest.mark.kafka
 
@@ -167,8 +169,9 @@ def test_a_fence_aborts_and_shuts_out_the_producer(target: TopicUnderTest, clien
 def test_the_brokers_limit_is_known(target: TopicUnderTest) -> None:
     properties = ClientProperties({"bootstrap.servers": target.cluster.bootstrap_servers})
     settings = producer_settings("test", properties)
-    assert broker_setting(settings, properties, "transaction.max.timeout.ms", SECONDS) == "900000"
-    assert broker_setting(settings, properties, "no.such.setting", SECONDS) is None
+    asked = ClusterClient(settings, properties, SECONDS, PRODUCER)
+    assert asked.broker_setting("transaction.max.timeout.ms") == "900000"
+    assert asked.broker_setting("no.such.setting") is None
 
 
 def test_an_unknown_name_and_a_dead_broker_are_told_apart(

@@ -17,7 +17,8 @@ from yarrow.common.serialization import SimpleStringSchema
 from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
-from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, producer_settings
+from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
+from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import ENDING, ONGOING, TransactionClient
 from yarrow.datastream.connectors.kafka.writing.kafka_writer import FlushingKafkaWriter
 from yarrow.runtime.common.ids import JobID

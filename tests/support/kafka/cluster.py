@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.kafka import configuration, readiness, state
+from tests.support.kafka.credentials import Credentials
 from tests.support.kafka.layout import Layout, default_directory, node_names
 from tests.support.kafka.state import ClusterState
 from tests.support.services import ports, processes, serving
@@ -73,8 +74,17 @@ class KafkaCluster:
 
     @property
     def secured_servers(self) -> str:
-        """The same for clients that log in by SASL PLAIN; see `configuration.USER`."""
-        return configuration.secured_servers(self._state().ports)
+        """The same for clients that log in by SASL PLAIN; see `credentials.USER`."""
+        return self.servers("secured")
+
+    def servers(self, use: str) -> str:
+        """The same for one way to connect: tls, mutual, expired, misnamed, scram, oauth."""
+        return configuration.bootstrap_servers(self._state().ports, use)
+
+    @property
+    def credentials(self) -> Credentials:
+        """What clients and brokers show each other."""
+        return Credentials(self._layout.credentials)
 
     @property
     def nodes(self) -> list[str]:
@@ -203,6 +213,7 @@ class KafkaCluster:
         if not chosen or not all(ports.is_free(port) for port in chosen.values()):
             chosen = ports.choose(str(root), names)
         known = ClusterState(nodes, dict(chosen), str(jars), str(home))
+        self.credentials.make()
         configuration.write(self._layout, known.ports, nodes)
         (root / "logs").mkdir(exist_ok=True)
         state.save(self._layout, known)
@@ -215,7 +226,7 @@ class KafkaCluster:
         settings = str(self._layout.configuration_of(node))
         command = self._java(known, "kafka.tools.StorageTool", "format", "-t", configuration.CLUSTER_ID)
         done = subprocess.run(
-            [*command, "-c", settings],
+            [*command, "-c", settings, *configuration.scram_users()],
             env=self._environment(),
             cwd=self._layout.root,
             capture_output=True,
@@ -240,6 +251,7 @@ class KafkaCluster:
             f"-Xmx{_HEAP_MB}m",
             *_LEAN,
             "-Djava.net.preferIPv4Stack=true",
+            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.credentials.token_keys.as_uri()}",
             f"-Dlog4j2.configurationFile={self._layout.logging}",
             "-cp",
             f"{known.jars}/*",

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.support.kafka.credentials import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD, USER, Credentials
 from tests.support.kafka.layout import LOOPBACK, Layout, node_id, node_names
 from tests.support.services.ports import Ports
 
 #: A Kafka cluster's own id: 22 characters of base64, the same for every cluster, since each has its own ports.
 CLUSTER_ID = "eWFycm93LXRlc3RzLWthZg"
 _PARTITIONS = 4
-#: Who may log in at the port with passwords.
-USER, PASSWORD = "tests", "password-of-tests"
-_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+#: Ports for clients, and what is spoken there.
+_PROTOCOLS = {
+    "client": "PLAINTEXT",
+    "secured": "SASL_PLAINTEXT",  # PLAIN
+    "tls": "SSL",
+    "mutual": "SSL",  # The client shows a certificate too.
+    "expired": "SSL",  # The broker's certificate has expired.
+    "misnamed": "SSL",  # The broker's certificate is that of another host.
+    "scram": "SASL_SSL",
+    "oauth": "SASL_SSL",
+}
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_SECURITY = "org.apache.kafka.common.security"
 
 _LOGGING = """\
 rootLogger.level = INFO
@@ -30,18 +41,19 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 
 
 def port_names(nodes: int) -> list[str]:
-    """The names of all ports of a cluster: each node has one for clients, one with passwords, one for controllers."""
-    return [f"{name}.{use}" for name in node_names(nodes) for use in ("client", "secured", "controller")]
+    """The names of all ports of a cluster: each node has one for each way to connect, and one for controllers."""
+    return [f"{name}.{use}" for name in node_names(nodes) for use in (*_PROTOCOLS, "controller")]
 
 
-def bootstrap_servers(ports: Ports) -> str:
-    """`host:port` of every node, with commas."""
-    return ",".join(f"{LOOPBACK}:{port}" for name, port in ports.items() if name.endswith(".client"))
+def bootstrap_servers(ports: Ports, use: str = "client") -> str:
+    """`host:port` of every node, with commas, for one way to connect."""
+    return ",".join(f"{LOOPBACK}:{port}" for name, port in ports.items() if name.endswith(f".{use}"))
 
 
-def secured_servers(ports: Ports) -> str:
-    """`host:port` of every node for clients that log in by SASL PLAIN as USER, with commas."""
-    return ",".join(f"{LOOPBACK}:{port}" for name, port in ports.items() if name.endswith(".secured"))
+def scram_users() -> list[str]:
+    """The arguments by which a new storage knows who may log in by SCRAM."""
+    user = f"[name={USER},password={SCRAM_PASSWORD}]"
+    return [argument for mechanism in _SCRAM for argument in ("--add-scram", f"{mechanism}={user}")]
 
 
 def write(layout: Layout, ports: Ports, nodes: int) -> None:
@@ -55,20 +67,20 @@ def write(layout: Layout, ports: Ports, nodes: int) -> None:
 
 def node_properties(layout: Layout, ports: Ports, name: str, nodes: int) -> Mapping[str, str]:
     """Properties of one node of a cluster of so many."""
-    client = f"PLAINTEXT://{LOOPBACK}:{ports[f'{name}.client']}"
-    secured = f"SECURED://{LOOPBACK}:{ports[f'{name}.secured']}"
+    listeners = ",".join(f"{use.upper()}://{LOOPBACK}:{ports[f'{name}.{use}']}" for use in _PROTOCOLS)
+    protocols = ",".join(f"{use.upper()}:{protocol}" for use, protocol in _PROTOCOLS.items())
     voters = [f"{node_id(node)}@{LOOPBACK}:{ports[f'{node}.controller']}" for node in node_names(nodes)]
     # A topic of three nodes outlives one of them, and takes writes of the other two.
     copies, least = (3, 2) if nodes > 2 else (1, 1)
     return {
         "process.roles": "broker,controller",
         "node.id": str(node_id(name)),
-        "listeners": f"{client},{secured},CONTROLLER://{LOOPBACK}:{ports[f'{name}.controller']}",
-        "advertised.listeners": f"{client},{secured}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.secured.plain.sasl.jaas.config": f'{_LOGIN} required user_{USER}="{PASSWORD}";',
+        "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{ports[f'{name}.controller']}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        **_tls_properties(Credentials(layout.credentials)),
+        **_sasl_properties(Credentials(layout.credentials)),
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(voters),
         "log.dirs": str(layout.data_of(name)),
@@ -93,4 +105,42 @@ def node_properties(layout: Layout, ports: Ports, name: str, nodes: int) -> Mapp
         "broker.session.timeout.ms": "4000" if nodes > 1 else "2500",
         "broker.heartbeat.interval.ms": "500",
         "controlled.shutdown.enable": "true" if nodes > 1 else "false",
+    }
+
+
+def _tls_properties(credentials: Credentials) -> dict[str, str]:
+    """What the broker shows at each listener with TLS."""
+    found: dict[str, str] = {}
+    for use, protocol in _PROTOCOLS.items():
+        if "SSL" in protocol:
+            prefix = f"listener.name.{use}.ssl"
+            found |= {
+                f"{prefix}.keystore.type": "PEM",
+                f"{prefix}.keystore.location": str(credentials.broker_store(use)),
+            }
+    return found | {
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.truststore.type": "PEM",
+        "listener.name.mutual.ssl.truststore.location": str(credentials.authority),
+    }
+
+
+def _sasl_properties(credentials: Credentials) -> dict[str, str]:
+    """How clients log in at each listener with SASL."""
+    plain, scram = f"{_SECURITY}.plain.PlainLoginModule", f"{_SECURITY}.scram.ScramLoginModule"
+    token, oauth = f"{_SECURITY}.oauthbearer", "listener.name.oauth"
+    return {
+        "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secured.plain.sasl.jaas.config": f'{plain} required user_{USER}="{PASSWORD}";',
+        "listener.name.scram.sasl.enabled.mechanisms": ",".join(_SCRAM),
+        **{f"listener.name.scram.{name.lower()}.sasl.jaas.config": f"{scram} required;" for name in _SCRAM},
+        f"{oauth}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{oauth}.oauthbearer.sasl.jaas.config": f"{token}.OAuthBearerLoginModule required;",
+        f"{oauth}.oauthbearer.sasl.server.callback.handler.class": f"{token}.OAuthBearerValidatorCallbackHandler",
+        f"{oauth}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": credentials.token_keys.as_uri(),
+        f"{oauth}.oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
+        f"{oauth}.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.jwks.endpoint.url": credentials.token_keys.as_uri(),
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
     }

@@ -45,6 +45,11 @@ class Layout:
         """The configuration of the nodes' log lines."""
         return self.root / "log4j2.properties"
 
+    @property
+    def credentials(self) -> Path:
+        """The folder of certificates and keys."""
+        return self.root / "credentials"
+
     def configuration_of(self, node: str) -> Path:
         """The properties that one node reads."""
         return self.root / f"{node}.properties"

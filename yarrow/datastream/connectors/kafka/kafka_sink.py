@@ -18,8 +18,12 @@ from yarrow.datastream.connectors.base import (
     SinkWriter,
     SinkWriterContext,
 )
-from yarrow.datastream.connectors.kafka.cluster.client_library import require_client_library
+from yarrow.datastream.connectors.kafka.cluster.client_library import (
+    require_client_library,
+    require_mechanism,
+)
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, as_text
+from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 from yarrow.datastream.connectors.kafka.writing.record_serialization import KafkaRecordSerializationSchema
 from yarrow.datastream.connectors.kafka.writing.sink_settings import OWNER, KafkaSinkSettings
 from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import (
@@ -110,10 +114,11 @@ class KafkaSink(Sink[T], Generic[T]):
 
     def _transaction_timeout_ms(self, configuration: Mapping[str, str]) -> int:
         """The time-out of transactions, checked against the brokers' limit and the job's checkpoints."""
-        from yarrow.datastream.connectors.kafka.cluster.client import broker_setting
+        from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
 
         settings = self._settings
-        found = broker_setting(settings.producer, settings.properties, BROKER_LIMIT, _ANSWER_SECONDS)
+        cluster = ClusterClient(settings.producer, settings.properties, _ANSWER_SECONDS, PRODUCER)
+        found = cluster.broker_setting(BROKER_LIMIT)
         return transaction_timeout_ms(
             settings.asked_timeout_ms,
             None if found is None else int(found),
@@ -186,6 +191,7 @@ class KafkaSinkBuilder:
             self._serializer, ClientProperties(self._properties), self._guarantee, self._prefix
         )
         settings.check()
+        require_mechanism(OWNER, settings.producer, commits=settings.can_commit)
         if settings.can_commit and find_spec("kafka") is None:
             raise InvalidProgramError(
                 f"{OWNER}: exactly-once needs Kafka's protocol library. Run: pip install 'yarrow[kafka]'"

@@ -21,7 +21,10 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy, error_handling
-from yarrow.datastream.connectors.kafka.cluster.client_library import require_client_library
+from yarrow.datastream.connectors.kafka.cluster.client_library import (
+    require_client_library,
+    require_mechanism,
+)
 from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     CLIENT_ID_PREFIX,
     ClientProperties,
@@ -264,6 +267,7 @@ class KafkaSourceBuilder:
             self._errors,
         )
         settings.check()
+        require_mechanism(OWNER, settings.consumer, commits=False)
         return KafkaSource(settings)
 
 

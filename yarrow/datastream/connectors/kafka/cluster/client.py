@@ -32,14 +32,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from yarrow.datastream.connectors.kafka.cluster.client_properties import (
-    CONSUMER,
-    PRODUCER,
-    ClientProperties,
-    admin_settings,
-)
+from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
+from yarrow.datastream.connectors.kafka.cluster.client_settings import admin_settings
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
+from yarrow.datastream.connectors.kafka.cluster.property_names import CONSUMER
+from yarrow.datastream.connectors.kafka.cluster.tls_context import check_client_certificate
+from yarrow.datastream.connectors.kafka.cluster.tls_diagnosis import tls_failure
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+from yarrow.datastream.connectors.kafka.cluster.unreachable import refused_text, unreachable_text
 from yarrow.runtime.common.clock import perf_counter
 
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
     "Message",
     "Producer",
     "TopicPartition",
-    "broker_setting",
     "is_unreachable",
     "make_consumer",
     "make_producer",
@@ -83,6 +82,10 @@ _NO_LEADER_YET = frozenset(
     }
 )
 _ASK_AGAIN_SECONDS = 0.1
+#: Seconds after which a question looks whether brokers have refused the client meanwhile.
+_LOOK_SECONDS = 1.0
+#: Errors behind which TLS may stand: brokers close a connection whose certificate they refuse.
+_TLS_ERRORS = frozenset({KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 _UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 #: The client's log line of a transaction that has failed: description, and Kafka's name of the error.
@@ -139,40 +142,6 @@ def _ignore(error: KafkaError) -> None:
     """Errors of connections: the client tries again by itself, and logs them."""
 
 
-def broker_setting(
-    settings: Mapping[str, str], properties: ClientProperties, name: str, timeout_seconds: float
-) -> str | None:
-    """A setting of one broker, as a producer with `settings` may see it; None where it may not.
-
-    Raises KafkaUnreachableError if no broker answers.
-    """
-    #: Errors of connections as the client words them: they tell why a broker does not answer.
-    said: list[str] = []
-    configuration = {
-        **admin_settings(settings, PRODUCER),
-        "error_cb": lambda error: said.append(error.str()),
-    }
-    admin: AdminClient = _made(AdminClient, configuration, properties)
-    try:
-        broker = next(iter(admin.list_topics(timeout=timeout_seconds).brokers))
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        answers = admin.describe_configs([resource], request_timeout=timeout_seconds)
-        found = answers[resource].result()[name].value
-    except KafkaException as error:
-        if is_unreachable(error.args[0]):
-            admin.poll(0)
-            told = properties.with_secrets_hidden("; ".join(dict.fromkeys([_text(error), *said[:1]])))
-            raise KafkaUnreachableError(
-                f"Kafka at {settings['bootstrap.servers']} did not answer within {timeout_seconds:g} s: {told}."
-                " Check bootstrap.servers, security.protocol, user and password, and that the broker runs"
-            ) from error
-        _LOG.warning("Setting %s of the brokers cannot be read: %s", name, _text(error))
-        return None
-    except (KeyError, StopIteration):
-        return None
-    return None if found is None else str(found)
-
-
 def _made(
     client: Callable[..., Any],
     configuration: dict[str, Any],
@@ -186,6 +155,7 @@ def _made(
                 f"{key}: the file {value} does not exist on the machine where the source or sink runs. Put it there on"
                 " every machine, or give its text by the property that ends with .pem"
             )
+    check_client_certificate(configuration)
     try:
         return client(configuration, logger=log or _ClientLog())
     except (KafkaException, ValueError, TypeError) as error:
@@ -220,11 +190,20 @@ def of_client(partitions: Collection[KafkaTopicPartition]) -> list[TopicPartitio
 
 
 class ClusterClient:
-    """Questions to a cluster about topics and offsets; an OffsetFinder."""
+    """Questions to a cluster about topics, offsets and settings; an OffsetFinder.
+
+    `own` has the names of the kind of client whose `settings` are given. The first question fails as soon as brokers
+    refuse the login or the certificate: they would refuse it again.
+    """
 
     def __init__(
-        self, settings: Mapping[str, str], properties: ClientProperties, timeout_seconds: float
+        self,
+        settings: Mapping[str, str],
+        properties: ClientProperties,
+        timeout_seconds: float,
+        own: Mapping[str, str] = CONSUMER,
     ) -> None:
+        self._settings = settings
         self._properties = properties
         self._servers = settings["bootstrap.servers"]
         self._group = settings.get("group.id")
@@ -232,26 +211,65 @@ class ClusterClient:
         shows_all = settings.get("isolation.level") == "read_uncommitted"
         self._isolation = IsolationLevel.READ_UNCOMMITTED if shows_all else IsolationLevel.READ_COMMITTED
         #: Errors that the client has reported since the last question.
-        self._said: list[str] = []
-        configuration = {**admin_settings(settings, CONSUMER), "error_cb": self._note}
+        self._said: list[KafkaError] = []
+        configuration = {**admin_settings(settings, own), "error_cb": self._note}
         self._admin: AdminClient = _made(AdminClient, configuration, properties)
 
     def _note(self, error: KafkaError) -> None:
-        self._said.append(error.str())
+        self._said.append(error)
+
+    def _metadata(self, question: str, topic: str | None = None) -> Any:
+        """What the cluster says of its topics, or of one. Raises KafkaUnreachableError if no broker answers."""
+        self._said.clear()
+        deadline = perf_counter() + self._timeout
+        while True:
+            left = deadline - perf_counter()
+            try:
+                return self._admin.list_topics(topic, timeout=max(0.001, min(left, _LOOK_SECONDS)))
+            except KafkaException as error:
+                refusal = self._refusal(error.args[0])
+                if refusal is not None or left <= _LOOK_SECONDS or not is_unreachable(error.args[0]):
+                    raise self._failed(error, question, refusal) from error
+
+    def _refusal(self, error: KafkaError) -> str | None:
+        """Why brokers refuse this client for good; None if they may answer later."""
+        # Errors of connections wait until somebody polls.
+        self._admin.poll(0)
+        codes = {error.code(), *(said.code() for said in self._said)}
+        if codes & _TLS_ERRORS and (why := tls_failure(self._settings)) is not None:
+            return why
+        refused = (said.str() for said in self._said if said.code() == KafkaError._AUTHENTICATION)
+        return next(refused, None)
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic. Raises KafkaUnreachableError if no broker answers."""
-        self._said.clear()
-        try:
-            found = self._admin.list_topics(timeout=self._timeout)
-        except KafkaException as error:
-            raise self._failed(error, "the list of topics") from error
+        found = self._metadata("the list of topics")
         # A topic with another error, for example without a leader, exists.
         return {
             name: len(topic.partitions)
             for name, topic in found.topics.items()
             if topic.error is None or (topic.partitions and topic.error.code() not in _UNKNOWN_TOPIC)
         }
+
+    def broker_setting(self, name: str) -> str | None:
+        """A setting of one broker; None where this user may not see it.
+
+        Raises KafkaUnreachableError if no broker answers.
+        """
+        question = f"its setting {name}"
+        brokers = self._metadata(question).brokers
+        try:
+            resource = ConfigResource(ResourceType.BROKER, str(next(iter(brokers))))
+            answers = self._admin.describe_configs([resource], request_timeout=self._timeout)
+            found = answers[resource].result()[name].value
+        except KafkaException as error:
+            if is_unreachable(error.args[0]):
+                raise self._failed(error, question) from error
+            _LOG.warning("Setting %s of the brokers cannot be read: %s", name, _text(error))
+            return None
+        except (KeyError, StopIteration):
+            return None
+        return None if found is None else str(found)
 
     def unknown(self, topics: Collection[str]) -> set[str]:
         """Return the topics that the cluster does not have, by its own answer.
@@ -336,15 +354,18 @@ class ClusterClient:
             if place.error is None and place.offset >= 0
         }
 
-    def _failed(self, error: KafkaException, question: str) -> KafkaConnectorError:
-        # Errors of connections wait until somebody polls, and tell more than the question's time-out.
-        self._admin.poll(0)
+    def _failed(
+        self, error: KafkaException, question: str, refusal: str | None = None
+    ) -> KafkaConnectorError:
         cause: KafkaError = error.args[0]
-        told = list(dict.fromkeys([cause.str(), *self._said]))
-        text = self._properties.with_secrets_hidden("; ".join(told))
-        if is_unreachable(cause):
-            return KafkaUnreachableError(
-                f"Kafka at {self._servers} did not answer for {question} within {self._timeout:g} s: {text}. Check"
-                " bootstrap.servers, security.protocol, user and password, and that the broker runs"
-            )
-        return KafkaConnectorError(f"Kafka at {self._servers} refused {question}: {text}")
+        if not is_unreachable(cause):
+            text = self._properties.with_secrets_hidden(cause.str())
+            return KafkaConnectorError(f"Kafka at {self._servers} refused {question}: {text}")
+        if refusal is None:
+            refusal = self._refusal(cause)
+        if refusal is not None:
+            text = self._properties.with_secrets_hidden(refusal)
+            return KafkaUnreachableError(refused_text(self._servers, text, self._settings))
+        told = "; ".join(dict.fromkeys([cause.str(), *(said.str() for said in self._said)]))
+        text = self._properties.with_secrets_hidden(told)
+        return KafkaUnreachableError(unreachable_text(self._servers, question, self._timeout, text))

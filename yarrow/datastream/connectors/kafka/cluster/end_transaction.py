@@ -7,6 +7,7 @@ Source: the message definitions of Apache Kafka 4.1, KIP-98, KIP-664, KIP-890. M
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,14 +15,18 @@ from typing import Any, Final, TypeVar
 
 import kafka.errors as errors
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
+from yarrow.datastream.connectors.kafka.cluster.access_token import AccessToken
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
 from yarrow.datastream.connectors.kafka.cluster.protocol_settings import protocol_settings
+from yarrow.datastream.connectors.kafka.cluster.tls_context import check_client_certificate
+from yarrow.datastream.connectors.kafka.cluster.tls_diagnosis import tls_failure
 from yarrow.runtime.common.clock import perf_counter
 
 T = TypeVar("T")
@@ -61,6 +66,28 @@ _ENDED_OTHERWISE: Final = (
 )
 
 
+def _shows_no_login(record: logging.LogRecord) -> bool:
+    """Whether a log line of the library has no request of SASL: that would show passwords and tokens."""
+    return not any(type(argument).__name__.startswith("Sasl") for argument in record.args or ())
+
+
+logging.getLogger("kafka.net.connection").addFilter(_shows_no_login)
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """Gives the library its token."""
+
+    def __init__(self, token: AccessToken) -> None:
+        super().__init__()
+        self._token = token
+
+    def token(self) -> str:
+        return self._token.value()
+
+    def extensions(self) -> dict[str, str]:
+        return self._token.extensions()
+
+
 @dataclass(frozen=True)
 class TransactionFacts:
     """What the coordinator knows of a transaction."""
@@ -79,6 +106,9 @@ class TransactionClient:
         self._settings = settings
         self._properties = properties
         self._timeout = timeout_seconds
+        self._token = (
+            AccessToken(settings) if settings.get("sasl.mechanism", "").upper() == "OAUTHBEARER" else None
+        )
         self._net: Any = None
         self._manager: Any = None
 
@@ -208,19 +238,31 @@ class TransactionClient:
             self.close()
             raise KafkaTransactionError(
                 f"Kafka at {self._settings['bootstrap.servers']} did not {what}:"
-                f" {self._properties.with_secrets_hidden(_text(error))}"
+                f" {self._properties.with_secrets_hidden(self._reason(error))}"
             ) from error
         return answered
+
+    def _reason(self, error: errors.KafkaError) -> str:
+        """What to say of an error: that of a connection tells less than a second look at the broker."""
+        if not isinstance(error, _AGAIN):
+            return _text(error)
+        why = tls_failure(self._settings)
+        return why or f"{_text(error)}. Check bootstrap.servers, security.protocol, user and password"
 
     def _connect(self) -> None:
         if self._manager is not None:
             return
+        check_client_certificate(self._settings)
         configuration = {
             "client_id": "yarrow-transactions",
             "request_timeout_ms": _REQUEST_MS,
             "reconnect_backoff_max_ms": 1000,
             **protocol_settings(self._settings),
         }
+        if self._token is not None:
+            # Now: an error of the endpoint would be lost in the library's thread.
+            self._token.value()
+            configuration["sasl_oauth_token_provider"] = _TokenProvider(self._token)
         self._net = NetworkSelector(**configuration)
         self._manager = KafkaConnectionManager(self._net, **configuration)
         self._net.start()

@@ -15,8 +15,8 @@ from yarrow.datastream.connectors.dead_letters import FAILING, ErrorHandling
 from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     CLIENT_ID_PREFIX,
     ClientProperties,
-    consumer_settings,
 )
+from yarrow.datastream.connectors.kafka.cluster.client_settings import consumer_settings
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import KafkaOffsetsInitializer
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import KafkaRecordDeserializationSchema
 from yarrow.datastream.connectors.kafka.reading.subscription import Subscription

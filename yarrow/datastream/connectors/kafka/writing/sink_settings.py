@@ -13,8 +13,8 @@ from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     CLIENT_ID_PREFIX,
     ClientProperties,
-    producer_settings,
 )
+from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
 from yarrow.datastream.connectors.kafka.writing.record_serialization import KafkaRecordSerializationSchema
 from yarrow.runtime.common.errors import InvalidProgramError
 

@@ -10,13 +10,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.support.free_ports import free_port
-from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient, _ClientLog, broker_setting
-from yarrow.datastream.connectors.kafka.cluster.client_properties import (
-    ClientProperties,
-    consumer_settings,
-    producer_settings,
-)
+from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient, _ClientLog
+from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
+from yarrow.datastream.connectors.kafka.cluster.client_settings import consumer_settings, producer_settings
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
+from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 
 
@@ -70,7 +68,7 @@ class NewTopic:
             answer.set_result(SimpleNamespace(offset=7))
         return dict.fromkeys(asked, answer)
 
-    def list_topics(self, **_: Any) -> SimpleNamespace:
+    def list_topics(self, topic: str | None, **_: Any) -> SimpleNamespace:
         return SimpleNamespace(topics={})
 
     def poll(self, seconds: float) -> int:
@@ -94,9 +92,7 @@ def test_offsets_of_a_topic_that_was_just_made_are_asked_for_again(monkeypatch: 
 def test_absent_broker_is_named_by_a_sink_too() -> None:
     address = f"127.0.0.1:{free_port()}"
     properties = ClientProperties({"bootstrap.servers": address})
-    with pytest.raises(
-        KafkaUnreachableError, match=rf"Kafka at {address} did not answer within 0.5 s: .*refused"
-    ):
-        broker_setting(
-            producer_settings("KafkaSink", properties), properties, "transaction.max.timeout.ms", 0.5
-        )
+    asked = ClusterClient(producer_settings("KafkaSink", properties), properties, 0.5, PRODUCER)
+    expected = rf"Kafka at {address} did not answer for its setting transaction.max.timeout.ms within 0.5 s: .*refused"
+    with pytest.raises(KafkaUnreachableError, match=expected):
+        asked.broker_setting("transaction.max.timeout.ms")

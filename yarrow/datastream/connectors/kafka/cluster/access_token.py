@@ -1,0 +1,94 @@
+"""AccessToken: the token of OAUTHBEARER for the protocol library, asked of its endpoint as librdkafka does.
+
+Owner: the thread that connects. The grant is that of client credentials (RFC 6749, section 4.4). Neither token nor
+secret is in an error or a log line. Must not know Kafka's protocol.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
+from yarrow.runtime.common.clock import perf_counter
+
+_ANSWER_SECONDS: Final = 10.0
+#: A token is asked for again when this share of its life is over, as librdkafka does.
+_USED_SHARE: Final = 0.8
+#: Seconds that a token lives whose endpoint does not tell.
+_USUAL_SECONDS: Final = 60.0
+
+
+class AccessToken:
+    """A token, renewed before it expires."""
+
+    def __init__(self, settings: Mapping[str, str], seconds: Callable[[], float] = perf_counter) -> None:
+        self._settings = settings
+        self._url = settings["sasl.oauthbearer.token.endpoint.url"]
+        self._seconds = seconds
+        self._value = ""
+        self._renewed_at = float("-inf")
+
+    def extensions(self) -> dict[str, str]:
+        """The extensions that go to the broker beside the token."""
+        text = self._settings.get("sasl.oauthbearer.extensions", "")
+        pairs = (pair.partition("=") for pair in text.split(",") if pair.strip())
+        return {name.strip(): value for name, _, value in pairs}
+
+    def value(self) -> str:
+        """The token. Raises KafkaConnectorError if the endpoint gives none."""
+        if self._seconds() >= self._renewed_at:
+            asked_at = self._seconds()
+            self._value, lives = self._asked()
+            self._renewed_at = asked_at + _USED_SHARE * lives
+        return self._value
+
+    def _asked(self) -> tuple[str, float]:
+        try:
+            with urllib.request.urlopen(
+                self._request(), None, _ANSWER_SECONDS, context=self._tls()
+            ) as answer:
+                found = json.load(answer)
+            return str(found["access_token"]), float(found.get("expires_in", _USUAL_SECONDS))
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise self._failed(
+                f"answered status {error.code}. Check client id, client secret and scope"
+            ) from None
+        except (KeyError, TypeError, ValueError):
+            raise self._failed("answered without an access_token in JSON") from None
+        except OSError as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise self._failed(f"cannot be reached: {reason}") from None
+
+    def _request(self) -> urllib.request.Request:
+        settings = self._settings
+        form = {"grant_type": "client_credentials"}
+        if scope := settings.get("sasl.oauthbearer.scope"):
+            form["scope"] = scope
+        pair = f"{settings['sasl.oauthbearer.client.id']}:{settings['sasl.oauthbearer.client.secret']}"
+        headers = {
+            "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
+            "Accept": "application/json",
+        }
+        return urllib.request.Request(self._url, urllib.parse.urlencode(form).encode(), headers)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if not self._url.lower().startswith("https:"):
+            return None
+        settings = self._settings
+        try:
+            return ssl.create_default_context(
+                cafile=settings.get("https.ca.location"), cadata=settings.get("https.ca.pem")
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise KafkaConnectorError(f"Kafka: https.ca.location cannot be used: {error}") from None
+
+    def _failed(self, why: str) -> KafkaConnectorError:
+        return KafkaConnectorError(f"Kafka: sasl.oauthbearer.token.endpoint.url={self._url} {why}")
