@@ -25,12 +25,12 @@ from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
 from tests.support.bounded_fault_runs import POINTS, BoundedFaultRun
 from tests.support.fault_jobs import SHAPES as PLAIN_SHAPES
 from tests.support.fault_jobs import JobShape
-from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
 from tests.support.faulty_network import FaultyNetwork
 from tests.support.operator_jobs import OPERATOR_SHAPES
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.testing.fault_plan import PlannedMessages, make_plan
 
 SHAPES = PLAIN_SHAPES + OPERATOR_SHAPES
 BACKENDS = ("hashmap", "rocksdb")

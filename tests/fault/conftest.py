@@ -10,13 +10,13 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.fault_plan import PlannedMessages
 from tests.support.faulty_network import FaultyNetwork
 from yarrow.am.jobmaster.scheduling.replay import read_dump, replay
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
 from yarrow.am.jobmaster.scheduling.scheduler_events import SchedulerEvent
 from yarrow.am.jobmaster.scheduling.scheduler_log import SchedulerLog
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.testing.fault_plan import PlannedMessages
 
 #: Seconds that workers of an ended job and killed TaskExecutors have to be gone.
 GRACE = 180.0

@@ -15,9 +15,9 @@ import pytest
 from tests.fault.conftest import count_bounded_plan
 from tests.support.bounded_fault_runs import LOCAL_POINTS, BoundedFaultRun
 from tests.support.fault_jobs import FILES, SHAPES, JobShape
-from tests.support.fault_plan import FaultPlan, make_plan
 from tests.support.operator_jobs import OPERATOR_SHAPES
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.testing.fault_plan import FaultPlan, make_plan
 
 pytestmark = pytest.mark.fault
 

@@ -19,7 +19,6 @@ import pytest
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.savepoints.all_kinds import ROWS, allow, build, expected_output, is_running
 from tests.support.fault_jobs import FILES, JobShape
-from tests.support.fault_plan import PLAN_KEY, FaultAction, FaultPlan, committed_in_part
 from tests.support.fault_runs import SETTINGS, FaultRun, KeyBuckets
 from yarrow.common.job_status import JobStatus
 from yarrow.datastream.connectors.base import Sink
@@ -29,6 +28,7 @@ from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import RescaleRequest
+from yarrow.testing.fault_plan import PLAN_KEY, FaultAction, FaultPlan, committed_in_part
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 pytestmark = pytest.mark.fault

@@ -20,7 +20,6 @@ import pytest
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import all_running
 from tests.support.fault_jobs import JobShape, RowTimestamps, read
-from tests.support.fault_plan import PLAN_KEY, RECORD_POINT, FaultAction, FaultPlan, FileFaultPlanner
 from tests.support.fault_runs import SETTINGS, FaultRun
 from yarrow.am.checkpoint.cleaner import CheckpointsCleaner
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
@@ -67,6 +66,7 @@ from yarrow.runtime.rpc.messages import (
 )
 from yarrow.runtime.snapshot import restored_state
 from yarrow.testing import gated_source
+from yarrow.testing.fault_plan import PLAN_KEY, RECORD_POINT, FaultAction, FaultPlan, FileFaultPlanner
 from yarrow.testing.gated_source import GatedSource, GatedSplit, Input, key_of
 from yarrow.testing.transactional_files import CommittedFiles, FileTransaction, TransactionalFiles
 

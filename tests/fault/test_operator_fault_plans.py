@@ -12,10 +12,10 @@ import pytest
 
 from tests.fault.conftest import count_plan
 from tests.support.fault_jobs import JobShape
-from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, UNALIGNED, FaultRun
 from tests.support.operator_jobs import OPERATOR_SHAPES
 from yarrow.embedded.mini_cluster import MiniCluster
+from yarrow.testing.fault_plan import PlannedMessages, make_plan
 
 pytestmark = pytest.mark.fault
 

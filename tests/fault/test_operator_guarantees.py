@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from tests.support.fault_jobs import JobShape
-from tests.support.fault_plan import PLAN_KEY, RECORD_POINT, FaultAction, FaultPlan, FileFaultPlanner
 from tests.support.fault_runs import FaultRun
 from tests.support.operator_jobs import CALLS, JOINS, LOOP, OPERATOR_SHAPES, PATTERN, WINDOWS
 from yarrow.container.network.feedback.feedback_channel import FeedbackChannel
@@ -22,6 +21,7 @@ from yarrow.container.operators.asynchronous.waiting_calls import WaitingCallsOp
 from yarrow.container.operators.stored_watermark import StoredWatermark
 from yarrow.container.state.heap_sections import HeapSections
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.testing.fault_plan import PLAN_KEY, RECORD_POINT, FaultAction, FaultPlan, FileFaultPlanner
 
 pytestmark = pytest.mark.fault
 

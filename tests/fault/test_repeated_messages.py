@@ -18,7 +18,6 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import all_running
 from tests.fault.test_named_faults import GatedTotals
 from tests.support.fault_jobs import SHAPES, JobShape
-from tests.support.fault_plan import RECORD_POINT, FaultAction, FaultPlan, PlannedMessages
 from tests.support.fault_runs import FaultRun
 from tests.support.faulty_network import FaultyNetwork
 from yarrow.common.job_status import JobStatus
@@ -26,6 +25,7 @@ from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import RescaleRequest
+from yarrow.testing.fault_plan import RECORD_POINT, FaultAction, FaultPlan, PlannedMessages
 
 pytestmark = pytest.mark.fault
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.fault.conftest import count_plan
 from tests.support.fault_jobs import SHAPES, JobShape
-from tests.support.fault_plan import PlannedMessages, make_plan
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, UNALIGNED, FaultRun
 from yarrow.embedded.mini_cluster import MiniCluster
+from yarrow.testing.fault_plan import PlannedMessages, make_plan
 
 pytestmark = pytest.mark.fault
 

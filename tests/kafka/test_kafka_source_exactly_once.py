@@ -10,16 +10,16 @@ import pytest
 from tests.cluster.embedded.waiting import DEADLINE
 from tests.cluster.failover.test_rescaling import rescale
 from tests.kafka.counting_job import Run, Words, counting, send_until, source_of, written
-from tests.support.fault_plan import (
+from tests.support.kafka.cluster import KafkaCluster
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.runtime.config.options.execution import SAVEPOINT_PATH
+from yarrow.testing.fault_plan import (
     FaultAction,
     FaultPlan,
     FileFaultPlanner,
     configuration_of,
     install,
 )
-from tests.support.kafka.cluster import KafkaCluster
-from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
-from yarrow.runtime.config.options.execution import SAVEPOINT_PATH
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 

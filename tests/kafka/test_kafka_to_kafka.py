@@ -11,15 +11,15 @@ import pytest
 from tests.cluster.failover.test_rescaling import rescale
 from tests.kafka.counting_job import Run, Words, counting, send_until, source_of
 from tests.kafka.topic_under_test import TopicUnderTest
-from tests.support.fault_plan import (
+from tests.support.kafka.cluster import KafkaCluster
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.testing.fault_plan import (
     FaultAction,
     FaultPlan,
     FileFaultPlanner,
     configuration_of,
     install,
 )
-from tests.support.kafka.cluster import KafkaCluster
-from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 

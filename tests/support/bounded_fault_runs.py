@@ -14,7 +14,12 @@ from typing import Any
 import psutil
 
 from tests.support.fault_jobs import JobShape
-from tests.support.fault_plan import (
+from tests.support.fault_runs import KeyBuckets, check_output, committed_parts, sink_of
+from tests.support.process_names import name_of
+from yarrow.common.job_status import JobStatus
+from yarrow.embedded.mini_cluster import MiniCluster
+from yarrow.runtime.common.errors import JobExecutionError
+from yarrow.testing.fault_plan import (
     RECORD_POINT,
     FaultAction,
     FaultPlan,
@@ -22,11 +27,6 @@ from tests.support.fault_plan import (
     configuration_of,
     install,
 )
-from tests.support.fault_runs import KeyBuckets, check_output, committed_parts, sink_of
-from tests.support.process_names import name_of
-from yarrow.common.job_status import JobStatus
-from yarrow.embedded.mini_cluster import MiniCluster
-from yarrow.runtime.common.errors import JobExecutionError
 
 _KILLS = [FaultAction.KILL, FaultAction.KILL_TASK_EXECUTOR]
 _TASK_POINTS = (RECORD_POINT, "batch.task-open", "batch.task-end", "sink.before-finish", "sink.after-finish")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.fault_plan import RECORD_POINT
 from tests.support.restored_state import Counting
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
@@ -32,6 +31,7 @@ from yarrow.datastream.state import (
 )
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common import fault_points
+from yarrow.testing.fault_plan import RECORD_POINT
 from yarrow.testing.gated_source import GatedSource, Input, key_of
 
 #: Width of the time intervals in `timers`, ms.

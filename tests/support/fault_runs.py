@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.fault_jobs import FILES, JobShape, check
-from tests.support.fault_plan import (
+from yarrow.common.job_status import JobStatus
+from yarrow.common.serialization import Encoder
+from yarrow.datastream.connectors.base import Sink
+from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, BucketContext, RollingPolicy
+from yarrow.embedded.mini_cluster import MiniCluster
+from yarrow.testing.fault_plan import (
     RECORD_POINT,
     FaultAction,
     FaultPlan,
@@ -24,12 +30,6 @@ from tests.support.fault_plan import (
     configuration_of,
     install,
 )
-from yarrow.common.job_status import JobStatus
-from yarrow.common.serialization import Encoder
-from yarrow.datastream.connectors.base import Sink
-from yarrow.datastream.connectors.file_sink import FileSink
-from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, BucketContext, RollingPolicy
-from yarrow.embedded.mini_cluster import MiniCluster
 from yarrow.testing.gated_source import key_of
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.free_ports import free_port
-from tests.support.tcp_relay import TcpRelay
 from tests.yarn.private_zookeeper import START, PrivateZooKeeper
 from tests.yarn.test_zookeeper_election import Master, eventually, leader, run
 from tests.yarn.waiting import until
@@ -24,6 +23,7 @@ from yarrow.runtime.ha.services import RESOURCE_MANAGER
 from yarrow.runtime.ha.settings import ZooKeeperSettings
 from yarrow.runtime.ha.zookeeper_services import ZooKeeperServices
 from yarrow.runtime.rpc.leader import LeaderInformation
+from yarrow.testing.tcp_relay import TcpRelay
 
 SERVERS = (1, 2, 3)
 #: Seconds of a session that is to outlast an election among the servers, on a busy machine.

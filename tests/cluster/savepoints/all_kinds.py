@@ -23,7 +23,6 @@ from tests.support.fault_jobs import (
     RowTimestamps,
     Ruling,
 )
-from tests.support.fault_plan import RECORD_POINT
 from yarrow.common import Duration, Row, Types, WatermarkStrategy
 from yarrow.datastream import (
     AggregateFunction,
@@ -56,6 +55,7 @@ from yarrow.datastream.state import (
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.testing.fault_plan import RECORD_POINT
 from yarrow.testing.gated_source import GatedSplit, Input, key_of, row_of
 from yarrow.testing.transactional_files import TransactionalFiles
 

@@ -15,12 +15,12 @@ from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import default_directory, user
 from tests.support.hadoop.leftovers import Places
 from tests.support.hadoop.web import delete_folder
-from tests.support.tcp_relay import TcpRelay
 from tests.yarn.clusters_of_runs import SHARED
 from tests.yarn.conftest import KEPT, note_applications
 from tests.yarn.faults.sessions import ROOT, FaultSession, SteadyJob, exchanges_by_tls
 from tests.yarn.highly_available import zookeeper_client
 from tests.yarn.waiting import GRACE, until
+from yarrow.testing.tcp_relay import TcpRelay
 
 PLACES = Places(znode_root="/", kept=KEPT)
 

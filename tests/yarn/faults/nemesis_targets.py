@@ -12,10 +12,10 @@ from tests.support.nemesis import Kind
 from tests.support.services.errors import ServiceError
 from tests.support.services.processes import is_alive
 from tests.support.steady_rows import build_job
-from tests.support.tcp_relay import TcpRelay
 from tests.yarn.faults.sessions import MASTER, FaultSession, SteadyJob, kill, steady
 from tests.yarn.standalone_masters import Process, StandaloneMasters, environment_of
 from tests.yarn.waiting import GRACE, until
+from yarrow.testing.tcp_relay import TcpRelay
 
 Heal = Callable[[], None]
 KILL_TASK_EXECUTOR, STOP_TASK_EXECUTOR = "kill a TaskExecutor", "stop a TaskExecutor"

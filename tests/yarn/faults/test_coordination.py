@@ -12,10 +12,10 @@ from threading import Event
 
 import pytest
 
-from tests.support.tcp_relay import Direction, TcpRelay
 from tests.yarn.faults.sessions import SESSION_TIMEOUT, FaultSession, SteadyJob
 from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.testing.tcp_relay import Direction, TcpRelay
 
 GAVE_UP = "this master leads no more"
 #: Seconds; an hour by YARROW_FLAPPING=3600.

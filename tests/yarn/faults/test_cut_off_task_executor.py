@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.free_ports import free_port
 from tests.support.hadoop.cluster import HadoopCluster
-from tests.support.tcp_relay import Direction, TcpRelay
 from tests.yarn.faults.nemesis_targets import StandaloneTarget
 from tests.yarn.standalone_masters import Process, StandaloneMasters
 from tests.yarn.waiting import GRACE, until
+from yarrow.testing.tcp_relay import Direction, TcpRelay
 
 #: Where master and TaskExecutors are reached by others; they themselves listen elsewhere on loopback.
 MASTER_HOST, HOST, LISTEN = "127.0.0.60", "127.0.0.61", "127.0.0.1"

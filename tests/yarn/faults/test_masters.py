@@ -11,7 +11,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.hadoop.containers import ContainerProcess
-from tests.support.tcp_relay import TcpRelay
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
 from tests.yarn.faults.test_coordination import written_once
@@ -25,6 +24,7 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
+from yarrow.testing.tcp_relay import TcpRelay
 
 
 def lives(process: ContainerProcess) -> bool:

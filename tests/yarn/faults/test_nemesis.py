@@ -11,12 +11,12 @@ import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.nemesis import Nemesis, Target, make_schedule, needed_kinds
-from tests.support.tcp_relay import TcpRelay
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.nemesis_targets import StandaloneTarget, YarnTarget
 from tests.yarn.faults.sessions import IMPATIENT, SteadyJob
 from tests.yarn.standalone_masters import StandaloneMasters
 from tests.yarn.waiting import GRACE
+from yarrow.testing.tcp_relay import TcpRelay
 
 SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "1,2").split(",")]
 SECONDS = float(os.environ.get("YARROW_NEMESIS_SECONDS", "25"))

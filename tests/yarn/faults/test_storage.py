@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
-from tests.support.tcp_relay import Direction, TcpRelay
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill, slot_workers
 from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
 from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.file_system import exists
 from yarrow.runtime.fs.registry import file_system_for
+from yarrow.testing.tcp_relay import Direction, TcpRelay
 
 #: Seconds between checkpoints.
 INTERVAL = 0.5

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.tcp_relay import Direction, TcpRelay
+from yarrow.testing.tcp_relay import Direction, TcpRelay
 
 #: Seconds in which nothing has to come before it counts as held back.
 SILENCE = 0.4

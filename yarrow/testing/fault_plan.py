@@ -24,7 +24,7 @@ from yarrow.runtime.common import fault_points
 #: Configuration that has workers install a plan; see `install_in_worker`.
 PLAN_KEY = "testing.fault-plan"
 ARGUMENTS_KEY = "testing.fault-plan.arguments"
-FACTORY = "tests.support.fault_plan:planner_from_arguments"
+FACTORY = "yarrow.testing.fault_plan:planner_from_arguments"
 
 #: Longer than the checkpoint timeout of fault tests.
 STALL_SECONDS = 1.5
