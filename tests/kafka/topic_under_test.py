@@ -30,9 +30,11 @@ EXACTLY_ONCE = DeliveryGuarantee.EXACTLY_ONCE
 class TopicUnderTest:
     """One topic, and a prefix of transactions that belongs to it alone."""
 
-    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+    def __init__(self, cluster: KafkaCluster, topic: str, servers: str | None = None) -> None:
+        """`servers` are those of the sink, by default the cluster's own."""
         self.cluster = cluster
         self.topic = topic
+        self.servers = servers or cluster.bootstrap_servers
         self.prefix = f"p-{topic}"
 
     def sink(
@@ -45,7 +47,7 @@ class TopicUnderTest:
             .set_value_serialization_schema(SimpleStringSchema())
             .build()
         )
-        builder = KafkaSink.builder().set_bootstrap_servers(self.cluster.bootstrap_servers)
+        builder = KafkaSink.builder().set_bootstrap_servers(self.servers)
         builder.set_record_serializer(serializer).set_delivery_guarantee(guarantee)
         return builder.set_transactional_id_prefix(self.prefix).set_properties(properties or {}).build()
 

@@ -67,6 +67,8 @@ class FaultPlan:
     seconds: float = 0.0
     #: A failure of a user function comes first: for faults during the restart after one.
     prelude: bool = False
+    #: How often it fires, each time in a process that has not fired yet.
+    times: int = 1
 
     def to_json(self) -> str:
         """As text for a job's configuration."""
@@ -79,7 +81,8 @@ class FaultPlan:
         return FaultPlan(**fields | {"action": FaultAction(fields["action"])})
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {self.action.value} at {self.point} #{self.occurrence}"
+        often = f", {self.times} times" if self.times > 1 else ""
+        return f"seed {self.seed}: {self.action.value} at {self.point} #{self.occurrence}{often}"
 
 
 def make_plan(seed: int, points: list[tuple[str, list[FaultAction]]], occurrences: int = 4) -> FaultPlan:
@@ -105,7 +108,7 @@ def make_plan(seed: int, points: list[tuple[str, list[FaultAction]]], occurrence
 class FileFaultPlanner:
     """Carries out one plan; processes agree through files of one folder.
 
-    `armed` exists from the first completed checkpoint on; `fired` is created by the one that fires.
+    `armed` exists from the first completed checkpoint on. `fired` is created by the one that fires last.
     """
 
     #: Reached by a worker when it learns that a checkpoint is complete.
@@ -118,13 +121,15 @@ class FileFaultPlanner:
         self._prelude = Path(folder, "prelude")
         self._armed = Path(folder, "armed")
         self._fired = Path(folder, "fired")
+        #: One for each time before the last.
+        self._earlier = [Path(folder, f"fired-{number}") for number in range(1, plan.times)]
         self._is_armed = False
         self._count = 0
         self._lock = threading.Lock()
 
     @property
     def has_fired(self) -> bool:
-        """True when the fault has happened, in whichever process."""
+        """True when the fault has happened as often as planned, in whichever process."""
         return self._fired.exists()
 
     @property
@@ -138,7 +143,7 @@ class FileFaultPlanner:
             self._act(detail)
 
     def fires(self, point: str, detail: dict[str, object]) -> bool:
-        """Whether the fault happens here and now; true once."""
+        """Whether the fault happens here and now; true as often as the plan says."""
         if point == self.ARMING_POINT and detail.get("notice", "completed") == "completed":
             self._armed.touch()
         if self._fired.exists():
@@ -154,7 +159,9 @@ class FileFaultPlanner:
         with self._lock:
             self._count += 1
             # Not equal: another process may have counted too, and whoever is first past the number claims it.
-            return self._count >= self.plan.occurrence and _claim(self._fired, detail)
+            return self._count >= self.plan.occurrence and any(
+                _claim(marker, detail) for marker in (*self._earlier, self._fired)
+            )
 
     def _act(self, detail: dict[str, object]) -> None:
         match self.plan.action:

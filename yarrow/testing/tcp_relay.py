@@ -79,8 +79,9 @@ class TcpRelay:
         self._cut = (None if pids is None else frozenset(pids), direction)
 
     def cut_at(self, text: bytes, pids: Collection[int], direction: Direction) -> None:
-        """The same, from the moment at which one of the processes sends bytes with this text: they are held back, or
-        pass while what answers them is held back. `is_cut` says when.
+        """Cuts when one of the processes sends bytes with this text; `is_cut` says when.
+
+        These bytes are held back, or their answer is, as the direction says.
         """
         self._trap = (text, frozenset(pids), direction)
 

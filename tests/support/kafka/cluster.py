@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.kafka import configuration, readiness, state
 from tests.support.kafka.credentials import Credentials
-from tests.support.kafka.layout import Layout, default_directory, node_names
+from tests.support.kafka.layout import LOOPBACK, Layout, default_directory, node_names
 from tests.support.kafka.state import ClusterState
 from tests.support.services import ports, processes, serving
 from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
@@ -26,6 +26,7 @@ from tests.support.services.errors import ServiceError
 from tests.support.services.folder_lock import locked
 from tests.support.services.jars import jar_folder
 from tests.support.services.system_packages import java_home
+from yarrow.testing.tcp_relay import TcpRelay
 
 POM = Path(__file__).parent / "pom.xml"
 #: Seconds in which every node serves, on a machine that is busy with other things.
@@ -85,6 +86,11 @@ class KafkaCluster:
     def credentials(self) -> Credentials:
         """What clients and brokers show each other."""
         return Credentials(self._layout.credentials)
+
+    def relay(self, node: str = "kafka1") -> TcpRelay:
+        """A relay between one node and the clients that bootstrap at the relay's address; the caller closes it."""
+        known = self._state().ports
+        return TcpRelay((LOOPBACK, known[f"{node}.relayed"]), port=known[f"{node}.relay"])
 
     @property
     def nodes(self) -> list[str]:
@@ -210,7 +216,9 @@ class KafkaCluster:
             raise ServiceError(f"{root} belongs to somebody else: name another folder with --directory")
         names = configuration.port_names(nodes)
         chosen = known.ports if known is not None and known.ports.keys() == set(names) else {}
-        if not chosen or not all(ports.is_free(port) for port in chosen.values()):
+        # A relay that stands there is no stranger.
+        own = [port for name, port in chosen.items() if not name.endswith(".relay")]
+        if not own or not all(ports.is_free(port) for port in own):
             chosen = ports.choose(str(root), names)
         known = ClusterState(nodes, dict(chosen), str(jars), str(home))
         self.credentials.make()

@@ -18,6 +18,7 @@ _PARTITIONS = 4
 #: Ports for clients, and what is spoken there.
 _PROTOCOLS = {
     "client": "PLAINTEXT",
+    "relayed": "PLAINTEXT",  # Reached by the relay of a test.
     "secured": "SASL_PLAINTEXT",  # PLAIN
     "tls": "SSL",
     "mutual": "SSL",  # The client shows a certificate too.
@@ -41,8 +42,12 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 
 
 def port_names(nodes: int) -> list[str]:
-    """The names of all ports of a cluster: each node has one for each way to connect, and one for controllers."""
-    return [f"{name}.{use}" for name in node_names(nodes) for use in (*_PROTOCOLS, "controller")]
+    """The names of all ports of a cluster.
+
+    Each node has one for each way to connect, and one for controllers. At the last one a test may put a relay.
+    """
+    uses = (*_PROTOCOLS, "controller", "relay")
+    return [f"{name}.{use}" for name in node_names(nodes) for use in uses]
 
 
 def bootstrap_servers(ports: Ports, use: str = "client") -> str:
@@ -65,9 +70,17 @@ def write(layout: Layout, ports: Ports, nodes: int) -> None:
         layout.configuration_of(name).write_text(text, encoding="utf-8")
 
 
+def _listeners(places: Mapping[str, int]) -> str:
+    """Ways to connect with their ports, as properties have them."""
+    return ",".join(f"{use.upper()}://{LOOPBACK}:{port}" for use, port in places.items())
+
+
 def node_properties(layout: Layout, ports: Ports, name: str, nodes: int) -> Mapping[str, str]:
     """Properties of one node of a cluster of so many."""
-    listeners = ",".join(f"{use.upper()}://{LOOPBACK}:{ports[f'{name}.{use}']}" for use in _PROTOCOLS)
+    places = {use: ports[f"{name}.{use}"] for use in _PROTOCOLS}
+    listeners = _listeners(places)
+    # Clients of this port are sent to the relay that a test may put between them and the node.
+    advertised = _listeners(places | {"relayed": ports[f"{name}.relay"]})
     protocols = ",".join(f"{use.upper()}:{protocol}" for use, protocol in _PROTOCOLS.items())
     voters = [f"{node_id(node)}@{LOOPBACK}:{ports[f'{node}.controller']}" for node in node_names(nodes)]
     # A topic of three nodes outlives one of them, and takes writes of the other two.
@@ -76,7 +89,7 @@ def node_properties(layout: Layout, ports: Ports, name: str, nodes: int) -> Mapp
         "process.roles": "broker,controller",
         "node.id": str(node_id(name)),
         "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{ports[f'{name}.controller']}",
-        "advertised.listeners": listeners,
+        "advertised.listeners": advertised,
         "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "CLIENT",
         **_tls_properties(Credentials(layout.credentials)),

@@ -1,0 +1,46 @@
+"""The contract of connectors on a real Kafka, by the public kit: topic to topic under seeded plans.
+
+A plan that fails is printed, and replays by its number: pytest -k "exactly_once and [17]".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.kafka_under_test import NewTopic, kafka_topics
+from tests.support.kafka.cluster import KafkaCluster
+from yarrow.datastream.connectors.base import DeliveryGuarantee
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.testing.connectors import check_connector, make_connector_plan
+
+pytestmark = [pytest.mark.kafka, pytest.mark.fault]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    configuration = {"resourcemanager.taskmanager-timeout": "1 s"}
+    with mini_cluster(task_executors=2, slots=2, configuration=configuration) as running:
+        yield running
+
+
+def check(
+    guarantee: DeliveryGuarantee,
+    number: int,
+    kafka: KafkaCluster,
+    new_topic: NewTopic,
+    cluster: MiniCluster,
+    folder: Path,
+) -> None:
+    with kafka_topics(kafka, new_topic, guarantee) as topics:
+        plan = make_connector_plan(number, guarantee, topics.outages())
+        check_connector(topics, plan, cluster, folder)
+
+
+@pytest.mark.parametrize("number", range(15))
+def test_exactly_once(
+    number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    check(DeliveryGuarantee.EXACTLY_ONCE, number, kafka, new_topic, cluster, tmp_path)
