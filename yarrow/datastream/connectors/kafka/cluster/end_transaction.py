@@ -67,11 +67,17 @@ _ENDED_OTHERWISE: Final = (
 
 
 def _shows_no_login(record: logging.LogRecord) -> bool:
-    """Whether a log line of the library has no request of SASL: that would show passwords and tokens."""
+    """Whether a log line of the library has no request of SASL, which holds passwords and tokens."""
     return not any(type(argument).__name__.startswith("Sasl") for argument in record.args or ())
 
 
+def _shows_no_bytes(record: logging.LogRecord) -> bool:
+    """Whether a log line is more than bytes and requests, which the library logs at DEBUG."""
+    return record.levelno > logging.DEBUG
+
+
 logging.getLogger("kafka.net.connection").addFilter(_shows_no_login)
+logging.getLogger("kafka.protocol.parser").addFilter(_shows_no_bytes)
 
 
 class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
