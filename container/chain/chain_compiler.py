@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.chain.guarded_calls import GuardedCall
 from yarrow.container.chain.routing import generate_partition
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.freezing import generate_fixed, needs_fixing
 from yarrow.container.codegen.naming import generate_named
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import Emit, Operator, RowOperator, declared_type
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.job_graph import JobVertex
@@ -52,8 +54,12 @@ class ChainCompiler:
 
         def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
             head = self._row_operator(0)
+
+            def call(emit: Emit) -> None:
+                head.generate_input(code, index, value, timestamp, emit)
+
             with code.owned_by(0, value):
-                head.generate_input(code, index, value, timestamp, self._emit_from(code, 0, None))
+                self._generate_call(code, (0, index), value, timestamp, call)
 
         return self._compile(f"input_{index}", start, with_timestamps)
 
@@ -206,4 +212,40 @@ class ChainCompiler:
             if not self._count_is_known(child):
                 count = self.counts.setdefault(child, [0])
                 code.count_into(count)
-            operator.generate(code, value, timestamp, self._emit_from(code, child, None))
+
+            def call(emit: Emit) -> None:
+                operator.generate(code, value, timestamp, emit)
+
+            self._generate_call(code, (child, 0), value, timestamp, call)
+
+    def _generate_call(
+        self,
+        code: CodeWriter,
+        place: tuple[int, int],
+        value: str,
+        timestamp: str | None,
+        call: Callable[[Emit], None],
+    ) -> None:
+        """Writes an operator's part for one row; `place` is the operator and its input."""
+        index, input_index = place
+        operator, emit = self._operators[index], self._emit_from(code, index, None)
+        failed = operator.failed
+        if failed is None or input_index not in failed.inputs:
+            call(emit)
+            return
+        letters_read = failed.wants_letters and DEAD_LETTERS in self.side_outputs(index)
+        GuardedCall(
+            failed,
+            input_index,
+            failed.of_one_to_one,
+            operator.passes_rows,
+            None if operator.emits_tagged else self._types[index],
+            self._object_reuse,
+        ).generate(
+            code,
+            value,
+            timestamp,
+            call,
+            emit,
+            functools.partial(self._emit_to, code, index, DEAD_LETTERS) if letters_read else None,
+        )

@@ -80,6 +80,12 @@ class OperatorChain:
         self._kept_up = [
             (index, operator) for index, operator in enumerate(self.operators) if operator.has_upkeep
         ]
+        #: Records that operators leave out within bounds.
+        self._bounded = [
+            (index, operator.failed)
+            for index, operator in enumerate(self.operators)
+            if operator.failed is not None and operator.failed.is_bounded
+        ]
         #: Keyed states that must hear of the end of each chunk; known after `open`.
         self._keyed_states: list[tuple[int, KeyedStateBackend]] = []
         #: Runs rows through generated code.
@@ -168,6 +174,9 @@ class OperatorChain:
             with self.attributed(index):
                 operator.finish()
                 self.end_of_chunk()
+        for index, failed in self._bounded:
+            with self.attributed(index):
+                failed.end()
 
     def close(self) -> list[BaseException]:
         """Closes all operators; returns the errors instead of raising the first."""
@@ -360,6 +369,9 @@ class OperatorChain:
         for index, state in self._keyed_states:
             with self.attributed(index):
                 state.end_of_chunk()
+        for index, failed in self._bounded:
+            with self.attributed(index):
+                failed.check()
         for partition in self._partitions:
             partition.flush_full()
 

@@ -19,6 +19,7 @@ from yarrow.common.accumulators import Accumulator
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
+from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.loop_ends import LoopAccess, LoopMarkerSender, NoLoops
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.container.state.backend_builder import keyed_state_backend
@@ -326,6 +327,8 @@ class Operator(ABC):
     is_loop_end = False
     #: True from `setup` on, when `context` exists.
     is_set_up = False
+    #: The records that the operator has left out; None = such a record fails the job.
+    failed: FailedRecords | None = None
     #: Takes each batch of an operator that delivers batches; the chain sets it.
     deliver: Callable[[ArrowBatch], None]
 
@@ -348,6 +351,15 @@ class Operator(ABC):
         """Sets the context."""
         self.context = context
         self.is_set_up = True
+        if self.failed is not None:
+            state = context.state
+            clock = context.environment.clock
+            self.failed.set_up(lambda: state.current_key, context.metric_group, clock)
+
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        """Leave out the records at which the operator fails; called once, before `setup`."""
+        failed.of_one_to_one, self.one_to_one = self.one_to_one, False
+        self.failed = failed
 
     def open(self) -> None:
         """Opens user functions; called before the first record."""

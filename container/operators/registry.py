@@ -16,7 +16,9 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from yarrow.container.operators.base import Operator
+from yarrow.common.values.error_handling import ErrorPolicy
+from yarrow.container.operators.base import Operator, declared_type
+from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.runtime.graph.engine_specs import is_of_engine
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import OperatorSpec, ShippedOperator
@@ -89,7 +91,13 @@ def build_operator(descriptor: OperatorDescriptor, *, bounded: bool = False) -> 
         descriptor = msgspec.structs.replace(descriptor, spec=unpacked)
     elif bounded:
         descriptor = msgspec.structs.replace(descriptor, spec=descriptor.spec.for_bounded_input)
-    return operator_class(descriptor.spec).of(descriptor)
+    operator = operator_class(descriptor.spec).of(descriptor)
+    if descriptor.errors.policy is not ErrorPolicy.FAIL:
+        types = tuple(declared_type(each) for each in descriptor.input_types)
+        uid = descriptor.uid or descriptor.id
+        inputs = descriptor.spec.on_error_inputs
+        operator.leave_out_by(FailedRecords(operator.name, uid, descriptor.errors, inputs, types))
+    return operator
 
 
 def _unpacked(spec: ShippedOperator) -> OperatorSpec:

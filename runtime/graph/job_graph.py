@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from yarrow.common.values.error_handling import FAILING, ErrorHandling
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.graph.engine_specs import any_engine_spec
 from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
@@ -51,6 +52,8 @@ class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     state_key_type: TypeSpec = None
     #: Names of the columns whose tuples are these keys, in their order; empty = they are made otherwise.
     state_key_columns: tuple[str, ...] = ()
+    #: What the operator does with a record at which it fails; a source carries its own handling.
+    errors: ErrorHandling = FAILING
 
 
 class ChainedEdge(msgspec.Struct, frozen=True, kw_only=True):

@@ -121,6 +121,7 @@ def _descriptor(node: StreamNode, ids: Mapping[int, OperatorID]) -> OperatorDesc
         output_kind=node.output_kind,
         state_key_type=node.state_key_type,
         state_key_columns=node.state_key_columns,
+        errors=node.errors,
     )
 
 

@@ -148,6 +148,12 @@ class IterationPlace(msgspec.Struct, frozen=True):
     control: IterationControl | None = None
 
 
+_WITHOUT_SINGLE_RECORDS = (
+    "it does not take its records one by one, so that none could be left out alone. Call on_error on a map, flat_map,"
+    " filter or process before it, or catch the error in the function"
+)
+
+
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):
     """Base of all operator specs; its class variables and properties tell an operator's abilities."""
 
@@ -182,6 +188,9 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     opens_outside: ClassVar[bool] = False
     #: The union list of the operators behind that the operator reads at a restore; empty = none.
     reads_list_behind: ClassVar[str] = ""
+    #: The inputs of which the operator can leave out a record at which it fails; () = none, for this reason.
+    on_error_inputs: ClassVar[tuple[int, ...]] = ()
+    on_error_refusal: ClassVar[str] = _WITHOUT_SINGLE_RECORDS
     #: The package of operators that runs the spec and is imported for it alone; empty = the registry looks.
     operator_package: ClassVar[str] = ""
 
@@ -305,6 +314,7 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     has_enumerator = True
     # Readers keep their progress in one, and an ended reader has none.
     ended_subtasks_leave_no_unions = True
+    on_error_refusal = "its format treats errors: call on_error of the source's builder or of its format"
 
     source: bytes
     watermark_strategy: bytes | None = None
@@ -345,6 +355,7 @@ class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sourc
     # A non-parallel one would emit everything once for each subtask.
     rescalable = False
     opens_outside = True
+    on_error_refusal = "a SourceFunction has no record when it fails: catch the error in its run()"
 
     function: bytes
     #: The function keeps its position in a checkpoint.
@@ -362,6 +373,7 @@ class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_func
     """
 
     keeps_time = True
+    on_error_inputs = (0,)
 
     shape: RowShape
     function: bytes
@@ -376,6 +388,7 @@ class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):
     """Keeps the fields at `indexes` of a tuple or Row, as a tuple."""
 
     keeps_time = True
+    on_error_inputs = (0,)
 
     indexes: tuple[int, ...]
 
@@ -398,6 +411,8 @@ class ColumnTimestampsOperator(OperatorSpec, frozen=True, kw_only=True, tag="col
 
 class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
     """ProcessFunction, or KeyedProcessFunction if `key_selector` is set."""
+
+    on_error_inputs = (0,)
 
     function: bytes
     key_selector: bytes | None = None
@@ -510,6 +525,8 @@ class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"
 class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_function"):
     """CoMapFunction or CoFlatMapFunction; key selectors are set if both inputs are keyed."""
 
+    on_error_inputs = (0, 1)
+
     shape: CoShape
     function: bytes
     key_selectors: tuple[bytes, bytes] | None = None
@@ -517,6 +534,8 @@ class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_functi
 
 class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process"):
     """CoProcessFunction, or KeyedCoProcessFunction if key selectors are set."""
+
+    on_error_inputs = (0, 1)
 
     function: bytes
     key_selectors: tuple[bytes, bytes] | None = None
@@ -532,6 +551,9 @@ class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="bro
 
     Input 0 is the main stream; `states` is a tuple of the MapStateDescriptors of broadcast state.
     """
+
+    # A broadcast record that one subtask leaves out would give it other broadcast state than the others have.
+    on_error_inputs = (0,)
 
     function: bytes
     states: bytes

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from yarrow.common.values.error_handling import FAILING, ErrorHandling
 from yarrow.runtime.graph.job_graph import ResultPartitionType
 from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
 from yarrow.runtime.graph.transformations import ChainingStrategy
@@ -61,6 +62,8 @@ class StreamNode(msgspec.Struct, eq=False, kw_only=True):
     state_key_type: TypeSpec = None
     #: Names of the columns whose tuples are these keys; empty = they are made otherwise.
     state_key_columns: tuple[str, ...] = ()
+    #: What the operator does with a record at which it fails.
+    errors: ErrorHandling = FAILING
     in_edges: list[StreamEdge] = msgspec.field(default_factory=list)
     out_edges: list[StreamEdge] = msgspec.field(default_factory=list)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.error_handling import FAILING, ErrorHandling
 from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind
 
 
@@ -74,6 +75,8 @@ class SpecTransformation(Transformation):
     state_key_type: TypeInformation | None = None
     #: The columns whose values are these keys as tuples, in their order; empty = the keys are made otherwise.
     state_key_columns: tuple[str, ...] = ()
+    #: What the operator does with a record at which it fails.
+    errors: ErrorHandling = FAILING
     #: If set, this operator has the parallelism of that one when the graph is made.
     parallelism_like: SpecTransformation | None = None
     #: If set, this operator is the program's part of that one, and its uid follows from that one's.

@@ -18,6 +18,7 @@ from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, 
 from yarrow.common.values.conditions import AnyCondition, condition_of
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.closeable_iterator import CloseableIterator
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import (
     FilterFunction,
@@ -241,6 +242,15 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
             self.operator("get_side_output"), output_tag.tag_id, declared(output_tag.type_info)
         )
         return self._stream(made)
+
+    def dead_letters(self) -> DataStream:
+        """Return the stream of DeadLetter of the records that the operator before has left out.
+
+        Raises InvalidProgramError if the operator leaves out none: call `on_error("dead_letter")` first. A source has
+        `on_error` of its builder or format instead.
+        """
+        operator = self.operator_with_letters("dead_letters")
+        return self._stream(self._builder.side_output(operator, DEAD_LETTERS, None))
 
     # Distribution
 

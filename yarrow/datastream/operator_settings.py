@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Self
 
 from yarrow.common.time import Duration, Time, milliseconds_of
+from yarrow.common.values.error_handling import ErrorPolicy, error_handling
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.config.options.pipeline import MAX_MAX_PARALLELISM
@@ -78,6 +79,16 @@ class OperatorSettings:
                 f" reach the next one. Call {method}() on the operator before or behind."
             )
         return self.transformation
+
+    def operator_with_letters(self, method: str) -> SpecTransformation:
+        """The operator. Raises InvalidProgramError if the program does not ask it for dead letters."""
+        operator = self.operator(method)
+        if operator.errors.policy is not ErrorPolicy.DEAD_LETTER and not operator.spec.is_source:
+            raise InvalidProgramError(
+                f'{method}(): operator {operator.name!r} makes no dead letters. Call on_error("dead_letter") on it'
+                f" before {method}()."
+            )
+        return operator
 
     def get_name(self) -> str:
         """Return the name of the operator."""
@@ -160,6 +171,32 @@ class OperatorSettings:
             raise ValueError(f"max_drift must not be negative: {drift} ms")
         check_input_drift(operator)
         operator.max_input_drift_ms = drift
+        return self
+
+    def on_error(
+        self,
+        policy: str | ErrorPolicy,
+        max_per_minute: int | None = None,
+        max_share: float | None = None,
+    ) -> Self:
+        """Set what the operator does with a record at which it fails: "fail", "skip" or "dead_letter".
+
+        "skip" leaves the record out and counts it. "dead_letter" does so too, and `dead_letters()` gives the stream of
+        what was left out. Results of the record that the function has given before it fails never leave. State that
+        the function has changed stays changed. Each subtask fails past `max_per_minute` records within a minute, and
+        past `max_share` of its latest records.
+
+        Raises InvalidProgramError, with the reason, for an operator that cannot leave out a record. Raises ValueError
+        for an unknown policy and for a bound that nothing can be below. Not in Flink.
+        """
+        operator = self.operator("on_error")
+        handling = error_handling(policy, max_per_minute, max_share)
+        if handling.policy is not ErrorPolicy.FAIL and not operator.spec.on_error_inputs:
+            raise InvalidProgramError(
+                f"on_error({handling.policy.value!r}) is refused for operator {operator.name!r}:"
+                f" {operator.spec.on_error_refusal}."
+            )
+        operator.errors = handling
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:

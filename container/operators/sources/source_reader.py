@@ -47,7 +47,7 @@ from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 if TYPE_CHECKING:
-    from yarrow.container.operators.sources.error_bounds import ErrorBounds
+    from yarrow.container.operators.error_bounds import ErrorBounds
 
 COORDINATOR = -1
 #: The most rows that an aligned source reads between two looks at its bound.
@@ -155,9 +155,9 @@ class ReadingSource(SourceHead):
         self._source = source
         if source.errors.is_bounded:
             # Imported late: most programs set no bound.
-            from yarrow.container.operators.sources.error_bounds import ErrorBounds
+            from yarrow.container.operators.error_bounds import ErrorBounds
 
-            self._error_bounds = ErrorBounds(self.name, source.errors)
+            self._error_bounds = ErrorBounds(f"source '{self.name}' could not read", source.errors)
         state = self.context.operator_state
         self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
         self._progress_state = state.get_union_list_state(ListStateDescriptor(PROGRESS))

@@ -1,103 +1,73 @@
-"""Dead letters: what a source does with a record that it cannot read, and the form in which such a record goes aside.
+"""Dead letters: the form in which a record goes aside that cannot be read, processed or written.
 
-Owner: none (values). Sources and formats make letters on the task's thread. Must not know formats or systems.
+Owner: none (values). Sources, formats and operators make letters on the task's thread. Must not know formats, systems.
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable
-from enum import Enum
 from typing import Final, NamedTuple
+
+from yarrow.common.values.error_handling import FAILING, ErrorHandling, ErrorPolicy, error_handling
+
+__all__ = [
+    "DEAD_LETTERS",
+    "FAILING",
+    "DeadLetter",
+    "ErrorHandling",
+    "ErrorPolicy",
+    "error_handling",
+    "strictest",
+    "traceback_of",
+]
 
 #: Id of the OutputTag of dead letters. Snapshots hold it: the name is that of the first letters, those of files.
 DEAD_LETTERS: Final = "malformed-records"
+
+#: The record came from outside as these bytes.
+RECORD_BYTES: Final = "bytes"
+#: The encoding of the declared type of the operator's input.
+RECORD_TYPED: Final = "typed"
+#: A pickle: the operator's input has no declared type, or a type that pickles.
+RECORD_PICKLED: Final = "pickled"
+#: The record could be encoded neither way: `raw` is its repr, for people.
+RECORD_SHOWN: Final = "shown"
 
 #: Most characters of a traceback in a letter; the end stays, which names the error.
 _LONGEST_TRACEBACK: Final = 4000
 
 
-class ErrorPolicy(Enum):
-    """The treatment of a record that cannot be read."""
-
-    #: The job fails with an error that names position and reason.
-    FAIL = "fail"
-    #: The record is left out and counted in numRecordsInErrors.
-    SKIP = "skip"
-    #: As SKIP, and a DeadLetter goes to the side output `OutputTag(DEAD_LETTERS)`.
-    DEAD_LETTER = "dead_letter"
-    #: The older name of DEAD_LETTER.
-    SIDE_OUTPUT = "dead_letter"
-
-
 class DeadLetter(NamedTuple):
-    """A record that could not be read, with all that is needed to find and read it again."""
+    """A record that could not be read, processed or written, with all that is needed to take it again."""
 
-    #: The file or the partition.
+    #: The file or the partition; empty = a function or a sink had the record.
     split: str
-    #: The line of a file, from 1; the offset in a partition.
+    #: The line of a file, from 1; the offset in a partition; -1 = a function or a sink had the record.
     position: int
-    #: The record as it came; of a message, the value. None = the message has no value.
+    #: The record as it came; of a message, the value. None = the message has no value. Of a function or a sink, the
+    #: record as `encoding` says.
     raw: bytes | None
     #: The reason in one sentence.
     error: str
     #: The user's and the format's frames.
     traceback: str = ""
-    #: The uid of the source, or its id where the program gives no uid. The engine fills it in.
+    #: The uid of the operator, or its id where the program gives no uid. The engine fills it in.
     operator: str = ""
+    #: Of a message, its key; of a function on a keyed stream, the encoded key of the record.
     key: bytes | None = None
     #: ms since 1970 UTC; None = the record has none.
     timestamp: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    #: How `raw` holds the record: one of the RECORD_ names.
+    encoding: str = RECORD_BYTES
+    #: The input of the operator that had the record: 1 = the second one of a function of two streams.
+    input: int = 0
 
     @property
     def text(self) -> str:
         """The record as text; bytes that are no UTF-8 are replaced."""
         return "" if self.raw is None else self.raw.decode("utf-8", "replace")
-
-
-class ErrorHandling(NamedTuple):
-    """A policy, and the bound past which the job fails. Each subtask of the source counts for itself."""
-
-    policy: ErrorPolicy = ErrorPolicy.FAIL
-    #: Most records within 60 seconds that may be left out; None = no bound.
-    max_per_minute: int | None = None
-    #: Largest share, from 0 to 1, of records that may be left out among the latest ones; None = no bound.
-    max_share: float | None = None
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether there is anything to count."""
-        return self.max_per_minute is not None or self.max_share is not None
-
-
-#: The handling of a source of which the program says nothing.
-FAILING: Final = ErrorHandling()
-
-
-def error_handling(
-    policy: str | ErrorPolicy, max_per_minute: int | None = None, max_share: float | None = None
-) -> ErrorHandling:
-    """Return the handling that a program asks for.
-
-    Raises ValueError for another policy than "fail", "skip" and "dead_letter". It also raises ValueError for a bound
-    that nothing can be below, and for a bound on "fail".
-    """
-    try:
-        chosen = ErrorPolicy(policy)
-    except ValueError:
-        names = ", ".join(f'"{each.value}"' for each in ErrorPolicy)
-        raise ValueError(f"on_error takes {names}, not {policy!r}") from None
-    handling = ErrorHandling(chosen, max_per_minute, max_share)
-    if max_per_minute is not None and max_per_minute < 0:
-        raise ValueError(f"on_error: max_per_minute must be 0 or more, not {max_per_minute!r}")
-    if max_share is not None and not 0 <= max_share < 1:
-        raise ValueError(f"on_error: max_share must be from 0 to below 1, not {max_share!r}")
-    if chosen is ErrorPolicy.FAIL and handling.is_bounded:
-        raise ValueError(
-            'on_error("fail") takes no bound: the first record that cannot be read fails the job'
-        )
-    return handling
 
 
 def strictest(handlings: Iterable[ErrorHandling]) -> ErrorHandling:

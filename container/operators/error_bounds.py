@@ -1,4 +1,4 @@
-"""ErrorBounds: whether a source has left out more records than its program allows.
+"""ErrorBounds: whether an operator has left out more records than its program allows.
 
 Owner: the task thread. Pure but for the clock that the caller reads. One object counts for one subtask.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from yarrow.datastream.connectors.dead_letters import ErrorHandling
+from yarrow.common.values.error_handling import ErrorHandling
 from yarrow.runtime.common.errors import YarrowError
 
 #: Seconds in which errors are counted.
@@ -20,28 +20,28 @@ _BLOCK: Final = 1000
 
 
 class TooManyErrorsError(YarrowError):
-    """A source has left out more records than `on_error` of its program allows."""
+    """An operator has left out more records than `on_error` of its program allows."""
 
 
 class ErrorBounds:
-    """Counts the records of a subtask that were read, and those that were left out."""
+    """Counts the records of a subtask that were taken, and those that were left out."""
 
-    def __init__(self, source: str, handling: ErrorHandling) -> None:
-        """`source` names the operator in errors."""
-        self._source = source
+    def __init__(self, failing: str, handling: ErrorHandling) -> None:
+        """`failing` begins errors: `"source 'lines' could not read"`, for example."""
+        self._failing = failing
         self._handling = handling
-        #: Seconds and number of errors of polls within the window, and their sum.
+        #: Seconds and number of errors within the window, and their sum.
         self._recent: deque[tuple[float, int]] = deque()
         self._in_window = 0
         #: Records and errors of the last complete block, and of the present one.
         self._last = (0, 0)
         self._records, self._errors = 0, 0
 
-    def count(self, read: int, left_out: int, now: float) -> None:
-        """Note the result of a poll at `now`, seconds of a clock that never goes back. Raises TooManyErrorsError."""
+    def count(self, taken: int, left_out: int, now: float) -> None:
+        """Note records at `now`, seconds of a clock that never goes back. Raises TooManyErrorsError."""
         if left_out and self._handling.max_per_minute is not None:
             self._check_rate(left_out, now, self._handling.max_per_minute)
-        self._records += read + left_out
+        self._records += taken + left_out
         self._errors += left_out
         if left_out:
             self._check_share(_FEWEST)
@@ -60,8 +60,8 @@ class ErrorBounds:
         self._in_window += left_out
         if self._in_window > most:
             raise TooManyErrorsError(
-                f"source '{self._source}' could not read {self._in_window} records within a minute, and on_error allows"
-                f" max_per_minute={most} in each subtask. Mend the records or the format, or allow more"
+                f"{self._failing} {self._in_window} records within a minute, and on_error allows"
+                f" max_per_minute={most} in each subtask. Mend the records or the program, or allow more"
             )
 
     def _check_share(self, fewest: int) -> None:
@@ -69,6 +69,6 @@ class ErrorBounds:
         records, errors = self._last[0] + self._records, self._last[1] + self._errors
         if most is not None and records >= fewest and errors > most * records:
             raise TooManyErrorsError(
-                f"source '{self._source}' could not read {errors} of the latest {records} records, and on_error allows"
-                f" max_share={most} in each subtask. Mend the records or the format, or allow more"
+                f"{self._failing} {errors} of the latest {records} records, and on_error allows"
+                f" max_share={most} in each subtask. Mend the records or the program, or allow more"
             )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.container.operators.sources.error_bounds import ErrorBounds, TooManyErrorsError
+from yarrow.container.operators.error_bounds import ErrorBounds, TooManyErrorsError
 from yarrow.datastream.connectors.dead_letters import ErrorHandling, error_handling
 
 
 def bounds(per_minute: int | None = None, share: float | None = None) -> ErrorBounds:
     handling: ErrorHandling = error_handling("skip", per_minute, share)
-    return ErrorBounds("people", handling)
+    return ErrorBounds("source 'people' could not read", handling)
 
 
 def test_a_minute_may_have_so_many_and_the_next_one_again() -> None:

@@ -1,0 +1,139 @@
+"""FailedRecords: leaves out the records at which an operator fails, counts them, and makes their dead letters.
+
+Owner: the task thread. Must not know how the operator calls user code, nor who reads the letters. State that a function
+has changed before it failed stays changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
+from yarrow.container.metrics.metric_registry import OperatorMetricGroup
+from yarrow.container.operators.error_bounds import ErrorBounds
+from yarrow.container.protocol.failure import OperatorFailure, format_user_first, short_record
+from yarrow.container.state.registering_backend import NO_KEY
+from yarrow.datastream.connectors.dead_letters import (
+    RECORD_PICKLED,
+    RECORD_SHOWN,
+    RECORD_TYPED,
+    DeadLetter,
+)
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.short_text import cut_in_the_middle
+from yarrow.runtime.data.keys import canonicalize, encode_key
+from yarrow.runtime.data.serializers.serializers import RowsSerializer, serializer_for
+
+#: Most characters of the error and of the traceback in a letter.
+_LONGEST_ERROR: Final = 1000
+_LONGEST_TRACEBACK: Final = 4000
+#: Errors that no other record would escape: they fail the job.
+_ALWAYS_FATAL: Final = (YarrowError, OperatorFailure, MemoryError)
+
+
+class FailedRecords:
+    """The records of one subtask that its operator has left out."""
+
+    def __init__(
+        self,
+        name: str,
+        uid: str,
+        handling: ErrorHandling,
+        inputs: tuple[int, ...],
+        types: tuple[TypeInformation | None, ...],
+    ) -> None:
+        """`inputs`: those of which records can be left out. `types`: the declared type of each input."""
+        #: The inputs of which records can be left out.
+        self.inputs = inputs
+        #: Whether the program asks for dead letters.
+        self.wants_letters = handling.policy is ErrorPolicy.DEAD_LETTER
+        self.is_bounded = handling.is_bounded
+        #: The operator would give one result for each row if it left out none.
+        self.of_one_to_one = False
+        #: The records that have come, in a list of one number; counted only for bounds.
+        self.seen = [0]
+        #: The number of records that were left out.
+        self.count = 0
+        #: Sends letters with their timestamps to the side output; the chain sets it. None = nobody reads letters.
+        self.send: Callable[[list[DeadLetter], list[int | None]], None] | None = None
+        self._uid = uid
+        self._types = types
+        self._bounds = ErrorBounds(f"operator '{name}' failed at", handling)
+        self._counted = (0, 0)
+        self._serializers: dict[int, RowsSerializer] = {}
+        self._current_key: Callable[[], Any] = lambda: NO_KEY
+        self._clock: Clock
+
+    def set_up(self, current_key: Callable[[], Any], metrics: OperatorMetricGroup, clock: Clock) -> None:
+        """Take the operator's surroundings; `current_key` returns NO_KEY for a stream without keys."""
+        self._current_key, self._clock = current_key, clock
+        metrics.gauge("numRecordsInErrors", lambda: self.count)
+
+    def leave_out(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
+        """Count a record of input `index`. Raises the error again if it is none of the record."""
+        if isinstance(error, _ALWAYS_FATAL):
+            raise error
+        self.count += 1
+
+    def letter(self, error: Exception, index: int, record: Any, timestamp: int | None) -> DeadLetter:
+        """As `leave_out`; returns the letter of the record."""
+        self.leave_out(error, index, record, timestamp)
+        raw, encoding = self._encoded(index, record)
+        return DeadLetter(
+            split="",
+            position=-1,
+            raw=raw,
+            error=_one_line(error),
+            traceback=_traceback(error),
+            operator=self._uid,
+            key=self._key(),
+            timestamp=timestamp,
+            encoding=encoding,
+            input=index,
+        )
+
+    def check(self) -> None:
+        """Compare the counts with the bounds. Raises TooManyErrorsError."""
+        seen, left_out = self.seen[0] - self._counted[0], self.count - self._counted[1]
+        if seen:
+            self._counted = (self.seen[0], self.count)
+            self._bounds.count(seen - left_out, left_out, self._clock.monotonic())
+
+    def end(self) -> None:
+        """Look at the share once more when the input has ended. Raises TooManyErrorsError."""
+        self._bounds.end()
+
+    def _encoded(self, index: int, record: Any) -> tuple[bytes, str]:
+        """The record, and how it is encoded; a record that does not fit its declared type is shown as text."""
+        serializer = self._serializers.get(index)
+        if serializer is None:
+            declared = self._types[index] if index < len(self._types) else None
+            serializer = self._serializers[index] = serializer_for(declared)
+        with suppress(Exception):  # a user's __reduce__ may raise anything
+            return serializer.dump_rows([record]), RECORD_PICKLED if serializer.pickles else RECORD_TYPED
+        return short_record(record).encode("utf-8", "replace"), RECORD_SHOWN
+
+    def _key(self) -> bytes | None:
+        key = self._current_key()
+        if key is NO_KEY:
+            return None
+        with suppress(YarrowError):
+            return encode_key(canonicalize(key))
+        return None
+
+
+def _one_line(error: Exception) -> str:
+    with suppress(Exception):  # a user's __str__ may raise anything
+        text = f"{type(error).__name__}: {error}"
+        return cut_in_the_middle(" ".join(text.split()), _LONGEST_ERROR)
+    return type(error).__name__
+
+
+def _traceback(error: Exception) -> str:
+    with suppress(Exception):  # as above
+        return cut_in_the_middle(format_user_first(error).rstrip(), _LONGEST_TRACEBACK)
+    return ""

@@ -1,0 +1,62 @@
+"""Dead letters of a function through a failure of the job: each comes once, as the rows do."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from yarrow.common.restart_strategy import RestartStrategies
+from yarrow.common.typeinfo import Types
+from yarrow.datastream import CheckpointListener, MapFunction, RuntimeContext, StreamExecutionEnvironment
+from yarrow.embedded.mini_cluster import mini_cluster
+
+pytestmark = pytest.mark.cluster
+
+ROWS = 40_000
+
+
+class FailsOnceBehindACheckpoint(MapFunction, CheckpointListener):  # type: ignore[type-arg]
+    """Fails the job at the first row behind a complete checkpoint, in all attempts together once."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+        self._complete = False
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._pause = threading.Event()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._complete = True
+
+    def map(self, value: Any) -> Any:
+        if not self._mark.exists():
+            if self._complete:
+                self._mark.touch()
+                raise ValueError("a row behind a checkpoint fails once")
+            # The input must not end before a checkpoint is complete.
+            self._pause.wait(0.001)
+        return value
+
+
+def fails_at_tens(value: int) -> int:
+    if value % 10 == 3:
+        raise ValueError(f"no {value}")
+    return value
+
+
+def test_letters_of_a_function_come_once_over_a_failure(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2).enable_checkpointing(20)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    numbers = env.from_sequence(1, ROWS).map(lambda number: number, Types.LONG())
+    parsed = numbers.map(fails_at_tens, Types.LONG()).on_error("dead_letter", max_share=0.5)
+    letters = parsed.dead_letters().map(lambda letter: letter.error)
+    both = parsed.map(str).union(letters).map(FailsOnceBehindACheckpoint(tmp_path / "failed"))
+    with mini_cluster(processes=False), both.execute_and_collect() as rows:
+        found = sorted(rows)
+    expected = [f"ValueError: no {n}" if n % 10 == 3 else str(n) for n in range(1, ROWS + 1)]
+    assert found == sorted(expected)
+    assert (tmp_path / "failed").exists()
