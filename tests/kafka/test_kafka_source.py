@@ -30,6 +30,7 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaOffsetOutOfRangeError,
     KafkaRecordError,
     KafkaTopicMissingError,
+    KafkaTopicRemadeError,
     KafkaUnreachableError,
 )
 from yarrow.datastream.formats.json import JsonColumnsDeserializationSchema
@@ -419,6 +420,21 @@ def test_a_removed_topic_is_named_and_released(topics: Topics, caplog: pytest.Lo
         poll_until(running, lambda: "c" in running.rows)
         assert [split.split_id for split in running.snapshot()[1][0]] == [f"{kept}-0"]
         topics.kafka.create_topic(removed)
+
+
+def test_a_topic_that_was_made_again_is_told_by_both_ids(topics: Topics) -> None:
+    topic = topics.new()
+    topics.write(topic, "a", "b")
+    builder = topics.source(topic)
+    with harness(builder) as running:
+        poll_until(running, lambda: running.rows == ["a", "b"])
+        state = running.snapshot()
+    topics.kafka.delete_topic(topic)
+    topics.kafka.create_topic(topic)
+    topics.write(topic, "c", "d", "e")
+    with pytest.raises(KafkaTopicRemadeError, match=f"topic {topic} was deleted and made again"):
+        harness(builder, state=state).__enter__()
+    assert rows_of(topics.bounded(topic)) == ["c", "d", "e"]
 
 
 def test_a_shrunk_subscription_is_named_and_released(

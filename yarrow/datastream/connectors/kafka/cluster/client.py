@@ -86,6 +86,8 @@ _ASK_AGAIN_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
 #: Errors behind which TLS may stand: brokers close a connection whose certificate they refuse.
 _TLS_ERRORS = frozenset({KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
+#: The id of topics that older brokers have made: 16 bytes of 0.
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 #: The client's log line of a transaction that has failed: description, and Kafka's name of the error.
@@ -276,10 +278,22 @@ class ClusterClient:
 
         A topic that this user may not see is not among them. Raises KafkaConnectorError if no broker answers.
         """
+        return self._described(topics)[1]
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The id of each topic, which a topic that is made again does not keep; topics without one are left out.
+
+        Raises KafkaConnectorError if no broker answers.
+        """
+        return self._described(topics)[0]
+
+    def _described(self, topics: Collection[str]) -> tuple[dict[str, str], set[str]]:
+        """Ids of topics, and those that the cluster does not have."""
+        ids: dict[str, str] = {}
+        missing: set[str] = set()
         if not topics:
-            return set()
+            return ids, missing
         self._said.clear()
-        missing = set()
         try:
             answers = self._admin.describe_topics(
                 TopicCollection(sorted(topics)), request_timeout=self._timeout
@@ -288,7 +302,7 @@ class ClusterClient:
             raise self._failed(error, f"topics {', '.join(sorted(topics))}") from error
         for topic, answer in answers.items():
             try:
-                answer.result()
+                found = str(answer.result().topic_id)
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
                 if is_unreachable(cause):
@@ -297,7 +311,10 @@ class ClusterClient:
                     missing.add(topic)
                 else:
                     _LOG.warning("Kafka: topic %s cannot be described: %s", topic, _text(error))
-        return missing
+                continue
+            if found != _NO_ID:
+                ids[topic] = found
+        return ids, missing
 
     def beginnings(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """The first offset that each partition has."""

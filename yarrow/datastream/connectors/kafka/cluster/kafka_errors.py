@@ -20,6 +20,10 @@ class KafkaTopicMissingError(KafkaConnectorError):
     """A topic or partition that the program names does not exist, or was deleted before its bounded end."""
 
 
+class KafkaTopicRemadeError(KafkaTopicMissingError):
+    """A topic was deleted and made again since the job has read it: its offsets mean other records now."""
+
+
 class KafkaOffsetOutOfRangeError(KafkaConnectorError):
     """The offset to be read next is not on the broker: retention has removed it, or the topic was made anew."""
 

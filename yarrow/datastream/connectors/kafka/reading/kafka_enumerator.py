@@ -16,6 +16,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import CLIENT_
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
     KafkaTopicMissingError,
+    KafkaTopicRemadeError,
 )
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import (
@@ -160,17 +161,29 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         found = subscription.choose(topics)
         if is_first and not found:
             self._tell_of_nothing()
+        ids = self._cluster.topic_ids({place.topic for place in found})
+        self._require_same_topics(ids)
         changes = self._assignment.compare(found)
         if removed := self._truly_removed(changes.removed, topics):
             self._remove(removed, topics)
         if changes.new and not self._is_complete:
             self._add(changes.new, is_first=is_first)
+        self._assignment.note_ids(ids)
         self._assignment.initial_discovery_done = True
         self._assignment.required = str(subscription)
         was_complete, self._has_looked = self._is_complete, True
         if self._is_complete and not was_complete:
             for subtask in sorted(self._context.registered_readers):
                 self._context.signal_no_more_splits(subtask)
+
+    def _require_same_topics(self, ids: Mapping[str, str]) -> None:
+        """Raise KafkaTopicRemadeError for a topic that is not the one that was read."""
+        for topic, former, present in self._assignment.remade(ids):
+            raise KafkaTopicRemadeError(
+                f"topic {topic} was deleted and made again: the job has read the topic with id {former}, and now it has"
+                f" id {present}. The job's offsets mean other records there. To read the new topic from"
+                " set_starting_offsets, give the source another uid, or start without the checkpoint"
+            )
 
     def _truly_removed(
         self, removed: Collection[KafkaTopicPartition], topics: Mapping[str, int]

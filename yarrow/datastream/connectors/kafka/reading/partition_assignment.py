@@ -5,7 +5,7 @@ Owner: the enumerator's thread. Decisions alone, without I/O and clock.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ class KafkaEnumeratorState:
     initial_discovery_done: bool
     #: The text of the subscription whose topics were found to exist.
     required: str = ""
+    #: The ids of known topics, as far as the brokers tell them.
+    topic_ids: tuple[tuple[str, str], ...] = ()
 
 
 class Changes(NamedTuple):
@@ -42,11 +44,27 @@ class PartitionAssignment:
         self.initial_discovery_done = restored is not None and restored.initial_discovery_done
         #: The subscription whose topics were found to exist; a job that goes on does not ask again for them.
         self.required = "" if restored is None else restored.required
+        self._topic_ids = {} if restored is None else dict(restored.topic_ids)
 
     def compare(self, found: Collection[KafkaTopicPartition]) -> Changes:
         """Tell which of the present partitions are new, and which known ones have gone; nothing changes."""
         present = set(found)
         return Changes(sorted(present - self._known), sorted(self._known - present))
+
+    def remade(self, ids: Mapping[str, str]) -> list[tuple[str, str, str]]:
+        """Compare ids of topics with the known ones: each topic with another id, its former and its present id."""
+        return [
+            (topic, self._topic_ids[topic], found)
+            for topic, found in sorted(ids.items())
+            if self._topic_ids.get(topic, found) != found
+        ]
+
+    def note_ids(self, ids: Mapping[str, str]) -> None:
+        """Keep the ids of topics that have partitions here."""
+        topics = {partition.topic for partition in self._known}
+        self._topic_ids = {
+            topic: found for topic, found in (self._topic_ids | dict(ids)).items() if topic in topics
+        }
 
     def add(self, splits: Iterable[KafkaPartitionSplit]) -> None:
         """Take splits of new partitions."""
@@ -77,5 +95,9 @@ class PartitionAssignment:
         """Return what a checkpoint holds."""
         waiting = (self._unassigned[partition] for partition in sorted(self._unassigned))
         return KafkaEnumeratorState(
-            tuple(sorted(self._known)), tuple(waiting), self.initial_discovery_done, self.required
+            tuple(sorted(self._known)),
+            tuple(waiting),
+            self.initial_discovery_done,
+            self.required,
+            tuple(sorted(self._topic_ids.items())),
         )

@@ -67,7 +67,10 @@ def test_the_handler_that_java_needs_for_tokens_has_no_effect() -> None:
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ({"ssl.truststore.location": "a.jks"}, r"type JKS, .* PEM \(keytool -list -rfc -keystore a.jks > ca.pem"),
+        (
+            {"ssl.truststore.location": "a.jks"},
+            r"type JKS, .* PEM \(keytool -list -rfc -keystore a.jks > ca.pem",
+        ),
         ({"ssl.truststore.location": "a.p12"}, r"type PKCS12, .* PEM \(openssl pkcs12 -in a.p12 -nokeys"),
         ({"ssl.truststore.type": "PEM"}, "ssl.truststore.type is set without a truststore"),
         ({"ssl.truststore.password": "p"}, "ssl.truststore.password is set without"),

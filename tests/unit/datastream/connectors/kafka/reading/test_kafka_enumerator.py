@@ -13,6 +13,7 @@ from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSou
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
     KafkaTopicMissingError,
+    KafkaTopicRemadeError,
     KafkaUnreachableError,
 )
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
@@ -31,6 +32,7 @@ class Answers:
     def __init__(self) -> None:
         self.topics_now: Answer = {}
         self.hidden: set[str] = set()
+        self.ids: dict[str, str] = {}
 
     def topics(self) -> dict[str, int]:
         if isinstance(self.topics_now, KafkaConnectorError):
@@ -39,6 +41,9 @@ class Answers:
 
     def unknown(self, topics: Collection[str]) -> set[str]:
         return set(topics) - set(self.topics()) - self.hidden
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {topic: found for topic, found in self.ids.items() if topic in topics}
 
     def ends(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         return dict.fromkeys(partitions, 10)
@@ -162,6 +167,37 @@ def test_a_topic_that_exists_and_is_not_listed_keeps_its_reader(answers: Answers
     answers.topics_now = {"a": 1}
     context.later.pop()()
     assert [split.topic for split in context.assigned] == ["a", "b"]
+
+
+def test_a_topic_that_was_made_again_is_told_by_both_ids(answers: Answers) -> None:
+    answers.ids = {"a": "first", "b": "other"}
+    state = state_of(answers, "a b")
+    started("a b", state)
+    answers.ids["a"] = "second"
+    with pytest.raises(KafkaTopicRemadeError, match=r"topic a .* with id first, and now it has id second"):
+        started("a b", state)
+    # Without the state, or where brokers tell no ids, nothing is compared.
+    started("a b")
+    answers.ids = {}
+    started("a b", state)
+
+
+def test_a_running_job_fails_when_its_topic_is_made_again(answers: Answers) -> None:
+    answers.ids, answers.topics_now = {"a": "first"}, {"a": 1}
+    _, context = started("a", partition_discovery_interval_ms="1000")
+    answers.ids = {"a": "second"}
+    with pytest.raises(KafkaTopicRemadeError):
+        context.later.pop()()
+
+
+def test_a_deletion_that_was_seen_is_not_compared_with_what_comes_later(answers: Answers) -> None:
+    answers.ids, answers.topics_now = {"a": "first", "b": "other"}, {"a": 1, "b": 1}
+    _, context = started("a b", partition_discovery_interval_ms="1000")
+    answers.topics_now = {"b": 1}
+    context.later.pop()()
+    answers.ids["a"], answers.topics_now = "second", {"a": 1, "b": 1}
+    context.later.pop()()
+    assert [split.topic for split in context.assigned] == ["a", "b", "a"]
 
 
 def test_a_restored_program_that_drops_a_topic_releases_it_also_if_it_cannot_be_seen(
