@@ -15,7 +15,6 @@ import pytest
 from tests.kafka.counting_job import Run, Words, counting, send_until, source_of
 from tests.kafka.secured_connections import SecuredConnections
 from tests.kafka.topic_under_test import SECONDS, TopicUnderTest
-from tests.support.fault_plan import FaultAction, FaultPlan, FileFaultPlanner, configuration_of, install
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.credentials import CLIENT_SECRET, PASSWORD, SCRAM_PASSWORD, USER
 from tests.support.kafka.token_endpoint import TokenEndpoint, token_endpoint
@@ -23,6 +22,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientP
 from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.testing.fault_plan import FaultAction, FaultPlan, FileFaultPlanner, configuration_of, install
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 
