@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import soak_large_row, soak_pages, soak_requests, soak_yarn
+from bench import soak_connectors, soak_large_row, soak_pages, soak_requests, soak_yarn
 from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
 from tests.support.bounded_fault_runs import POINTS, BoundedFaultRun
 from tests.support.fault_jobs import SHAPES as PLAIN_SHAPES
@@ -28,6 +28,7 @@ from tests.support.fault_jobs import JobShape
 from tests.support.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
 from tests.support.faulty_network import FaultyNetwork
 from tests.support.operator_jobs import OPERATOR_SHAPES
+from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.fault_plan import PlannedMessages, make_plan
@@ -241,6 +242,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="every page of Flink's dashboard so often, while jobs restart and after they have ended",
     )
     parser.add_argument(
+        "--connectors",
+        type=int,
+        nargs="?",
+        const=soak_connectors.PLANS,
+        metavar="PLANS",
+        help="so many plans of connectors for each guarantee, on a Kafka of its own",
+    )
+    parser.add_argument(
+        "--guarantee",
+        choices=[guarantee.name for guarantee in DeliveryGuarantee],
+        help="of --connectors: this guarantee only",
+    )
+    parser.add_argument(
         "--page",
         type=Path,
         default=PAGE,
@@ -253,6 +267,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(
             "--nemesis takes 2 seeds or more: an odd one ends by comparing output, an even one by a cancel"
         )
+    if given.connectors is not None:
+        chosen = [one for one in DeliveryGuarantee if given.guarantee in (None, one.name)]
+        with only_errors_logged():
+            return 1 if soak_connectors.run_connectors(given.connectors, given.first_seed, chosen) else 0
     commit = present_commit()
     if (rows := rows_asked_for(given)) is not None:
         try:

@@ -14,7 +14,7 @@ from tests.kafka.kafka_under_test import NewTopic, kafka_topics
 from tests.support.kafka.cluster import KafkaCluster
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
-from yarrow.testing.connectors import check_connector, make_connector_plan
+from yarrow.testing.connectors import ConnectorCheckError, PlanKind, check_connector, make_connector_plan
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 
@@ -44,3 +44,29 @@ def test_exactly_once(
     number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
 ) -> None:
     check(DeliveryGuarantee.EXACTLY_ONCE, number, kafka, new_topic, cluster, tmp_path)
+
+
+@pytest.mark.parametrize("number", (2, 6, 7))
+def test_at_least_once(
+    number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    check(DeliveryGuarantee.AT_LEAST_ONCE, number, kafka, new_topic, cluster, tmp_path)
+
+
+@pytest.mark.parametrize("number", (4,))
+def test_no_claim(
+    number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    check(DeliveryGuarantee.NONE, number, kafka, new_topic, cluster, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [PlanKind.TASK_EXECUTOR, PlanKind.ACKNOWLEDGEMENT])
+def test_without_transactions_rows_come_too_often(
+    kind: PlanKind, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    with kafka_topics(kafka, new_topic) as topics:
+        topics.asked_for = DeliveryGuarantee.AT_LEAST_ONCE
+        plan = make_connector_plan(list(PlanKind).index(kind), outages=topics.outages())
+        assert plan.kind is kind
+        with pytest.raises(ConnectorCheckError, match="too often"):
+            check_connector(topics, plan, cluster, tmp_path)

@@ -12,7 +12,6 @@ from tests.kafka.topic_under_test import TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
 from tests.unit.container.operators.sinks.sink_harness import KillAt, Killed, SinkJob, faults
 from yarrow.container.operators.sinks.sink_committing import CommitFailedError
-from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.runtime.common.ids import JobID
 
 pytestmark = pytest.mark.kafka
@@ -27,42 +26,12 @@ def target(kafka: KafkaCluster, new_topic: Callable[..., str]) -> TopicUnderTest
     return TopicUnderTest(kafka, new_topic(partitions=2))
 
 
-def kill_at(job: SinkJob, point: str, occurrence: int) -> None:
-    """The processes die at a point of the checkpoint that covers rows 10 to 19."""
-    job.write(ROWS[:10])
-    job.checkpoint()
-    job.write(ROWS[:20])
-    with faults(KillAt(point, occurrence)), pytest.raises(Killed):
-        job.checkpoint()
-    job.kill()
-
-
 def finish(job: SinkJob) -> None:
     job.start()
     job.write(ROWS[:30])
     job.checkpoint()
     job.write(ROWS)
     job.end()
-
-
-@pytest.mark.parametrize(
-    ("point", "occurrence"),
-    [
-        ("sink.before-prepare", 1),
-        ("sink.before-prepare", 2),
-        ("sink.after-prepare", 1),
-        ("sink.after-prepare", 2),
-        ("sink.before-commit", 1),
-        ("sink.mid-commit", 1),
-        ("sink.mid-commit", 2),
-        ("sink.after-commit", 2),
-    ],
-)
-def test_killed_at_a_point_of_the_sink(target: TopicUnderTest, point: str, occurrence: int) -> None:
-    job = target.job(2)
-    kill_at(job, point, occurrence)
-    finish(job)
-    target.require_exactly_once(ROWS)
 
 
 @pytest.mark.parametrize("completed", [False, True])
@@ -85,22 +54,6 @@ def test_killed_between_acknowledgement_and_commit(target: TopicUnderTest, compl
     target.require_exactly_once(ROWS)
 
 
-def test_killed_in_the_commits_of_a_restore_again_and_again(target: TopicUnderTest) -> None:
-    job = target.job(2)
-    job.write(ROWS[:20])
-    job.complete(job.take_checkpoint())
-    job.write(ROWS[:25])
-    job.kill()
-    for point in ("sink.before-commit", "sink.mid-commit", "sink.after-commit"):
-        with faults(KillAt(point)), pytest.raises(Killed):
-            job.start()
-        job.kill()
-    job.start()
-    job.write(ROWS)
-    job.end()
-    target.require_exactly_once(ROWS)
-
-
 def test_a_commit_that_comes_twice_shows_rows_once(target: TopicUnderTest) -> None:
     job = target.job()
     job.write(ROWS[:20])
@@ -111,25 +64,6 @@ def test_a_commit_that_comes_twice_shows_rows_once(target: TopicUnderTest) -> No
     # The checkpoint is restored although its transactions are committed.
     job.start()
     assert sorted(target.rows()) == ROWS[:20]
-    job.write(ROWS)
-    job.end()
-    target.require_exactly_once(ROWS)
-
-
-def test_rescaled(target: TopicUnderTest) -> None:
-    job = target.job(1)
-    job.write(ROWS[:10])
-    job.checkpoint()
-    job.write(ROWS[:20])
-    job.complete(job.take_checkpoint())
-    job.write(ROWS[:25])
-    job.kill()
-    job.start(4)
-    job.write(ROWS[:30])
-    job.complete(job.take_checkpoint())
-    job.write(ROWS[:35])
-    job.kill()
-    job.start(2)
     job.write(ROWS)
     job.end()
     target.require_exactly_once(ROWS)
@@ -165,16 +99,6 @@ def test_the_broker_is_killed_under_an_open_transaction(target: TopicUnderTest) 
     job.kill()
     finish(job)
     target.require_exactly_once(ROWS)
-
-
-def test_a_guarantee_that_is_switched_off_is_seen(target: TopicUnderTest) -> None:
-    job = target.job(2, target.sink(DeliveryGuarantee.AT_LEAST_ONCE))
-    kill_at(job, "sink.after-prepare", 2)
-    finish(job)
-    # Rows 10 to 19 were flushed before the kill, and are written again.
-    assert sorted(set(target.rows())) == ROWS
-    with pytest.raises(AssertionError):
-        target.require_exactly_once(ROWS)
 
 
 def test_leftovers_of_another_job_with_the_same_prefix_stay(target: TopicUnderTest) -> None:

@@ -181,6 +181,16 @@ class FileFaultPlanner:
                 threading.Event().wait(self.plan.seconds)
 
 
+class ArmedByHand(FileFaultPlanner):
+    """Fires not before the test has called `arm`, for instance when rows have come through."""
+
+    ARMING_POINT = ""
+
+    def arm(self) -> None:
+        """From now on the plan may fire, in all processes."""
+        self._armed.touch()
+
+
 class CommittedInPart(FileFaultPlanner):
     """Fires where as many of a checkpoint's files are committed as the plan's occurrence says, and others are not.
 
@@ -246,6 +256,12 @@ def planner_from_arguments(arguments: str) -> FileFaultPlanner:
     """What a worker installs: arguments are JSON with `plan` (see FaultPlan.to_json) and `folder`."""
     fields = json.loads(arguments)
     return FileFaultPlanner(FaultPlan.from_json(fields["plan"]), fields["folder"])
+
+
+def armed_by_hand(arguments: str) -> ArmedByHand:
+    """The same for an ArmedByHand."""
+    fields = json.loads(arguments)
+    return ArmedByHand(FaultPlan.from_json(fields["plan"]), fields["folder"])
 
 
 def committed_in_part(arguments: str) -> CommittedInPart:

@@ -27,10 +27,17 @@ from yarrow.testing.connectors.connector_under_test import ConnectorUnderTest
 from yarrow.testing.connectors.errors import ConnectorCheckError
 from yarrow.testing.connectors.master_process import MasterProcess, newest_checkpoint
 from yarrow.testing.connectors.output_check import what_is_wrong
-from yarrow.testing.fault_plan import FileFaultPlanner, configuration_of, install
+from yarrow.testing.fault_plan import (
+    PLAN_KEY,
+    ArmedByHand,
+    FaultPlan,
+    armed_by_hand,
+    configuration_of,
+    install,
+)
 
-#: Rows of one portion, of those that come while a fault is waited for, and seconds between these.
-_PORTION, _FEW, _PACE = 100, 10, 0.02
+#: Rows of one portion, and of those that come at each look while a fault is waited for.
+_PORTION, _FEW = 100, 40
 #: Completed checkpoints without a new row after which no row is waited for.
 _PATIENCE = 100
 #: The same where rows may be lost.
@@ -100,7 +107,8 @@ class _Trial:
     def _killed(self) -> None:
         self._feed(_PORTION)
         with self._fault() as planner:
-            job = self._submit(configuration_of(planner.plan, str(self._gates)))
+            job = self._submit(self._with(planner.plan))
+            self._arm(planner, [job])
             self._feed_until(lambda: planner.has_fired, f"{planner.plan}", [job])
         self._feed(_PORTION)
 
@@ -108,8 +116,8 @@ class _Trial:
         self._feed(_PORTION)
         with self._fault() as planner:
             # One worker: the second time is in the commit of the restore.
-            settings = configuration_of(planner.plan, str(self._gates)) | {"parallelism.default": "1"}
-            job = self._submit(settings)
+            job = self._submit(self._with(planner.plan) | {"parallelism.default": "1"})
+            self._arm(planner, [job])
             self._feed_until(lambda: planner.has_fired, f"{planner.plan}", [job])
         self._feed(_PORTION)
 
@@ -118,10 +126,10 @@ class _Trial:
         assert fault is not None
         self._feed(_PORTION)
         checkpoints = self._folder / "checkpoints"
-        settings = configuration_of(fault, str(self._gates))
-        first = graph_of(self._cluster, self._connector, checkpoints, settings)
+        first = graph_of(self._cluster, self._connector, checkpoints, self._with(fault))
         master = MasterProcess(first, fault, self._gates, self._folder / "master.log")
         try:
+            self._arm(ArmedByHand(fault, str(self._gates)), [], master.is_killed)
             self._feed_until(master.is_killed, f"{fault}", [])
         finally:
             master.close()
@@ -184,7 +192,8 @@ class _Trial:
         self._feed(_PORTION)
         with self._fault() as planner:
             other = self._submit()
-            job = self._submit(configuration_of(planner.plan, str(self._gates)))
+            job = self._submit(self._with(planner.plan))
+            self._arm(planner, [job, other])
             self._feed_until(lambda: planner.has_fired, f"{planner.plan}", [job, other])
         self._feed(_PORTION)
         # Both read all of the input.
@@ -193,16 +202,28 @@ class _Trial:
     # How they are done.
 
     @contextmanager
-    def _fault(self) -> Iterator[FileFaultPlanner]:
+    def _fault(self) -> Iterator[ArmedByHand]:
         """The plan's fault in the master of this process; workers get it by the job's configuration."""
         fault = self._plan.fault
         assert fault is not None
-        planner = FileFaultPlanner(fault, str(self._gates), lambda: self._cluster.processes[:1])
+        planner = ArmedByHand(fault, str(self._gates), lambda: self._cluster.processes[:1])
         install(planner)
         try:
             yield planner
         finally:
             install(None)
+
+    def _with(self, fault: FaultPlan) -> dict[str, str]:
+        """What a job's configuration needs for the fault."""
+        factory = f"{ArmedByHand.__module__}:{armed_by_hand.__name__}"
+        return configuration_of(fault, str(self._gates)) | {PLAN_KEY: factory}
+
+    def _arm(
+        self, planner: ArmedByHand, jobs: list[ConnectorJob], ended: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Lets the fault happen when rows come through: of a checkpoint without rows it would prove nothing."""
+        self._feed_until(lambda: bool(self._connector.read_all()) or ended(), "the first rows", jobs)
+        planner.arm()
 
     def _submit(self, settings: dict[str, str] | None = None) -> ConnectorJob:
         folder = self._folder / f"checkpoints-{len(self._jobs)}"
@@ -222,11 +243,8 @@ class _Trial:
         self._expected.update(rows)
 
     def _feed_until(self, condition: Callable[[], bool], what: str, jobs: list[ConnectorJob]) -> None:
-        pause = threading.Event()
-
         def holds() -> bool:
             self._feed(_FEW)
-            pause.wait(_PACE)
             return condition()
 
         wait_until(holds, what, jobs)

@@ -21,7 +21,7 @@ import psutil
 from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
 from yarrow.testing.connectors.errors import ConnectorCheckError
-from yarrow.testing.fault_plan import FaultPlan, FileFaultPlanner, install
+from yarrow.testing.fault_plan import ArmedByHand, FaultPlan, install
 
 _RUN = "from yarrow.testing.connectors.master_process import main; main()"
 #: Seconds for processes below a killed master to end.
@@ -97,7 +97,7 @@ def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=MasterOrder)
     threading.Thread(target=_end_with_the_test, daemon=True).start()
     with mini_cluster(task_executors=1, slots=2) as cluster:
-        install(FileFaultPlanner(FaultPlan.from_json(order.plan), order.gates))
+        install(ArmedByHand(FaultPlan.from_json(order.plan), order.gates))
         cluster.submit(decode_job_graph(order.graph)).get_job_execution_result().result()
 
 
