@@ -181,3 +181,6 @@ def test_time_outs_are_compared_with_the_brokers_limit(kafka: KafkaCluster, new_
         target.job(sink=target.sink(properties={"transaction.timeout.ms": 900_001}))
     with pytest.raises(KafkaConnectorError, match=r"execution.checkpointing.timeout"):
         target.job(sink=target.sink(properties={"transaction.timeout.ms": 60_000}))
+    batch = {"execution.runtime-mode": "BATCH", "execution.batch.longest-stage": "20 min"}
+    with pytest.raises(KafkaConnectorError, match=r"up to 1200000 ms \(execution.batch.longest-stage\)"):
+        target.job(configuration=batch)

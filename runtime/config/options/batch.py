@@ -65,6 +65,13 @@ SPARK_START_TIMEOUT: Final = option(
     "2 min",
     "How long the start of Spark may take before the job fails.",
 )
+LONGEST_STAGE: Final = option(
+    "execution.batch.longest-stage",
+    duration("s", "10 min", Duration.of_seconds(1)),
+    "10 min",
+    "How long the longest stage of a job in batch mode may take. A sink's transaction is open until the job's commit."
+    " A sink is refused at its start if its transactions may not be open so long.",
+)
 SPARK_SQL: Final = option(
     "execution.batch.spark.sql",
     BOOLEAN,

@@ -28,7 +28,7 @@ from yarrow.datastream.connectors.kafka.writing.record_serialization import Kafk
 from yarrow.datastream.connectors.kafka.writing.sink_settings import OWNER, KafkaSinkSettings
 from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import (
     BROKER_LIMIT,
-    needed_timeout_ms,
+    needed_timeout,
     transaction_timeout_ms,
 )
 from yarrow.datastream.connectors.transaction_names import TransactionNames
@@ -122,7 +122,7 @@ class KafkaSink(Sink[T], Generic[T]):
         return transaction_timeout_ms(
             settings.asked_timeout_ms,
             None if found is None else int(found),
-            needed_timeout_ms(Settings(configuration, "the job")),
+            needed_timeout(Settings(configuration, "the job")),
         )
 
 

@@ -15,6 +15,7 @@ from yarrow.common.serialization import ColumnarDeserializationSchema, Deseriali
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.connectors.base import (
     Boundedness,
+    Replay,
     Source,
     SourceReaderContext,
     SplitEnumerator,
@@ -64,6 +65,9 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
         self.errors = settings.errors
+        if settings.skips_removed_records:
+            # Records that retention has removed are passed over, so exactly once would be untrue.
+            self.replay = Replay.AT_LEAST_ONCE
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._settings.subscription}, {self._settings.properties!r})"

@@ -14,7 +14,7 @@ from yarrow.common.configuration import Configuration
 from yarrow.common.serialization import SimpleStringSchema
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import StreamExecutionEnvironment
-from yarrow.datastream.connectors.base import Boundedness
+from yarrow.datastream.connectors.base import Boundedness, Replay
 from yarrow.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetResetStrategy,
@@ -112,6 +112,13 @@ def test_what_is_missing_or_wrong_is_refused(build: Callable[[], Any], expected:
     with pytest.raises(InvalidProgramError) as refused:
         build()
     assert expected in str(refused.value)
+
+
+def test_a_reset_that_is_asked_for_claims_at_least_once() -> None:
+    assert complete().build().replay is Replay.EXACT_POSITIONS
+    assert complete().set_property("auto.offset.reset", "none").build().replay is Replay.EXACT_POSITIONS
+    for reset in ("earliest", "latest"):
+        assert complete().set_property("auto.offset.reset", reset).build().replay is Replay.AT_LEAST_ONCE
 
 
 def test_the_thin_form_begins_at_the_offsets_of_its_group() -> None:

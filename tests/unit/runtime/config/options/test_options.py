@@ -17,6 +17,7 @@ from yarrow.runtime.config.values.option import EngineOption, option
 OWN_KEYS = {
     "execution.batch.combine",
     "execution.batch.local-max-size",
+    "execution.batch.longest-stage",
     "execution.batch.max-rows",
     "execution.batch.max-size",
     "execution.batch.slice-time",

@@ -96,6 +96,11 @@ class KafkaSourceSettings:
         return wanted and self.group_id is not None
 
     @property
+    def skips_removed_records(self) -> bool:
+        """Whether reading goes on elsewhere, if the offset to be read next is not on the broker."""
+        return self.consumer["auto.offset.reset"] != "error"
+
+    @property
     def discovery_seconds(self) -> float | None:
         """Seconds between two looks for partitions; None = one look."""
         if self.is_bounded:

@@ -11,7 +11,8 @@ from yarrow.datastream.connectors.kafka.writing.kafka_transaction import (
     loss_text,
 )
 from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import (
-    needed_timeout_ms,
+    NeededTimeout,
+    needed_timeout,
     transaction_timeout_ms,
 )
 from yarrow.runtime.config.settings import Settings
@@ -31,7 +32,11 @@ NAME = "orders-0123456789abcdef-3-17-fedcba9876543210-1"
     ],
 )
 def test_time_outs_that_fit(asked: int | None, limit: int | None, needed: int | None, chosen: int) -> None:
-    assert transaction_timeout_ms(asked, limit, needed) == chosen
+    assert transaction_timeout_ms(asked, limit, of_job(needed)) == chosen
+
+
+def of_job(needed: int | None) -> NeededTimeout | None:
+    return None if needed is None else NeededTimeout(needed, "the.option")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,7 @@ def test_time_outs_that_do_not_fit_name_the_settings(
     asked: int | None, limit: int | None, needed: int | None, told: str
 ) -> None:
     with pytest.raises(KafkaTransactionError, match=told):
-        transaction_timeout_ms(asked, limit, needed)
+        transaction_timeout_ms(asked, limit, of_job(needed))
 
 
 def test_a_loss_names_transaction_checkpoint_and_remedy() -> None:
@@ -83,4 +88,13 @@ def test_a_transaction_that_kafka_has_forgotten_is_not_called_lost() -> None:
 def test_a_transaction_is_open_until_the_next_checkpoint_is_complete(
     options: dict[str, str], needed: int | None
 ) -> None:
-    assert needed_timeout_ms(Settings(options, "the job")) == needed
+    found = needed_timeout(Settings(options, "the job"))
+    assert (None if found is None else found.milliseconds) == needed
+
+
+def test_a_transaction_of_a_batch_job_is_open_as_long_as_its_longest_stage() -> None:
+    options = {"execution.runtime-mode": "BATCH", "execution.checkpointing.interval": "30 min"}
+    assert needed_timeout(Settings(options, "the job")) == (600_000, "execution.batch.longest-stage")
+    longer = needed_timeout(Settings({**options, "execution.batch.longest-stage": "1 h"}, "the job"))
+    with pytest.raises(KafkaTransactionError, match=r"up to 3600000 ms \(execution.batch.longest-stage\)"):
+        transaction_timeout_ms(None, 900_000, longer)
