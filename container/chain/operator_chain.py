@@ -36,6 +36,7 @@ from yarrow.container.operators.sinks.collecting import CollectingOperator
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import KeyedStateBackend
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
@@ -126,6 +127,8 @@ class OperatorChain:
                 operator.emit_again = partial(self._emit_again, index)
             if operator.holds_rows:
                 operator.emit_held = partial(self._emit_held, index)
+            if operator.failed is not None and DEAD_LETTERS in self._compiler.side_outputs(index):
+                operator.failed.send = partial(self.loops.run, ("behind", index, DEAD_LETTERS))
         self.loops.open()
         self.counts.register(self._environment.metrics, self.time)
         for index, operator in enumerate(self.operators):

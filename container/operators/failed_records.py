@@ -58,8 +58,8 @@ class FailedRecords:
         self.seen = [0]
         #: The number of records that were left out.
         self.count = 0
-        #: Sends letters with their timestamps to the side output; the chain sets it. None = nobody reads letters.
-        self.send: Callable[[list[DeadLetter], list[int | None]], None] | None = None
+        #: Sends a letter, perhaps with its timestamp, aside; the chain sets it. None = nobody reads letters.
+        self.send: Callable[[list[Any], list[int | None] | None], None] | None = None
         self._uid = uid
         self._types = types
         self._bounds = ErrorBounds(f"operator '{name}' failed at", handling)
@@ -95,6 +95,14 @@ class FailedRecords:
             encoding=encoding,
             input=index,
         )
+
+    def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
+        """As `leave_out`; sends the letter of the record if somebody reads it."""
+        if self.send is None or not self.wants_letters:
+            self.leave_out(error, index, record, timestamp)
+            return
+        letter = self.letter(error, index, record, timestamp)
+        self.send([letter], None if timestamp is None else [timestamp])
 
     def check(self) -> None:
         """Compare the counts with the bounds. Raises TooManyErrorsError."""

@@ -95,7 +95,7 @@ def build_operator(descriptor: OperatorDescriptor, *, bounded: bool = False) -> 
     if descriptor.errors.policy is not ErrorPolicy.FAIL:
         types = tuple(declared_type(each) for each in descriptor.input_types)
         uid = descriptor.uid or descriptor.id
-        inputs = descriptor.spec.on_error_inputs
+        inputs = descriptor.spec.leaves_out
         operator.leave_out_by(FailedRecords(operator.name, uid, descriptor.errors, inputs, types))
     return operator
 

@@ -15,6 +15,7 @@ import msgspec
 from yarrow.common.pipelines.stage import Stage
 from yarrow.common.values.conditions import AnyCondition
 from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, SinkDelivery
+from yarrow.common.values.error_handling import NO_SINGLE_RECORDS
 
 #: `TypeInformation.to_spec()`; None = no declared type (rows are pickled, and any value that pickles works).
 TypeSpec = Any
@@ -148,12 +149,6 @@ class IterationPlace(msgspec.Struct, frozen=True):
     control: IterationControl | None = None
 
 
-_WITHOUT_SINGLE_RECORDS = (
-    "it does not take its records one by one, so that none could be left out alone. Call on_error on a map, flat_map,"
-    " filter or process before it, or catch the error in the function"
-)
-
-
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):
     """Base of all operator specs; its class variables and properties tell an operator's abilities."""
 
@@ -176,21 +171,19 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     rescalable: ClassVar[bool] = True
     #: The operator is not the engine's own: the spec is a ShippedOperator.
     is_shipped: ClassVar[bool] = False
-    #: The operator converts between rows and columns, with the parallelism of the operator for which it
-    #: converts.
+    #: The operator converts between rows and columns, with the parallelism of the operator that it serves.
     is_conversion: ClassVar[bool] = False
     #: Ended subtasks leave no elements of union lists that a restore would lack.
     ended_subtasks_leave_no_unions: ClassVar[bool] = False
     #: Emitted rows bear the times of received ones, and none of their own.
     keeps_time: ClassVar[bool] = False
-    #: Opening the user function connects to another system: a check of a savepoint only lets it register its
-    #: states.
+    #: Opening the user function connects to another system: a check of a savepoint registers its states alone.
     opens_outside: ClassVar[bool] = False
     #: The union list of the operators behind that the operator reads at a restore; empty = none.
     reads_list_behind: ClassVar[str] = ""
     #: The inputs of which the operator can leave out a record at which it fails; () = none, for this reason.
     on_error_inputs: ClassVar[tuple[int, ...]] = ()
-    on_error_refusal: ClassVar[str] = _WITHOUT_SINGLE_RECORDS
+    on_error_refusal: ClassVar[str] = NO_SINGLE_RECORDS
     #: The package of operators that runs the spec and is imported for it alone; empty = the registry looks.
     operator_package: ClassVar[str] = ""
 
@@ -198,6 +191,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     def is_bounded(self) -> bool:
         """True for a source that ends by itself."""
         return False
+
+    @property
+    def leaves_out(self) -> tuple[int, ...]:
+        """`on_error_inputs`, or what the operator's object says."""
+        return self.on_error_inputs
 
     @property
     def replay(self) -> Replay | None:
@@ -305,10 +303,7 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
 
 
 class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
-    """A `Source` (connectors.base) with its enumerator and readers.
-
-    `watermark_strategy` is set if timestamps or watermarks are made inside the source.
-    """
+    """A `Source` (connectors.base) with its enumerator and readers."""
 
     is_source = True
     has_enumerator = True
@@ -317,6 +312,7 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     on_error_refusal = "its format treats errors: call on_error of the source's builder or of its format"
 
     source: bytes
+    #: Set if timestamps or watermarks are made inside the source.
     watermark_strategy: bytes | None = None
     #: The boundedness of the source is BOUNDED.
     bounded: bool = False
@@ -367,10 +363,7 @@ class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sourc
 
 
 class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_function"):
-    """map, flat_map or filter.
-
-    `key_selector` is set if a rich function on a keyed stream may use keyed state.
-    """
+    """map, flat_map or filter; `key_selector` is set if a rich function on a keyed stream may use keyed state."""
 
     keeps_time = True
     on_error_inputs = (0,)
@@ -419,7 +412,6 @@ class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of each input; None for an input without keys."""
         return (self.key_selector,)
 
 
@@ -542,7 +534,6 @@ class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of each input; None for an input without keys."""
         return self.key_selectors or (None, None)
 
 
@@ -561,7 +552,6 @@ class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="bro
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
-        """The key selector of each input; None for an input without keys."""
         return (self.key_selector, None)
 
 
@@ -674,6 +664,7 @@ class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_fu
     """A legacy SinkFunction: invoke(value, context) for each record."""
 
     is_sink = True
+    on_error_inputs = (0,)
     opens_outside = True
 
     function: bytes
@@ -688,6 +679,9 @@ class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writ
 
     is_sink = True
     writes_for_sink = True
+    on_error_refusal = (
+        "the sink does not tell which row it refuses: encode rows by a map with on_error before it"
+    )
 
     sink: bytes
     #: A bounded job commits this sink behind its others.
@@ -696,6 +690,12 @@ class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writ
     declared: SinkDelivery | None = None
     #: The guarantee that the writer keeps; None = what the sink asks for, or the strongest that the sink keeps.
     guarantee: DeliveryGuarantee | None = None
+    #: The sink's `tells_refused_rows`.
+    tells_rows: bool = False
+
+    @property
+    def leaves_out(self) -> tuple[int, ...]:
+        return (0,) if self.tells_rows else ()
 
     @property
     def delivery(self) -> SinkDelivery | None:

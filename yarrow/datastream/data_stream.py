@@ -18,7 +18,6 @@ from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, 
 from yarrow.common.values.conditions import AnyCondition, condition_of
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.closeable_iterator import CloseableIterator
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import (
     FilterFunction,
@@ -249,8 +248,7 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         Raises InvalidProgramError if the operator leaves out none: call `on_error("dead_letter")` first. A source has
         `on_error` of its builder or format instead.
         """
-        operator = self.operator_with_letters("dead_letters")
-        return self._stream(self._builder.side_output(operator, DEAD_LETTERS, None))
+        return self._letters_of(self.operator_with_letters("dead_letters"))
 
     # Distribution
 

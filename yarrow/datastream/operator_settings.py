@@ -191,7 +191,7 @@ class OperatorSettings:
         """
         operator = self.operator("on_error")
         handling = error_handling(policy, max_per_minute, max_share)
-        if handling.policy is not ErrorPolicy.FAIL and not operator.spec.on_error_inputs:
+        if handling.policy is not ErrorPolicy.FAIL and not operator.spec.leaves_out:
             raise InvalidProgramError(
                 f"on_error({handling.policy.value!r}) is refused for operator {operator.name!r}:"
                 f" {operator.spec.on_error_refusal}."

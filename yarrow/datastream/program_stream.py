@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.operator_settings import OperatorSettings
 from yarrow.runtime.graph.operator_spec import PartitionerSpec, StreamKind
-from yarrow.runtime.graph.transformations import Transformation
+from yarrow.runtime.graph.transformations import SpecTransformation, Transformation
 
 if TYPE_CHECKING:
     from yarrow.common.execution_config import ExecutionConfig
@@ -58,7 +59,11 @@ class ProgramStream(OperatorSettings, ABC):
         return self._stream(made)
 
     def _sink(self, name: str, spec: Any, read: Transformation, blocking: bool) -> DataStreamSink:
-        return DataStreamSink(self._builder.sink(read, name, spec, blocking=blocking))
+        made = self._builder.sink(read, name, spec, blocking=blocking)
+        return DataStreamSink(made, self._letters_of)
+
+    def _letters_of(self, operator: SpecTransformation) -> DataStream:
+        return self._stream(self._builder.side_output(operator, DEAD_LETTERS, None))
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
         return self._stream(self._builder.partition(read or self.transformation, spec))

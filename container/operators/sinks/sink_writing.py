@@ -24,11 +24,19 @@ from yarrow.container.operators.base import (
     input_type_of,
 )
 from yarrow.container.operators.columnar_operator import ColumnarOperator
+from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
 from yarrow.container.operators.subtask_context import SubtaskContext
-from yarrow.datastream.connectors.base import Committer, DeliveryGuarantee, Sink, SinkWriter, delivery_of
+from yarrow.datastream.connectors.base import (
+    Committer,
+    DeliveryGuarantee,
+    RefusedRowError,
+    Sink,
+    SinkWriter,
+    delivery_of,
+)
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
@@ -251,14 +259,41 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def is_available(self) -> bool:
         return self._writer is not None
 
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        # The loop only collects rows: the writer tells which of them it refuses.
+        failed.inputs = ()
+        super().leave_out_by(failed)
+
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
         fixed = generate_fixed(code, value, self._type, self.context.environment.object_reuse)
         super().generate(code, fixed, timestamp, emit)
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
+        if self.failed is not None:
+            self._take_some(self.failed, rows, timestamps)
+            return
         assert self._writer is not None
         with self._sending(len(rows)):
             self._writer.write(rows, timestamps)
+
+    def _take_some(self, failed: FailedRecords, rows: list[Any], timestamps: list[int | None] | None) -> None:
+        """Takes the rows of one chunk, but those that the writer refuses."""
+        assert self._writer is not None
+        failed.seen[0] += len(rows)
+        while rows:
+            try:
+                with self._sending(0):
+                    self._writer.write(rows, timestamps)
+                self._rows_sent += len(rows)
+                return
+            except RefusedRowError as refused:
+                index = refused.index
+                stamp = None if timestamps is None else timestamps[index]
+                self._rows_sent += index
+                self._rows_refused += 1
+                failed.put_aside(refused.cause, 0, rows[index], stamp)
+                rows = rows[index + 1 :]
+                timestamps = None if timestamps is None else timestamps[index + 1 :]
 
     def process_batch(self, batch: ArrowBatch) -> tuple[()]:
         assert self._writer is not None

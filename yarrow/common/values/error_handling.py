@@ -8,6 +8,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+#: Why most operators refuse on_error.
+NO_SINGLE_RECORDS: Final = (
+    "it does not take its records one by one, so that none could be left out alone. Call on_error on a map, flat_map,"
+    " filter or process before it, or catch the error in the function"
+)
+
 
 class ErrorPolicy(Enum):
     """The treatment of a record that cannot be read, processed or written."""

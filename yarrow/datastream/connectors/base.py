@@ -456,6 +456,19 @@ class SinkWriter(ABC, Generic[T]):
         return None
 
 
+class RefusedRowError(Exception):
+    """Raised by `SinkWriter.write`: one row cannot be written. Rows before it were taken, rows behind it were not.
+
+    With `on_error` the engine leaves the row out and hands over the rows behind it. Else the job fails.
+    """
+
+    def __init__(self, index: int, cause: Exception) -> None:
+        """`index`: position of the row in the call. `cause`: why it cannot be written; letters hold its traceback."""
+        super().__init__(f"row {index} cannot be written: {type(cause).__name__}: {cause}")
+        self.index = index
+        self.cause = cause
+
+
 class CommitRejectedError(Exception):
     """A commit that cannot succeed however often it is tried: the job fails at once instead of trying again."""
 
@@ -495,6 +508,8 @@ class Sink(ABC, Generic[T]):
     accepts_columns: bool = False
     #: True when `write`, `flush` or a commit may block for long: the task then has a thread of its own.
     blocking: bool = False
+    #: True when writers raise RefusedRowError for a row that they cannot write: the sink then has `on_error`.
+    tells_refused_rows: bool = False
     #: True when a bounded job has to commit its other sinks first: the commit says that all is done, or removes input.
     commits_last: bool = False
     #: The guarantee that the program asks for; None = the strongest that holds in the job. Writers ask their context.

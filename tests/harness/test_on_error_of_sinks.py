@@ -1,0 +1,114 @@
+"""on_error of sinks: a row that the sink refuses is left out or put aside, and the other rows are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
+from yarrow.common.typeinfo import Types
+from yarrow.datastream import SinkFunction, StreamExecutionEnvironment
+from yarrow.datastream.connectors.base import RefusedRowError, Sink, SinkWriter, SinkWriterContext
+from yarrow.runtime.common.errors import InvalidProgramError
+
+
+class Appends(SinkFunction[int]):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def invoke(self, value: int, context: Any) -> None:
+        append(self._path, value)
+
+
+def append(path: Path, value: int) -> None:
+    if value % 3 == 0:
+        raise ValueError(f"{value} is refused")
+    with path.open("a") as file:
+        file.write(f"{value}\n")
+
+
+class AppendsRows(SinkWriter[int]):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, rows: Sequence[int], timestamps: Sequence[int | None] | None) -> None:
+        for index, row in enumerate(rows):
+            try:
+                append(self._path, row)
+            except ValueError as error:
+                raise RefusedRowError(index, error) from error
+
+
+class TellsRows(Sink[int]):
+    tells_refused_rows = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> AppendsRows:
+        return AppendsRows(self._path)
+
+
+class TellsNothing(TellsRows):
+    tells_refused_rows = False
+
+
+def program(path: Path, kind: str, policy: str, **bounds: Any) -> StreamExecutionEnvironment:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    numbers = env.from_collection(list(range(1, 11)), Types.INT())
+    sink = numbers.add_sink(Appends(path)) if kind == "function" else numbers.sink_to(TellsRows(path))
+    sink.uid("the sink").on_error(policy, **bounds)
+    if policy == "dead_letter":
+        sink.dead_letters().map(lambda letter: (letter.operator, letter.error, letter.encoding)).print()
+    return env
+
+
+@pytest.mark.parametrize("kind", ["function", "writer"])
+@pytest.mark.parametrize("policy", ["skip", "dead_letter"])
+def test_refused_rows_are_left_out_and_the_others_written(tmp_path: Path, kind: str, policy: str) -> None:
+    path = tmp_path / "rows"
+    with WorkerHarness(1, processes=False) as harness:
+        harness.run(program(path, kind, policy).get_job_graph())
+        assert path.read_text().split() == ["1", "2", "4", "5", "7", "8", "10"]
+        letters = [str(("the sink", f"ValueError: {n} is refused", "typed")) for n in (3, 6, 9)]
+        assert sorted(harness.output) == (letters if policy == "dead_letter" else [])
+        counts = [
+            value
+            for metrics in harness.final_metrics.values()
+            for name, value in metrics.items()
+            if name.endswith("numRecordsInErrors") and value
+        ]
+    assert counts == [3.0]
+
+
+@pytest.mark.parametrize("kind", ["function", "writer"])
+def test_the_first_refused_row_fails_a_job_without_on_error(tmp_path: Path, kind: str) -> None:
+    env = program(tmp_path / "rows", kind, "fail")
+    with (
+        WorkerHarness(1, processes=False) as harness,
+        pytest.raises(JobFailedInHarness, match="3 is refused"),
+    ):
+        harness.run(env.get_job_graph())
+
+
+@pytest.mark.parametrize("kind", ["function", "writer"])
+def test_past_a_bound_the_job_fails(tmp_path: Path, kind: str) -> None:
+    env = program(tmp_path / "rows", kind, "skip", max_share=0.2)
+    with (
+        WorkerHarness(1, processes=False) as harness,
+        pytest.raises(JobFailedInHarness, match="failed at 3 of the latest 10 records"),
+    ):
+        harness.run(env.get_job_graph())
+
+
+def test_a_sink_that_tells_no_rows_is_refused(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([1], Types.INT())
+    with pytest.raises(InvalidProgramError, match="the sink does not tell which row it refuses"):
+        stream.sink_to(TellsNothing(tmp_path)).on_error("skip")
+    with pytest.raises(InvalidProgramError, match="does not take its records one by one"):
+        stream.print().on_error("skip")
