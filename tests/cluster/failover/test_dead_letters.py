@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from yarrow.common import Encoder
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import CheckpointListener, MapFunction, RuntimeContext, StreamExecutionEnvironment
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.file_system import FileSink
 from yarrow.embedded.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
@@ -60,3 +63,23 @@ def test_letters_of_a_function_come_once_over_a_failure(tmp_path: Path) -> None:
     expected = [f"ValueError: no {n}" if n % 10 == 3 else str(n) for n in range(1, ROWS + 1)]
     assert found == sorted(expected)
     assert (tmp_path / "failed").exists()
+
+
+def test_letters_lie_once_in_files_under_the_guarantee_of_the_job(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1).enable_checkpointing(20)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    parsed = env.from_sequence(1, 2000).map(fails_at_tens, Types.LONG()).uid("parse").on_error("dead_letter")
+    parsed.map(FailsOnceBehindACheckpoint(tmp_path / "failed")).print()
+    files = FileSink.for_row_format(str(tmp_path / "letters"), Encoder.simple_string_encoder()).build()
+    parsed.dead_letters().map(DeadLetter.to_json, Types.STRING()).sink_to(files)
+    with mini_cluster(processes=False):
+        env.execute("letters to files")
+    assert (tmp_path / "failed").exists()
+    found = [path for path in (tmp_path / "letters").rglob("*") if path.is_file()]
+    assert found and not [path for path in found if path.name.startswith((".", "_"))]
+    letters = [DeadLetter.from_json(line) for path in found for line in path.read_text().splitlines()]
+    assert sorted(letter.error for letter in letters) == sorted(
+        f"ValueError: no {number}" for number in range(3, 2001, 10)
+    )
+    assert {letter.operator for letter in letters} == {"parse"}

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from yarrow.common.values.error_handling import FAILING, ErrorHandling, ErrorPolicy, error_handling
 
@@ -63,6 +65,22 @@ class DeadLetter(NamedTuple):
     encoding: str = RECORD_BYTES
     #: The input of the operator that had the record: 1 = the second one of a function of two streams.
     input: int = 0
+
+    def to_json(self) -> str:
+        """Return the letter as one line: an object of its fields, in which bytes are base64."""
+        return msgspec.json.encode(self._asdict()).decode()
+
+    @staticmethod
+    def from_json(line: str | bytes) -> DeadLetter:
+        """Return the letter that `to_json` has written. Raises ValueError for anything else."""
+        try:
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            values = {**DeadLetter._field_defaults, **fields}
+            return msgspec.convert([values[name] for name in DeadLetter._fields], DeadLetter)
+        except KeyError as error:
+            raise ValueError(f"the line is no dead letter: the field {error} is missing") from None
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+            raise ValueError(f"the line is no dead letter: {error}") from error
 
     @property
     def text(self) -> str:

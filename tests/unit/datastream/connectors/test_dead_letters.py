@@ -111,3 +111,28 @@ def test_a_long_traceback_keeps_its_end() -> None:
     except ValueError as error:
         text = traceback_of(error)
     assert len(text) == 4000 and text.endswith("the end")
+
+
+def test_a_letter_is_a_line_of_json_and_comes_back() -> None:
+    full = DeadLetter("t-0", 7, b"\xff\n", "bad", "Traceback", "uid", None, 5, (("h", b"\x00"), ("n", None)))
+    of_function = DeadLetter("", -1, b"row", "bad", key=b"k", encoding="typed", input=1)
+    for letter in (full, of_function, DeadLetter("f", 1, None, "")):
+        line = letter.to_json()
+        assert "\n" not in line and DeadLetter.from_json(line) == letter
+        assert DeadLetter.from_json(line.encode()) == letter
+    older = DeadLetter.from_json('{"split": "f", "position": 3, "raw": "YQ==", "error": "e"}')
+    assert older == DeadLetter("f", 3, b"a", "e")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{", "no dead letter: Input data was truncated"),
+        ('{"split": "f"}', "the field 'position' is missing"),
+        ('{"split": "f", "position": "x", "raw": null, "error": ""}', "Expected `int`, got `str`"),
+        (b"\xff", "no dead letter"),
+    ],
+)
+def test_another_line_is_no_letter(line: str | bytes, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        DeadLetter.from_json(line)
