@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,18 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.kafka.topic_under_test import TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
 from tests.unit.datastream.connectors.harness import SourceHarness
-from yarrow.common import SimpleStringSchema, WatermarkStrategy
+from yarrow.common import SimpleStringSchema, Types, WatermarkStrategy
 from yarrow.common.restart_strategy import RestartStrategies
-from yarrow.datastream import OutputTag, StreamExecutionEnvironment
+from yarrow.datastream import (
+    CheckpointListener,
+    MapFunction,
+    OutputTag,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from yarrow.datastream.connectors import DEAD_LETTERS, DeadLetter
 from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, KafkaSourceBuilder
 from yarrow.embedded.mini_cluster import mini_cluster
@@ -87,3 +95,55 @@ def test_letters_come_once_over_a_failure(
         found = sorted(rows)
     assert found == [("numbers of the topic", number) for number in range(3, ROWS, 10)]
     assert (tmp_path / "failed").exists()
+
+
+class FailsOnceBehindACheckpoint(MapFunction, CheckpointListener):  # type: ignore[type-arg]
+    """Fails the job at the first row behind a complete checkpoint, in all attempts together once."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+        self._complete = False
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._pause = threading.Event()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._complete = True
+
+    def map(self, value: int) -> int:
+        if not self._mark.exists():
+            if self._complete:
+                self._mark.touch()
+                raise ValueError("a row behind a checkpoint fails once")
+            # The input must not end before a checkpoint is complete.
+            self._pause.wait(0.005)
+        return value
+
+
+def refuses_sevens(text: str) -> int:
+    if text.endswith("7"):
+        raise ValueError(f"no {text}")
+    return int(text)
+
+
+def test_letters_of_a_function_lie_once_in_a_topic(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    read, letters = new_topic(), TopicUnderTest(kafka, new_topic())
+    written(kafka, read)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1).enable_checkpointing(100)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    source = numbers_of(kafka, read).on_error("skip").build()
+    texts = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.STRING())
+    parsed = texts.map(refuses_sevens, Types.INT()).uid("parse").on_error("dead_letter", max_share=0.5)
+    parsed.map(FailsOnceBehindACheckpoint(tmp_path / "failed")).print()
+    parsed.dead_letters().map(DeadLetter.to_json, Types.STRING()).sink_to(letters.sink())
+    with mini_cluster(processes=False):
+        env.execute("letters to a topic")
+    assert (tmp_path / "failed").exists()
+    found = [DeadLetter.from_json(row) for row in letters.rows()]
+    assert sorted(letter.error for letter in found) == sorted(
+        f"ValueError: no {number}" for number in range(7, ROWS, 10)
+    )
+    assert {letter.operator for letter in found} == {"parse"} and not letters.leftovers()
