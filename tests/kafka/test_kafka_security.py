@@ -18,7 +18,10 @@ from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSou
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaTopicMissingError,
+)
 from yarrow.runtime.common.errors import InvalidProgramError
 
 pytestmark = pytest.mark.kafka
@@ -135,17 +138,22 @@ def test_a_refusal_is_told_where_source_and_sink_start(
     reading = {**properties, "default.api.timeout.ms": "4000"}
     with pytest.raises(KafkaConnectorError, match=expected) as by_source:
         rows_of(source_of(target.topic, reading))
-    guarantee = DeliveryGuarantee.EXACTLY_ONCE
-    job = None
-    try:
+    texts = [str(by_source.value)]
+    for guarantee in (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE):
         with pytest.raises(KafkaConnectorError, match=expected) as by_sink:
-            job = target.job(sink=target.sink(guarantee, properties))
-    finally:
-        if job is not None:
-            job.kill()
-    for failed in (by_source, by_sink):
-        text = str(failed.value)
+            target.job(sink=target.sink(guarantee, properties))
+        texts.append(str(by_sink.value))
+    for text in texts:
         assert "not-the-secret" not in text and "\n" not in text
+
+
+@pytest.mark.parametrize("guarantee", list(DeliveryGuarantee))
+def test_a_topic_that_is_missing_is_told_where_the_sink_starts(
+    target: TopicUnderTest, guarantee: DeliveryGuarantee
+) -> None:
+    missing = TopicUnderTest(target.cluster, f"{target.topic}-missing")
+    with pytest.raises(KafkaTopicMissingError, match=f"has no topic {missing.topic}. Make the topic first"):
+        missing.job(sink=missing.sink(guarantee))
 
 
 @pytest.mark.parametrize("case", ["expired broker", "wrong secret", "wrong key password"])

@@ -114,10 +114,12 @@ def test_a_topic_that_does_not_exist_is_named(
     kafka: KafkaCluster, new_topic: NewTopic, guarantee: DeliveryGuarantee
 ) -> None:
     target = TopicUnderTest(kafka, new_topic())
-    target.topic = "nobody-made-it"
-    job = target.job(sink=target.sink(guarantee))
+    # Each row names its topic, so that nothing is known when the sink starts.
+    builder = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap_servers)
+    builder.set_record_serializer(WholeRecords()).set_delivery_guarantee(guarantee)
+    job = target.job(sink=builder.set_transactional_id_prefix(target.prefix).build())
     with pytest.raises(KafkaDeliveryError, match=r"value of 1 bytes b'a' to topic nobody-made-it.*Make the"):
-        job.write(["a"])
+        job.write([("nobody-made-it", b"a")])
         job.checkpoint()
     job.kill()
     assert target.leftovers() == []

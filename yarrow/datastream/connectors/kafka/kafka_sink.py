@@ -37,6 +37,7 @@ from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.settings import Settings
 
 if TYPE_CHECKING:
+    from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
     from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
 
 T = TypeVar("T")
@@ -103,24 +104,28 @@ class KafkaSink(Sink[T], Generic[T]):
             TransactionalKafkaWriter,
         )
 
+        cluster = self._cluster()
+        cluster.require_topic(self._settings.serializer.fixed_topic())
         guarantee = context.delivery_guarantee
         if self._client is None or guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             return FlushingKafkaWriter(self._settings, guarantee)
         names = TransactionNames(context, RandomIdFactory())
-        timeout_ms = self._transaction_timeout_ms(context.configuration)
+        timeout_ms = self._transaction_timeout_ms(cluster, context.configuration)
         writer = TransactionalKafkaWriter(self._settings, names, self._client, timeout_ms)
         writer.abort_leftovers()
         return writer
 
-    def _transaction_timeout_ms(self, configuration: Mapping[str, str]) -> int:
-        """The time-out of transactions, checked against the brokers' limit and the job's checkpoints."""
+    def _cluster(self) -> ClusterClient:
         from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
 
         settings = self._settings
-        cluster = ClusterClient(settings.producer, settings.properties, _ANSWER_SECONDS, PRODUCER)
+        return ClusterClient(settings.producer, settings.properties, _ANSWER_SECONDS, PRODUCER)
+
+    def _transaction_timeout_ms(self, cluster: ClusterClient, configuration: Mapping[str, str]) -> int:
+        """The time-out of transactions, checked against the brokers' limit and the job's needs."""
         found = cluster.broker_setting(BROKER_LIMIT)
         return transaction_timeout_ms(
-            settings.asked_timeout_ms,
+            self._settings.asked_timeout_ms,
             None if found is None else int(found),
             needed_timeout(Settings(configuration, "the job")),
         )

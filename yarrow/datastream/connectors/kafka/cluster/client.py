@@ -34,7 +34,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.client_settings import admin_settings
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaTopicMissingError,
+    KafkaUnreachableError,
+)
 from yarrow.datastream.connectors.kafka.cluster.property_names import CONSUMER
 from yarrow.datastream.connectors.kafka.cluster.tls_context import check_client_certificate
 from yarrow.datastream.connectors.kafka.cluster.tls_diagnosis import tls_failure
@@ -82,6 +86,8 @@ _NO_LEADER_YET = frozenset(
     }
 )
 _ASK_AGAIN_SECONDS = 0.1
+#: Seconds in which a broker may make a topic that it did not know.
+_NEW_TOPIC_SECONDS = 5.0
 #: Seconds after which a question looks whether brokers have refused the client meanwhile.
 _LOOK_SECONDS = 1.0
 #: Errors behind which TLS may stand: brokers close a connection whose certificate they refuse.
@@ -252,6 +258,24 @@ class ClusterClient:
             for name, topic in found.topics.items()
             if topic.error is None or (topic.partitions and topic.error.code() not in _UNKNOWN_TOPIC)
         }
+
+    def require_topic(self, topic: str | None) -> None:
+        """Wait until brokers answer and have the topic, which they may make when they are asked; None = any topic.
+
+        Raises KafkaUnreachableError, or KafkaTopicMissingError for a topic that they do not make.
+        """
+        deadline = perf_counter() + _NEW_TOPIC_SECONDS
+        while True:
+            found = self._metadata("its topics" if topic is None else f"topic {topic}", topic)
+            error = None if topic is None else found.topics[topic].error
+            if error is None or error.code() not in _UNKNOWN_TOPIC:
+                return
+            if perf_counter() >= deadline:
+                raise KafkaTopicMissingError(
+                    f"KafkaSink: Kafka at {self._servers} has no topic {topic}. Make the topic first: the broker does"
+                    " not (auto.create.topics.enable)"
+                )
+            time.sleep(_ASK_AGAIN_SECONDS)
 
     def broker_setting(self, name: str) -> str | None:
         """A setting of one broker; None where this user may not see it.

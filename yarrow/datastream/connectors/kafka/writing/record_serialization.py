@@ -58,6 +58,10 @@ class KafkaRecordSerializationSchema(ABC, Generic[IN]):
     def serialize(self, element: IN, timestamp: int | None) -> ProducerRecord | None:
         """Return the record of a row whose timestamp (ms) is given; None = the row is left out."""
 
+    def fixed_topic(self) -> str | None:
+        """The topic of all records, which must exist when the job starts; None = it is known with each row."""
+        return None
+
     def encoder(self) -> Encode:
         """Return what the writer calls for each row: `serialize`, or something faster with the same results."""
         return self.serialize
@@ -74,6 +78,9 @@ class _BuiltSchema(KafkaRecordSerializationSchema[IN]):
         self._key = parts._key
         self._partitioner = parts._partitioner
         self._headers = parts._headers
+
+    def fixed_topic(self) -> str | None:
+        return self._topic if self._selector is None else None
 
     def serialize(self, element: IN, timestamp: int | None) -> ProducerRecord:
         topic = self._topic if self._selector is None else self._selector.apply(element)
