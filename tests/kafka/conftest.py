@@ -1,4 +1,4 @@
-"""The real Kafka that tests of this folder run on, brought up once for each process that runs tests."""
+"""The real Kafka and schema registry of this folder, brought up once for each process that runs tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.run_clusters import cluster_of_run
+from tests.support.registry.run_registry import registry_of_run
+from tests.support.registry.server import RegistryServer
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +25,13 @@ def kafka(kafka_of_run: KafkaCluster) -> Iterator[KafkaCluster]:
     """A cluster of one node, which serves before and after each test, whatever the test does to it."""
     yield kafka_of_run
     kafka_of_run.bring_back()
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry, brought up once for each process that runs tests. Tests share it, and have own subjects."""
+    with registry_of_run() as server:
+        yield server
 
 
 @pytest.fixture

@@ -24,7 +24,9 @@ __all__ = [
     "DeserializationSchema",
     "Encoder",
     "MultiRecordDeserializationSchema",
+    "ResumableDeserializationSchema",
     "RowFieldExtractorSchema",
+    "SchemaUnavailableError",
     "SerializationSchema",
     "SimpleStringSchema",
 ]
@@ -32,6 +34,10 @@ __all__ = [
 T = TypeVar("T")
 IN = TypeVar("IN", contravariant=True)
 OUT = TypeVar("OUT")
+
+
+class SchemaUnavailableError(Exception):
+    """What a schema needs to read or write any message is missing. No message is at fault, so none is left out."""
 
 
 class SerializationSchema(ABC, Generic[IN]):
@@ -73,6 +79,21 @@ class MultiRecordDeserializationSchema(DeserializationSchema[OUT]):
                 f"{len(records)} records in a message where one is expected; call deserialize_all: {message[:120]!r}"
             )
         return records[0]
+
+
+class ResumableDeserializationSchema(DeserializationSchema[OUT]):
+    """A schema that may read otherwise when the program is built again; checkpoints hold how it reads."""
+
+    @abstractmethod
+    def snapshot(self) -> str:
+        """Return how messages are read, for a checkpoint."""
+
+    @abstractmethod
+    def restored(self, snapshot: str) -> ResumableDeserializationSchema[OUT]:
+        """Return a schema that reads as a snapshot says.
+
+        Raises an error that says what to do if its records would not be of this schema's type.
+        """
 
 
 class ColumnarDeserializationSchema(DeserializationSchema[OUT]):

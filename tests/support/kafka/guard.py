@@ -5,21 +5,15 @@ Owner: a process of its own, started by the one that it watches: `python -m test
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 
 from tests.support.kafka.cluster import KafkaCluster
+from tests.support.services.watched_process import wait_until_gone
 
 
 def main(pid: int, folder: str) -> None:
     """Waits for the end of the process `pid`, then takes down the cluster in `folder`."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        pass
-    else:
-        select.select([watched], [], [])
+    wait_until_gone(pid)
     KafkaCluster.at(folder).down()
 
 

@@ -6,20 +6,17 @@ Owner: the caller's thread. YARROW_KAFKA_DIRECTORY names a Kafka that runs alrea
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.layout import default_directory
+from tests.support.services import watched_process
 from tests.support.services.folders_of_runs import abandoned, one_at_a_time
 
 #: Names the folder of a Kafka that runs already.
 SHARED = "YARROW_KAFKA_DIRECTORY"
 OWN = f"{default_directory()}-tests"
-_ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
@@ -41,13 +38,8 @@ def cluster_of_run(nodes: int = 1) -> Iterator[KafkaCluster]:
 @contextmanager
 def guarded(cluster: KafkaCluster) -> Iterator[None]:
     """Takes the cluster down at the end of this block, and at the end of this process."""
-    command = [sys.executable, "-m", "tests.support.kafka.guard", str(os.getpid()), str(cluster.directory)]
-    with subprocess.Popen(command, cwd=_ROOT, start_new_session=True) as guard:
-        try:
-            yield
-        finally:
-            guard.terminate()
-            cluster.down()
+    with watched_process.guarded("tests.support.kafka.guard", cluster.directory, cluster.down):
+        yield
 
 
 def take_down_abandoned() -> None:

@@ -1,4 +1,4 @@
-"""The jars of a service: fetched once for every content of its pom, kept in the user's cache folder.
+"""The jars of a service: fetched once for every pom or archive, kept in the user's cache folder.
 
 Owner: the caller's thread; blocks while Maven runs. The folder appears under its final name only when it is
 complete, so that an interrupted or simultaneous fetch never leaves half of it. Nothing else writes there.
@@ -19,6 +19,8 @@ from tests.support.services.system_packages import MAVEN_PACKAGE, program
 from yarrow.runtime.common.cache_folder import cache_folder
 
 _FETCH_SECONDS = 900.0
+#: The plugin of Maven for artifacts that no pom names.
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:2.8"
 
 
 def jar_folder(pom: Path, kind: str) -> Path:
@@ -27,20 +29,38 @@ def jar_folder(pom: Path, kind: str) -> Path:
     Raises ServiceError when Maven fails, MissingProgramError when it is absent.
     """
     content = pom.read_bytes()
-    folder = cache_folder() / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
+    folder = _folder(kind, content)
     if not folder.is_dir():
-        _fetch(content, folder, kind)
+        _fetch(folder, kind, ["dependency:copy-dependencies", "-DoutputDirectory=jars"], content)
     return folder
 
 
-def _fetch(pom: bytes, folder: Path, kind: str) -> None:
+def unpacked_program(artifact: str, kind: str) -> Path:
+    """The folder with the unpacked archive of an artifact, `group:name:version:type:classifier`.
+
+    Raises ServiceError when Maven fails, MissingProgramError when it is absent.
+    """
+    folder = _folder(kind, artifact.encode())
+    if not folder.is_dir():
+        _fetch(folder, kind, [f"{_PLUGIN}:unpack", f"-Dartifact={artifact}", "-DoutputDirectory=jars"])
+    return folder
+
+
+def _folder(kind: str, content: bytes) -> Path:
+    return cache_folder() / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _fetch(folder: Path, kind: str, goal: list[str], pom: bytes | None = None) -> None:
+    """Lets Maven reach a goal that fills the folder `jars` where it runs."""
     maven = program("mvn", MAVEN_PACKAGE)
-    print(f"Fetching the jars of {kind} into {folder} (up to 100 MB, once).", file=sys.stderr)
+    print(f"Fetching the jars of {kind} into {folder} (up to 110 MB, once).", file=sys.stderr)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as work:
-        (Path(work) / "pom.xml").write_bytes(pom)
+        if pom is not None:
+            (Path(work) / "pom.xml").write_bytes(pom)
         target = Path(work) / "jars"
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+        arguments = [part.replace("=jars", f"={target}") for part in goal]
+        command = [maven, "-q", "-B", *arguments]
         done = subprocess.run(
             command, cwd=work, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS
         )

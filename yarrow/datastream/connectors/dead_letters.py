@@ -65,6 +65,8 @@ class DeadLetter(NamedTuple):
     encoding: str = RECORD_BYTES
     #: The input of the operator that had the record: 1 = the second one of a function of two streams.
     input: int = 0
+    #: Of the writer's schema in its registry; None = the message names none.
+    schema_id: int | None = None
 
     def to_json(self) -> str:
         """Return the letter as one line: an object of its fields, in which bytes are base64."""

@@ -25,7 +25,8 @@ class ReaderSchema:
     """A schema whose defaults are values."""
 
     def __init__(self, schema: AvroSchema) -> None:
-        self._has_mutable = False
+        #: Whether records need `finished`.
+        self.has_mutable = False
         #: The schema as a tree.
         self.root = schema.root
         #: The schema in fastavro's form.
@@ -36,7 +37,11 @@ class ReaderSchema:
 
     def finished(self, rows: list[Any]) -> list[Any]:
         """Return decoded records, each with defaults of its own."""
-        return [_finished(row) for row in rows] if self._has_mutable else rows
+        return [_finished(row) for row in rows] if self.has_mutable else rows
+
+    def finished_record(self, record: Any) -> Any:
+        """Return a decoded record with defaults of its own."""
+        return _finished(record)
 
     def _set_defaults(self, schema: Any, records: dict[str, AvroType]) -> None:
         if isinstance(schema, list):
@@ -63,7 +68,7 @@ class ReaderSchema:
     def _value(self, default: Any) -> Any:
         if not isinstance(default, list | dict):
             return default
-        self._has_mutable = True
+        self.has_mutable = True
         return _MadeAnew(default)
 
 

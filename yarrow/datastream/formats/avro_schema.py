@@ -65,6 +65,8 @@ class AvroType:
     stored: str = ""
     #: Field -> the names that it has in files besides its own.
     aliases: dict[str, list[str]] = field(default_factory=dict)
+    #: Names that a named type has in files besides its own, without namespaces.
+    name_aliases: frozenset[str] = frozenset()
 
     @property
     def without_null(self) -> AvroType | None:
@@ -168,6 +170,7 @@ def _tree(schema: Any, named: dict[str, AvroType]) -> AvroType:
         return _tree(kind, named)
     if kind == "record" or kind == "error":
         record = named[schema["name"]] = AvroType("record", schema["name"])
+        record.name_aliases = _aliases(schema)
         # A field may be of this record: it is named before its fields are looked at.
         record.fields = [(part["name"], _tree(part["type"], named)) for part in schema["fields"]]
         record.defaults = {part["name"]: part["default"] for part in schema["fields"] if "default" in part}
@@ -179,6 +182,7 @@ def _tree(schema: Any, named: dict[str, AvroType]) -> AvroType:
         return AvroType(kind, parts=[_tree(schema["values"], named)])
     found = AvroType(_logical_or(kind, schema.get("logicalType")), schema.get("name", ""))
     found.stored = kind if found.kind != kind else ""
+    found.name_aliases = _aliases(schema)
     found.symbols = frozenset(schema.get("symbols", ()))
     found.size = schema.get("size")
     found.precision = schema.get("precision", 0)
@@ -186,6 +190,10 @@ def _tree(schema: Any, named: dict[str, AvroType]) -> AvroType:
     if found.name:
         named[found.name] = found
     return named[kind] if kind in named and not found.name else found
+
+
+def _aliases(schema: Any) -> frozenset[str]:
+    return frozenset(alias.rpartition(".")[2] for alias in schema.get("aliases", ()))
 
 
 def _logical_or(kind: str, logical: object) -> str:

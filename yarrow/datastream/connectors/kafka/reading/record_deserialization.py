@@ -18,6 +18,7 @@ from yarrow.common.serialization import (
     ColumnarDeserializationSchema,
     DeserializationSchema,
     MultiRecordDeserializationSchema,
+    SchemaUnavailableError,
 )
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.connectors.dead_letters import DeadLetter, ErrorPolicy, traceback_of
@@ -188,6 +189,8 @@ class _ValueRows(RowMaker):
                         break
                     # A StopIteration of the schema has ended the list like the end of the messages.
                     failure = RuntimeError("the schema raised StopIteration")
+                except SchemaUnavailableError:
+                    raise
                 except Exception as error:
                     failure = error
                 index = len(rows) + len(unread)
@@ -262,6 +265,8 @@ class _RowsOfEach(RowMaker):
         for message, stamp, offset in zip(messages, timestamps, offsets, strict=True):
             try:
                 rows.extend(rows_of(message))
+            except SchemaUnavailableError:
+                raise
             except Exception as error:
                 if self._policy is ErrorPolicy.FAIL:
                     value = self._value_of(message)
@@ -340,6 +345,7 @@ def _letter(partition: str, record: ConsumerRecord, error: Exception) -> DeadLet
         key=record.key,
         timestamp=record.timestamp,
         headers=record.headers,
+        schema_id=getattr(error, "schema_id", None),
     )
 
 

@@ -1,0 +1,23 @@
+"""Messages whose schemas are in a registry with the API of Confluent's: Avro, JSON Schema, Protobuf.
+
+Owner: none. Importing it loads no client library.
+"""
+
+from yarrow.datastream.formats.registry.avro import ConfluentRegistryAvroDeserializationSchema
+from yarrow.datastream.formats.registry.avro_evolution import SchemaEvolution
+from yarrow.datastream.formats.registry.errors import (
+    RegistryMessageError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+)
+from yarrow.datastream.formats.registry.subjects import RegistrySubject, SubjectNameStrategy
+
+__all__ = [
+    "ConfluentRegistryAvroDeserializationSchema",
+    "RegistryMessageError",
+    "RegistrySubject",
+    "SchemaEvolution",
+    "SchemaNotFoundError",
+    "SchemaRegistryError",
+    "SubjectNameStrategy",
+]

@@ -1,0 +1,156 @@
+"""Schemas of Avro messages whose writers' schemas are in a registry, with the names of Flink's Java classes.
+
+Owner: the client for building, the task's thread for messages. The client of the registry is loaded where a schema is
+asked for. Must not ask a registry when a program is unpickled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from yarrow.common.serialization import ResumableDeserializationSchema
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
+from yarrow.datastream.formats.avro_values import row_reader, row_type_of
+from yarrow.datastream.formats.registry.avro_evolution import SchemaEvolution
+from yarrow.datastream.formats.registry.avro_messages import AvroMessages
+from yarrow.datastream.formats.registry.chosen_schema import ReaderChoice, registered
+from yarrow.datastream.formats.registry.registered_schema import AVRO
+from yarrow.datastream.formats.registry.settings import RegistrySettings
+from yarrow.datastream.formats.registry.subjects import RegistrySubject
+from yarrow.datastream.formats.registry.writers import WriterSchemas
+from yarrow.runtime.common.errors import InvalidProgramError
+
+_LOG = logging.getLogger(__name__)
+_READER = "ConfluentRegistryAvroDeserializationSchema"
+
+
+class ConfluentRegistryAvroDeserializationSchema(ResumableDeserializationSchema[Any]):
+    """Messages of Avro as records of one schema, whatever schemas their writers had.
+
+    Made by `for_generic` and `for_row_type_info`.
+    """
+
+    @staticmethod
+    def for_generic(
+        schema: AvroSchema | str | RegistrySubject,
+        url: str,
+        registry_configs: Mapping[str, Any] | None = None,
+        *,
+        evolution: str | SchemaEvolution = SchemaEvolution.KEEP_KNOWN,
+    ) -> ConfluentRegistryAvroDeserializationSchema:
+        """Records as dicts. A RegistrySubject is asked for now.
+
+        Raises InvalidProgramError for settings or a schema that cannot be used, SchemaRegistryError if the registry
+        does not give the schema.
+        """
+        settings = RegistrySettings.of(url, registry_configs)
+        return ConfluentRegistryAvroDeserializationSchema(
+            settings, _choice(settings, schema), _evolution(evolution), False
+        )
+
+    @staticmethod
+    def for_row_type_info(
+        schema: AvroSchema | str | RegistrySubject,
+        url: str,
+        registry_configs: Mapping[str, Any] | None = None,
+        *,
+        evolution: str | SchemaEvolution = SchemaEvolution.KEEP_KNOWN,
+    ) -> ConfluentRegistryAvroDeserializationSchema:
+        """Records as Rows with the fields of the schema. Raises as `for_generic`."""
+        settings = RegistrySettings.of(url, registry_configs)
+        chosen = _evolution(evolution)
+        if chosen is SchemaEvolution.ADD_COLUMNS:
+            raise InvalidProgramError(
+                f"{_READER}: Rows have the fields of their type, so columns cannot be added to them; take for_generic,"
+                ' or evolution="keep"'
+            )
+        return ConfluentRegistryAvroDeserializationSchema(settings, _choice(settings, schema), chosen, True)
+
+    def __init__(
+        self, settings: RegistrySettings, choice: ReaderChoice, evolution: SchemaEvolution, makes_rows: bool
+    ) -> None:
+        self._state = (settings, choice, evolution, makes_rows)
+        self._choice = choice
+        self._schema = AvroSchema.parse_string(choice.text)
+        self._makes_rows = makes_rows
+        if self._schema.root.kind != "record":
+            raise InvalidProgramError(
+                f"{_READER}: a schema of a record is expected, not of {self._schema.root.kind}"
+            )
+        self._type = row_type_of(self._schema.root) if makes_rows else GenericRecordAvroTypeInfo(self._schema)
+
+    @property
+    def schema(self) -> AvroSchema:
+        """The schema of the reader."""
+        return self._schema
+
+    @cached_property
+    def _read(self) -> Callable[[bytes], Any]:
+        settings, _, evolution, makes_rows = self._state
+        read = AvroMessages(settings, self._schema, evolution).read
+        if not makes_rows:
+            return read
+        row = row_reader(self._schema.root)
+        return lambda message: row(read(message))
+
+    def deserialize(self, message: bytes) -> Any:
+        """Return the record.
+
+        Raises RegistryMessageError for a message that cannot be read, SchemaRegistryError if the registry does not
+        give its schema.
+        """
+        return self._read(message)
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
+
+    def snapshot(self) -> str:
+        """Return the reader's schema."""
+        return self._choice.snapshot()
+
+    def restored(self, snapshot: str) -> ConfluentRegistryAvroDeserializationSchema:
+        """Return the schema that a checkpoint has fixed. Raises InvalidProgramError for other fields of Rows."""
+        settings, choice, evolution, makes_rows = self._state
+        kept = choice.restored(snapshot)
+        if kept == choice:
+            return self
+        made = ConfluentRegistryAvroDeserializationSchema(settings, kept, evolution, makes_rows)
+        if makes_rows and made._type != self._type:
+            raise InvalidProgramError(
+                f"{_READER}: the job goes on with {kept}, and the program was built with {choice}, whose Rows have"
+                f" other fields. Give RegistrySubject({kept.subject!r}, {kept.version}), or that version whose fields"
+                " the job is to have from here on"
+            )
+        _LOG.info("%s: the job goes on with %s; %s is not read", _READER, kept, choice)
+        return made
+
+    def __repr__(self) -> str:
+        return f"{_READER}({self._schema.root.name}, {self._choice}, {self._state[0]!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._state
+
+
+def _evolution(given: str | SchemaEvolution) -> SchemaEvolution:
+    try:
+        return SchemaEvolution(given)
+    except ValueError:
+        names = ", ".join(f'"{each.value}"' for each in SchemaEvolution)
+        raise InvalidProgramError(f"{_READER}: evolution is {names}, not {given!r}") from None
+
+
+def _choice(settings: RegistrySettings, schema: AvroSchema | str | RegistrySubject) -> ReaderChoice:
+    if isinstance(schema, RegistrySubject):
+        found = registered(settings, schema, AVRO)
+        text = WriterSchemas.avro_text(found)
+        return ReaderChoice(text, found.subject, found.version, is_latest=schema.version is None)
+    if isinstance(schema, AvroSchema | str):
+        return ReaderChoice(schema.text if isinstance(schema, AvroSchema) else schema)
+    raise InvalidProgramError(
+        f"{_READER}: an AvroSchema, its JSON, or a RegistrySubject is expected, not {type(schema).__name__}"
+    )

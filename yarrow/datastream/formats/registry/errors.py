@@ -1,0 +1,26 @@
+"""The errors of schema registries. Each names the registry by its URL, which has no secrets, and says what to do.
+
+Owner: none. Must not import the client library.
+"""
+
+from __future__ import annotations
+
+from yarrow.common.serialization import SchemaUnavailableError
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.runtime.common.errors import YarrowError
+
+
+class SchemaRegistryError(YarrowError, SchemaUnavailableError):
+    """A registry refused a request, or did not answer it in time. No message is at fault."""
+
+
+class SchemaNotFoundError(SchemaRegistryError):
+    """A registry does not have a subject, a version or a schema."""
+
+
+class RegistryMessageError(FileFormatError):
+    """A message cannot be read; `schema_id` is that of its writer's schema, None = the message has none."""
+
+    def __init__(self, message: str, schema_id: int | None = None) -> None:
+        super().__init__(message)
+        self.schema_id = schema_id
