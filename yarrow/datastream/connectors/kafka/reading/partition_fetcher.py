@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final
@@ -27,7 +28,6 @@ from yarrow.datastream.connectors.kafka.cluster.client import (
 from yarrow.datastream.connectors.kafka.cluster.client_statistics import partition_facts
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
-    KafkaOffsetOutOfRangeError,
     KafkaUnreachableError,
 )
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
@@ -41,6 +41,7 @@ from yarrow.datastream.connectors.kafka.reading.fetched_items import (
 )
 from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import ConsumerRecord
+from yarrow.datastream.connectors.kafka.reading.refused_offsets import RefusedOffsets
 from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
 from yarrow.runtime.common.clock import perf_counter
 
@@ -59,6 +60,8 @@ _STATISTICS_MS: Final = "1000"
 #: Seconds after which a partition that cannot be reached is logged.
 _UNREACHABLE_LOG_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
+#: Seconds until an offset is asked for again that a broker has refused although it is there.
+_ASK_AGAIN_SECONDS: Final = 0.1
 
 _MISSING: Final = frozenset(
     {
@@ -97,6 +100,9 @@ class PartitionFetcher:
         #: Seconds of the client's clock since which a partition cannot be reached, and whether that was logged.
         self._unreachable_since: dict[KafkaTopicPartition, float] = {}
         self._logged: set[KafkaTopicPartition] = set()
+        self._refused = RefusedOffsets(
+            settings.consumer["auto.offset.reset"], settings.unreachable_seconds, perf_counter
+        )
         self._last_error = ""
         #: Partitions that the reader has paused.
         self._paused: set[tuple[str, int]] = set()
@@ -194,6 +200,8 @@ class PartitionFetcher:
         if self._client_id is not None:
             settings["client.id"] = self._client_id
         settings["statistics.interval.ms"] = _STATISTICS_MS
+        # The client would go to another offset without a look at whether the partition has this one.
+        settings["auto.offset.reset"] = "error"
         # Behind a transaction's last record stand markers, which are no messages. Only the end of the partition
         # tells that an end among them is reached.
         settings["enable.partition.eof"] = "false" if self._settings.stopping is None else "true"
@@ -320,27 +328,27 @@ class PartitionFetcher:
         elif code in _MISSING:
             self.items.put(MissingPartition(assignment, error.str()))
         elif code in _NOT_THERE:
-            raise self._out_of_range(assignment, message, error)
+            self._go_on(consumer, assignment, _offset(message), error.str())
         else:
             raise KafkaConnectorError(
                 f"{assignment.partition} cannot be read: {error.str()}. Check the topic, the rights of this user on it,"
                 " and the broker's log"
             )
 
-    def _out_of_range(
-        self, assignment: AssignedPartition, message: Message, error: KafkaError
-    ) -> KafkaConnectorError:
-        place, asked = assignment.partition, _offset(message)
+    def _go_on(self, consumer: Consumer, assignment: AssignedPartition, asked: int, reason: str) -> None:
+        """Read on where the broker has refused an offset. Raises KafkaOffsetOutOfRangeError."""
+        place = assignment.partition
         cluster = ClusterClient(
             self._settings.consumer, self._settings.properties, self._settings.request_seconds
         )
-        has = f"it has {cluster.beginnings([place])[place]} to {cluster.ends([place])[place]}"
-        wanted = f"offset {asked}" if asked >= 0 else "the next offset"
-        return KafkaOffsetOutOfRangeError(
-            f"{place} has no {wanted}, which is to be read next: {has} ({error.str()}). Retention has removed records,"
-            " or the topic was made anew. Restore from another checkpoint, or accept the loss: set auto.offset.reset"
-            " to earliest or latest"
-        )
+        first, end = cluster.beginnings([place])[place], cluster.ends([place])[place]
+        offset = self._refused.next_offset(place, asked, first, end, reason)
+        if offset == asked:
+            time.sleep(_ASK_AGAIN_SECONDS)
+        consumer.incremental_unassign([_place(place)])
+        consumer.incremental_assign([_place(place, offset)])
+        if self._is_held or (place.topic, place.partition) in self._paused:
+            consumer.pause([_place(place)])
 
     # ------------------------------------------------------------- callbacks, on the fetch thread
 
