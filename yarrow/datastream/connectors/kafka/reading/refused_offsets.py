@@ -35,7 +35,7 @@ class RefusedOffsets:
         """The offset to read next, where a broker has refused offset `asked`; a negative one is a named place.
 
         The partition has offsets from `first` to before `end`. Raises KafkaOffsetOutOfRangeError if the offset is not
-        there and the program does not accept the loss, or if the broker goes on refusing one that is there.
+        there and the program does not accept the loss. It raises it, too, if an offset that is there stays refused.
         """
         if asked < 0 or first <= asked <= end:
             if self._is_refused_too_long(place, asked):
