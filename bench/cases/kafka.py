@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bench.case import Case, Program, engine, module_peer
+from dataclasses import replace
+
+from bench.case import PYTHON, Case, Measure, Program, engine, module_peer, peer
 
 _SIZES = (500_000, 2_500_000)
 
@@ -22,4 +24,32 @@ def _case(form: str, share: float) -> Case:
     return Case(f"kafka-{form}", _job(form), (loop,), at_least=((loop.name, share),), paired=True)
 
 
-CASES = [_case("bytes", 0.8), _case("json", 0.8), _case("columns", 0.9)]
+_COUNT_SIZES = (500_000, 4_500_000)
+_COUNTS = engine(
+    "kafka_counts.py", name="Yarrow, Kafka to Kafka", sizes=_COUNT_SIZES, quick=100_000, module=True
+)
+_BARE_COUNTS = module_peer(
+    "bare_kafka_counts",
+    name="bare confluent-kafka, a transaction a second",
+    sizes=_COUNT_SIZES,
+    quick=100_000,
+)
+_PYFLINK_COUNTS = replace(
+    peer("pyflink_kafka_job.py", "--python", PYTHON, name="PyFlink, Kafka to Kafka", sizes=(20_000, 120_000)),
+    once=True,
+)
+_RESTART = engine("kafka_restart.py", name="first row after a kill", sizes=(3,), quick=1, module=True)
+
+CASES = [
+    _case("bytes", 0.8),
+    _case("json", 0.8),
+    _case("columns", 0.9),
+    Case(
+        "kafka-to-kafka",
+        _COUNTS,
+        (_BARE_COUNTS, _PYFLINK_COUNTS),
+        at_least=((_BARE_COUNTS.name, 0.6), (_PYFLINK_COUNTS.name, 8.0)),
+        paired=True,
+    ),
+    Case("kafka-restart", _RESTART, measure=Measure.REPORTED, at_most=5.0),
+]

@@ -12,7 +12,11 @@ from tests.support.kafka.cluster import KafkaCluster
 
 TOPIC = "bench-payments"
 #: Of every client that reads the topic.
-SETTINGS = {"enable.auto.commit": "false", "isolation.level": "read_committed"}
+SETTINGS = {
+    "enable.auto.commit": "false",
+    "isolation.level": "read_committed",
+    "fetch.queue.backoff.ms": "10",
+}
 _SECONDS = 30.0
 
 

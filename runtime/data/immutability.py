@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.common.types import Row, RowKind
+from yarrow.common.types import Row, RowKind, row_of
 from yarrow.runtime.data.errors import UncopyableValueError
 from yarrow.runtime.data.plain_classes import (
     InstanceShape,
@@ -194,6 +194,14 @@ def _row(value: Row, memo: Memo) -> Row:
     return made
 
 
+def _whole_row(value: Row) -> Row:
+    """A copy of a Row that stands alone: no memo is needed while all its values are atoms."""
+    values = value._values
+    if ATOMIC_TYPES.issuperset(map(type, values)):
+        return row_of(value._fields, values.copy(), value._row_kind)  # type: ignore[arg-type]
+    return _row(value, {})
+
+
 def _deep(value: Any, memo: Memo) -> Any:
     """Copy by the copy protocol, which honours the class's own methods."""
     try:
@@ -224,7 +232,7 @@ _BUILT_IN: Final[dict[type, Copier]] = {
 _copiers: Final[dict[type, Copier]] = dict(_BUILT_IN)
 #: For plain classes also a copier of values that stand alone: no memo is needed while all their fields are
 #: atoms.
-_whole_copiers: Final[dict[type, Callable[[Any], Any]]] = {}
+_whole_copiers: Final[dict[type, Callable[[Any], Any]]] = {Row: _whole_row}
 #: The copier that `freeze_or_copy` would call for values of an exact class, or None: generated code saves
 #: itself a call. Generated code asks once a value, for the copier of a class may be replaced.
 whole_copier_of: Final = _whole_copiers.get
@@ -236,6 +244,7 @@ def _learn(cls: type) -> Copier:
         _copiers.clear()
         _whole_copiers.clear()
         _copiers.update(_BUILT_IN)
+        _whole_copiers[Row] = _whole_row
     _copiers[cls] = copier
     return copier
 

@@ -32,6 +32,9 @@ _PROVIDED = frozenset({"yarrow", "cloudpickle", "__main__", "__mp_main__"})
 #: Position of the file's name among the arguments of CodeType.
 _FILE_NAME = 10
 
+#: Flag of types that are made at run time, by Python or by an extension.
+_HEAP_TYPE = 1 << 9
+
 #: Depth of captured values to which the search for an unpicklable value goes.
 _SEARCH_DEPTH = 4
 
@@ -48,8 +51,26 @@ class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return "MISSING"  # a global of its module
         if isinstance(obj, CodeType):
             return _with_file_name(obj, self.dispatch_table[CodeType](obj))
+        if isinstance(obj, type) and (owner := _owner_of_built_in(obj)) is not None:
+            return getattr, (owner, obj.__name__)
         reduced = super().reducer_override(obj)
         return with_layout(obj, reduced) if isinstance(obj, type) else reduced
+
+
+def _owner_of_built_in(cls: type) -> ModuleType | None:
+    """The module of an extension's type that names a module which does not exist, as `cimpl`; None for other types.
+
+    Such a type cannot be made anew from its parts.
+    """
+    if cls.__flags__ & _HEAP_TYPE or cls.__module__ in sys.modules:
+        return None
+    holders = [
+        module
+        for name, module in list(sys.modules.items())
+        if name not in _PROVIDED and getattr(module, "__dict__", {}).get(cls.__name__) is cls
+    ]
+    named = [module for module in holders if module.__name__.endswith(f".{cls.__module__}")]
+    return next(iter([*named, *holders]), None)
 
 
 def _with_file_name(code: CodeType, reduced: Any) -> Any:

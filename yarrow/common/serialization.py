@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -54,6 +55,13 @@ class DeserializationSchema(ABC, Generic[OUT]):
     @abstractmethod
     def deserialize(self, message: bytes) -> OUT:
         """Return the record of a message."""
+
+    def deserialize_many(self, messages: Sequence[bytes]) -> list[OUT]:
+        """Return the records of messages, in order and as `deserialize` gives them. Sources call it for chunks.
+
+        It raises any error if a message cannot be read. The source then calls `deserialize` for each message.
+        """
+        return list(map(self.deserialize, messages))
 
     def is_end_of_stream(self, next_element: OUT) -> bool:
         """Whether the stream ends at this record, which is then not emitted."""
@@ -120,6 +128,12 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
 
     def deserialize(self, message: bytes) -> str:
         return message.decode(self._charset)
+
+    def deserialize_many(self, messages: Sequence[bytes]) -> list[str]:
+        # A subclass may read single messages in its own way.
+        if type(self).deserialize is not SimpleStringSchema.deserialize:
+            return super().deserialize_many(messages)
+        return list(map(bytes.decode, messages, repeat(self._charset)))
 
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()

@@ -8,9 +8,11 @@ runtime.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, cast
 
 __all__ = [
@@ -234,17 +236,28 @@ class Row:
 bear_names: Callable[[Row, tuple[str, ...]], None] = Row.__dict__["_fields"].__set__
 
 
+_new = object.__new__
 _put_values: Callable[[Row, list[Any]], None] = Row.__dict__["_values"].__set__
 _put_kind: Callable[[Row, RowKind], None] = Row.__dict__["_row_kind"].__set__
 
 
-def row_of(names: tuple[str, ...], values: list[Any]) -> Row:
-    """A Row of these names with this very list of values, both unchecked: for decoders, once a record."""
-    row = Row.__new__(Row)
+def row_of(names: tuple[str, ...], values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
+    """A Row of these names with this very list of values, unchecked: for decoders and copies, once a record."""
+    row = _new(Row)
     _put_values(row, values)
     bear_names(row, names)
-    _put_kind(row, RowKind.INSERT)
+    _put_kind(row, kind)
     return row
+
+
+def rows_of(names: tuple[str, ...], values: Sequence[list[Any]]) -> list[Row]:
+    """The Rows that `row_of` makes of each of these lists, without a call of Python for each."""
+    rows = list(map(Row.__new__, repeat(Row, len(values))))
+    # A deque of length 0 runs through what it is given.
+    deque(map(_put_values, rows, values), 0)
+    deque(map(bear_names, rows, repeat(names)), 0)
+    deque(map(_put_kind, rows, repeat(RowKind.INSERT)), 0)
+    return rows
 
 
 def positional_row(values: Sequence[Any]) -> Row:

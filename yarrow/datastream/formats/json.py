@@ -6,6 +6,7 @@ refuses is read again row by row, so that both ways give the same rows and the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import msgspec
@@ -29,7 +30,12 @@ from yarrow.datastream.connectors.line_blocks import (
 )
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
-from yarrow.datastream.formats.json_rows import ColumnDecoder, JsonColumnsDeserializationSchema, row_decoder
+from yarrow.datastream.formats.json_rows import (
+    ColumnDecoder,
+    JsonColumnsDeserializationSchema,
+    row_decoder,
+    rows_decoder,
+)
 from yarrow.datastream.formats.row_fields import values_in_order
 from yarrow.datastream.formats.values import json_decoder, row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
@@ -229,6 +235,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
     ) -> None:
         self._settings = (type_info, fail_on_missing_field, ignore_parse_errors)
         self._decode = row_decoder(type_info, fail_on_missing_field)
+        self._decode_many = rows_decoder(type_info, fail_on_missing_field)
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the Row; None for an unreadable message if errors are ignored, else FileFormatError is raised."""
@@ -240,6 +247,15 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
             raise FileFormatError(
                 f"no JSON object of the declared type: {error}: {message[:120]!r}"
             ) from error
+
+    def deserialize_many(self, messages: Sequence[bytes]) -> list[Row | None]:
+        # A subclass may read single messages in its own way.
+        if (
+            self._decode_many is None
+            or type(self).deserialize is not JsonRowDeserializationSchema.deserialize
+        ):
+            return super().deserialize_many(messages)
+        return self._decode_many(messages)
 
     def get_produced_type(self) -> TypeInformation:
         return self._settings[0]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from yarrow.datastream.functions import MapFunction
 from yarrow.runtime.graph.user_code import (
@@ -219,3 +220,9 @@ def test_code_keeps_the_file_that_tracebacks_name() -> None:
         outer.__code__.co_firstlineno,
         outer().__code__.co_firstlineno,
     ]
+
+
+def test_types_of_extensions_travel_by_the_module_that_has_them() -> None:
+    # It names a module `cimpl`, which nobody can import.
+    assert Producer.__module__ not in sys.modules
+    assert pickle.loads(UserCodePacker().pickle(lambda: Producer, "map"))() is Producer

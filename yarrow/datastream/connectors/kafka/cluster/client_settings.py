@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Final
 
 from yarrow.datastream.connectors.kafka.cluster.property_names import (
     CONNECTION,
@@ -27,6 +28,10 @@ from yarrow.datastream.connectors.kafka.cluster.security_settings import (
     complete_security,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
+
+#: The client fetches again so soon after its queue was full. Its own default is a second: a reader that empties the
+#: queue of small records faster than that would stand still for the rest of it.
+_FETCH_BACKOFF_MS: Final = "10"
 
 
 def connection_settings(
@@ -76,6 +81,7 @@ def consumer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, st
     _one_of(owner, settings, "auto.offset.reset", ("earliest", "latest", "error"), "earliest, latest or none")
     settings.setdefault("allow.auto.create.topics", "false")
     settings |= {"enable.auto.commit": "false", "enable.auto.offset.store": "false"}
+    settings["fetch.queue.backoff.ms"] = _FETCH_BACKOFF_MS
     return settings
 
 
@@ -113,7 +119,7 @@ def producer_settings(owner: str, properties: Mapping[str, str]) -> dict[str, st
 
 def admin_settings(settings: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for a client of administration, which does not understand those named `own`."""
-    names = set(own.values()) | {"enable.auto.commit", "enable.auto.offset.store"}
+    names = set(own.values()) | {"enable.auto.commit", "enable.auto.offset.store", "fetch.queue.backoff.ms"}
     return {key: value for key, value in settings.items() if key not in names}
 
 

@@ -159,6 +159,8 @@ class _ValueRows(RowMaker):
         self._schema = schema
         self._policy = policy
         self._deserialize = schema.deserialize
+        has_own = type(schema).deserialize_many is not DeserializationSchema.deserialize_many
+        self._deserialize_many = schema.deserialize_many if has_own else None
         self._as_is = type(schema) is ByteArraySchema
         self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
 
@@ -176,8 +178,9 @@ class _ValueRows(RowMaker):
             timestamps = [timestamps[index] for index in kept]
             offsets = [offsets[index] for index in kept]
         unread: set[int] = set()
-        if self._as_is:
-            rows = list(messages)
+        made = list(messages) if self._as_is else self._made_at_once(messages)
+        if made is not None:
+            rows = made
         else:
             waiting = iter(messages)
             while True:
@@ -206,6 +209,13 @@ class _ValueRows(RowMaker):
         if not self._may_end:
             return MadeRows(rows, timestamps, errors, False)
         return _up_to_end(self._schema, rows, timestamps, errors)
+
+    def _made_at_once(self, messages: Sequence[Any]) -> list[Any] | None:
+        """The rows of all messages; None = they must be made one by one, which finds what is at fault."""
+        if self._deserialize_many is not None:
+            with suppress(Exception):
+                return self._deserialize_many(messages)
+        return None
 
 
 class _Columns(RowMaker):

@@ -24,7 +24,11 @@ from yarrow.datastream.connectors.kafka.writing.record_serialization import Enco
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 from yarrow.runtime.common.clock import perf_counter
 
-_ROOM_SECONDS: Final = 0.1
+#: Seconds between two looks for a topic.
+_TOPIC_SECONDS: Final = 0.1
+#: Seconds between two looks for room. The client does not wake who waits for room, since it reports only
+#: failures. A look costs some microseconds, and 100 ms here would be a tenth of a second without a record sent.
+_ROOM_SECONDS: Final = 0.005
 _FLUSH_SECONDS: Final = 1.0
 #: Seconds for questions about topics and transactions.
 _REQUEST_SECONDS: Final = 30.0
@@ -166,7 +170,7 @@ class RecordProducer:
             if found.code() == KafkaError.LEADER_NOT_AVAILABLE or (
                 found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and perf_counter() < deadline
             ):
-                self._served(lambda: producer.poll(_ROOM_SECONDS))
+                self._served(lambda: producer.poll(_TOPIC_SECONDS))
                 continue
             failed = FailedRecord(topic, -1, _bytes(key), _bytes(value))
             raise self._error(failed, found.name(), found.str())

@@ -130,3 +130,8 @@ def test_what_is_wrong_is_named(properties: dict[str, str], expected: str) -> No
         consumer_settings("KafkaSource", SERVERS | properties)
     assert expected in str(refused.value)
     assert "topsecret" not in str(refused.value)
+
+
+def test_a_reader_does_not_wait_a_second_behind_a_full_queue() -> None:
+    settings = consumer_settings("KafkaSource", {"bootstrap.servers": "b:1"})
+    assert int(settings["fetch.queue.backoff.ms"]) <= 50
