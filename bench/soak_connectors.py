@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.soak_results import ROOT
 from tests.kafka.kafka_under_test import PARTITIONS, kafka_topics
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.run_clusters import cluster_of_run
@@ -53,6 +54,8 @@ def run_connectors(plans: int, first: int, guarantees: Sequence[DeliveryGuarante
     failed: list[str] = []
     done = 0
     configuration = {"resourcemanager.taskmanager-timeout": "1 s"}
+    # Workers load the connector from the tests.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with cluster_of_run() as kafka, mini_cluster(2, 2, configuration=configuration) as cluster:
         for number, guarantee in itertools.product(range(first, first + plans), guarantees):
             try:
