@@ -19,6 +19,7 @@ from yarrow.datastream.connectors import DEAD_LETTERS
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.formats.registry import (
     ConfluentRegistryAvroDeserializationSchema,
+    RegistryMessageError,
     RegistrySubject,
     SchemaNotFoundError,
     SchemaRegistryError,
@@ -152,3 +153,19 @@ def test_a_registry_that_is_absent_fails_the_job_whatever_becomes_of_bad_records
         harness.run()
     harness.close()
     assert "hidden" not in str(caught.value)
+
+
+def test_fields_that_only_the_writer_has(registry: RegistryServer, writer: Writer) -> None:
+    schema_id = writer.register("more-fields", SECOND)
+    message = writer.message(schema_id, SECOND, {"id": 1, "user": "ann"})
+
+    def read_with(evolution: str) -> Any:
+        made = ConfluentRegistryAvroDeserializationSchema.for_generic(
+            json.dumps(FIRST), registry.url, evolution=evolution
+        )
+        return made.deserialize(message)
+
+    assert read_with("keep") == {"id": 1}
+    assert read_with("add") == {"id": 1, "user": "ann"}
+    with pytest.raises(RegistryMessageError, match="field 'user': the reader's schema does not know it"):
+        read_with("fail")
