@@ -6,6 +6,7 @@ job_ends.py handles the end of a job, job_recovery.py the jobs of earlier leader
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -60,6 +61,8 @@ from yarrow.runtime.rpc.messages import (
     ExecutionGraphDetails,
     JobOverview,
     JobResult,
+    RateLimitDetails,
+    RateLimitRequest,
     RescaleRequest,
     SavepointRequest,
     ScheduleOverview,
@@ -102,6 +105,7 @@ class Dispatcher(RpcEndpoint):
         self._resource_manager: ResourceManagerGateway | None = None
         self._stopping = False
         self._on_shut_down = on_shut_down
+        self._rate_limits_change = asyncio.Lock()
         self.address = ""
 
     async def on_start(self) -> None:
@@ -326,6 +330,22 @@ class Dispatcher(RpcEndpoint):
         master = self._live(job_id, "cannot be rescaled")
         await master.rescale(request)
         return Acknowledge()
+
+    async def request_rate_limits(self, job_id: JobID) -> RateLimitDetails:
+        return self._live(job_id, "shows no rate limits").rate_limits()
+
+    async def change_rate_limits(self, job_id: JobID, request: RateLimitRequest) -> RateLimitDetails:
+        # One after the other, so that what is stored last is what holds last.
+        async with self._rate_limits_change:
+            master = self._live(job_id, "takes no rate limits")
+            await master.change_rate_limits(request.limits)
+            details = master.rate_limits()
+            limits = {entry.operator_id: entry.limit for entry in details.operators}
+            try:
+                await self.run_blocking(self._store.put_rate_limits, job_id, limits)
+            except KeyError:
+                _log.info("job %s has ended while its rate limits were changed", job_id)
+        return details
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:
         await self.run_blocking(dispose_savepoint, path)

@@ -9,12 +9,14 @@ have no meaning.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import msgspec
 
 from yarrow.common.job_status import JobStatus
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import IdFactory, JobID, is_hex_id
+from yarrow.runtime.common.ids import IdFactory, JobID, OperatorID, is_hex_id
 from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options.high_availability import STORAGE_DIR
 from yarrow.runtime.fs.registry import file_system_for
@@ -55,6 +57,13 @@ class StoredCommits(msgspec.Struct, frozen=True, kw_only=True):
     #: File of the encoded commits; "" = they are in `commits`.
     path: str = ""
     commits: bytes = b""
+
+
+class StoredRateLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of the rate limits that somebody has set for a running job."""
+
+    version: int = RECORD_VERSION
+    limits: Mapping[OperatorID, RateLimit]
 
 
 class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +206,30 @@ class JobGraphStore:
 
     # Requests for a job that the next leader must fulfil too.
 
+    def put_rate_limits(self, job_id: JobID, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Stores the rate limits of a running job, in place of those of its graph; returns when they are durable.
+
+        Raises RecordsError, and KeyError if the job was removed meanwhile: then nothing is stored.
+        """
+        self._records.write(
+            Put(_rate_limits(job_id), msgspec.msgpack.encode(StoredRateLimits(limits=limits)))
+        )
+        if self.remove_mark_of_nothing(job_id):
+            raise KeyError(job_id)
+
+    def rate_limits(self, job_id: JobID) -> Mapping[OperatorID, RateLimit]:
+        """The limits that were stored for a running job; empty = those of its graph hold.
+
+        Raises StoredJobError if they can never be read, and RecordsError if not now.
+        """
+        data = self._records.read(_rate_limits(job_id))
+        if data is None:
+            return {}
+        try:
+            return msgspec.msgpack.decode(data, type=StoredRateLimits).limits
+        except msgspec.DecodeError as error:
+            raise StoredJobError(f"the rate limits of job {job_id} cannot be decoded: {error}") from error
+
     def mark_cancelled(self, job_id: JobID) -> None:
         """Marks the job to end as CANCELED under any leader."""
         self._records.write(Put(f"{_job(job_id)}/cancelled", b""))
@@ -279,6 +312,10 @@ def _job(job_id: JobID) -> str:
 
 def _commits(job_id: JobID) -> str:
     return f"{_job(job_id)}/commits"
+
+
+def _rate_limits(job_id: JobID) -> str:
+    return f"{_job(job_id)}/rate-limits"
 
 
 def _result(job_id: JobID) -> str:

@@ -16,6 +16,7 @@ from yarrow.am.dispatcher.jobs import Jobs, blobs_of
 from yarrow.am.dispatcher.records_retry import RecordsRetry, records_backoff
 from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
 from yarrow.am.dispatcher.validation import decode_and_validate
+from yarrow.am.jobmaster.rate_limits import limited_job
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import JobNotFoundError, YarrowError
@@ -111,7 +112,9 @@ class JobRecovery:
             await self._ends.remove(job_id, result.blobs, result.status)
             return
         if job.job is None:
-            job.is_of(decode_and_validate(await self._endpoint.run_blocking(self._store.get, job_id)))
+            graph = decode_and_validate(await self._endpoint.run_blocking(self._store.get, job_id))
+            limits = await self._endpoint.run_blocking(self._store.rate_limits, job_id)
+            job.is_of(limited_job(graph, limits))
         assert job.job is not None
         if job.cancelled.is_set() or await self._endpoint.run_blocking(self._store.is_cancelled, job_id):
             job.cancelled.set()

@@ -199,6 +199,15 @@ class ExecutionGraph:
         self.exceptions: list[ExceptionEntry] = []
         self.last_modification = clock.epoch_ms()
 
+    def replace_specs(self, job: JobGraph) -> None:
+        """Replaces the job by itself with other specs of its operators; tasks run on."""
+        self.job = job
+        for vertex in job.vertices:
+            held = self.vertices[vertex.id]
+            held.vertex = vertex
+            for execution in held.executions:
+                execution.vertex = vertex
+
     def replace_job(self, job: JobGraph) -> None:
         """Replaces the job by itself at another parallelism.
 

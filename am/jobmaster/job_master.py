@@ -8,7 +8,7 @@ look into user code, rows or operator events (operator_events.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.links.operator_events import OperatorEvents
 from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink, ResourceManagerServices
 from yarrow.am.jobmaster.missing_slots import MissingSlots
+from yarrow.am.jobmaster.rate_limits import RateLimits
 from yarrow.am.jobmaster.registered_task_executors import RegisteredTaskExecutors
 from yarrow.am.jobmaster.rescale_requests import RescaleRequests
 from yarrow.am.jobmaster.running_job import RunningJob
@@ -51,13 +52,22 @@ from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.am.jobmaster.task_deployments import TaskDeployments
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
+from yarrow.common.values.rate_limit import RateLimit
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    ExecutionAttemptID,
+    JobID,
+    JobMasterID,
+    OperatorID,
+    ResourceID,
+)
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import EndpointStoppedError
-from yarrow.runtime.rpc.gateway_type import JOB_MASTER
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER as JOB_MASTER_GATEWAY
 from yarrow.runtime.rpc.messages import (
+    JOB_MASTER,
     Acknowledge,
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
@@ -68,6 +78,7 @@ from yarrow.runtime.rpc.messages import (
     EventTimeDetails,
     FailureCause,
     OperatorEvent,
+    RateLimitDetails,
     RegistrationRejection,
     RegistrationSuccess,
     RescaleRequest,
@@ -176,6 +187,7 @@ class JobMaster(RpcEndpoint):
             settings.slot_request_timeout,
             self._decide,
         )
+        self._rate_limits = RateLimits(self.graph, self._events, self._encoded, self._rescales.rescaling)
         self._actions = self._action_executor()
         #: Takes requests about checkpoints and savepoints.
         self.checkpoint_api = CheckpointApi(
@@ -217,7 +229,7 @@ class JobMaster(RpcEndpoint):
         await self._encoded.prepare(self.graph.job)
         if self.graph.machine.is_terminal:
             raise EndpointStoppedError(f"{self.name} was stopped before it had started")
-        self.address = self._services.rpc.serve(JOB_MASTER, self)
+        self.address = self._services.rpc.serve(JOB_MASTER_GATEWAY, self)
         self._checkpoints.begin()
         self._decide(JobStarted(self._now()))
         self._resource_manager.start(self.address)
@@ -330,6 +342,15 @@ class JobMaster(RpcEndpoint):
         self.assert_main_thread()
         await self._rescales.rescale(request)
 
+    def rate_limits(self) -> RateLimitDetails:
+        """The rate limits of the job's sources and sinks."""
+        return self._rate_limits.details()
+
+    async def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Sets other limits. Raises RateLimitRefusedError."""
+        self.assert_main_thread()
+        await self._rate_limits.change(limits)
+
     @cached_property
     def _aligned_sources(self) -> AlignedSources:
         # Imported late: most jobs align no sources.
@@ -381,10 +402,14 @@ class JobMaster(RpcEndpoint):
         self, updates: tuple[TaskExecutionStateUpdate, ...]
     ) -> Acknowledge:
         self._decide(TasksUpdated(self._now(), updates))
+        self._rate_limits.divide()
         return Acknowledge()
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
-        self._events.send(event)
+        if event.target_subtask == JOB_MASTER:
+            self._rate_limits.take(event)
+        else:
+            self._events.send(event)
         return Acknowledge()
 
     async def report_watermark(self, report: WatermarkReport) -> Acknowledge:

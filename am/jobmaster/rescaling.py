@@ -138,6 +138,11 @@ class Rescaling:
         """Oldest first; the last may still run."""
         return tuple(self._history)
 
+    @property
+    def is_under_way(self) -> bool:
+        """True while a rescale is running."""
+        return self._ended is not None
+
     async def idle(self) -> None:
         """Returns when no rescale is running. Waiting calls continue in their order of arrival."""
         while self._ended is not None:

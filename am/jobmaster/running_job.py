@@ -5,18 +5,22 @@ Owner: none (Protocols). All methods are called on the Dispatcher's loop, which 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.common.job_status import JobStatus
+from yarrow.common.values.rate_limit import RateLimit
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.rpc.messages import (
     EventTimeDetails,
     ExecutionGraphDetails,
     JobOverview,
     JobResult,
+    RateLimitDetails,
     RescaleRequest,
     SavepointRequest,
 )
@@ -104,6 +108,14 @@ class RunningJob(Protocol):
 
     async def event_time(self) -> EventTimeDetails:
         """Event time of the job, operator by operator, and who holds it back."""
+        ...
+
+    def rate_limits(self) -> RateLimitDetails:
+        """The rate limits of the job's sources and sinks."""
+        ...
+
+    async def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Sets other limits. Raises RateLimitRefusedError."""
         ...
 
     def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:

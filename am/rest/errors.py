@@ -103,6 +103,7 @@ _STATUS_BY_NAME = {
     "UnknownLogFileError": HTTPStatus.NOT_FOUND,
     "BlobNotFoundError": HTTPStatus.NOT_FOUND,
     "InvalidSavepointPathError": HTTPStatus.BAD_REQUEST,
+    "RateLimitRefusedError": HTTPStatus.BAD_REQUEST,
 }
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from typing import Any, cast
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.chain.batch_flow import BatchFlow, never
 from yarrow.container.chain.chain_compiler import ChainCompiler
 from yarrow.container.chain.chain_counts import ChainCounts
@@ -75,6 +76,12 @@ class OperatorChain:
             (index, operator)
             for index, operator in enumerate(self.operators)
             if operator.takes_chunks or operator.holds_rows
+        ]
+        #: The operators that may have a rate limit and are no source: it limits what the chain takes.
+        self._sinks = [
+            operator
+            for operator, descriptor in zip(self.operators, vertex.operators, strict=True)
+            if descriptor.spec.takes_rate_limit and not descriptor.spec.is_source
         ]
         #: The operators in use: all, unless the task had ended before the restored checkpoint.
         self._open = self.operators
@@ -280,6 +287,29 @@ class OperatorChain:
     def is_available(self) -> bool:
         """False while an operator cannot take rows."""
         return all(operator.is_available for operator in self.operators)
+
+    @property
+    def permitted_rows(self) -> int | None:
+        """Most rows that rate limits of sinks let the chain take now: 0 = they wait, None = any number."""
+        if not self._sinks:
+            return None
+        found = [rows for sink in self._sinks if (rows := sink.permitted_rows) is not None]
+        return min(found) if found else None
+
+    @property
+    def room(self) -> int | None:
+        """Most rows that the head and the rate limits of sinks take now; None = any number."""
+        permitted, room = self.permitted_rows, self.operators[0].room
+        if permitted is None or room is None:
+            return room if permitted is None else permitted
+        return min(permitted, room)
+
+    def take_share(self, operator_id: OperatorID, share: RateLimit) -> None:
+        """Gives a source or sink its share of its rate limit."""
+        for index, descriptor in enumerate(self._vertex.operators):
+            if descriptor.id == operator_id:
+                with self.attributed(index):
+                    self.operators[index].take_share(share)
 
     @property
     def is_drained(self) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.container.operators.failed_records import FailedRecords
@@ -390,6 +391,15 @@ class Operator(ABC):
     @property
     def room(self) -> int | None:
         """Most rows that the operator takes now, as the head of its chain; None = any number."""
+        return None
+
+    @property
+    def permitted_rows(self) -> int | None:
+        """Most rows that the rate limit of a sink lets it take now, wherever it stands; None = it has no limit."""
+        return None
+
+    def take_share(self, share: RateLimit) -> None:
+        """Takes the subtask's share of the rate limit of a source or sink."""
         return None
 
     @property

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol, cast
 
+import msgspec
+
 from yarrow.container.protocol.errors import NotReadyForCheckpointError, TaskSubmissionError
 from yarrow.container.protocol.worker_protocol import EmitOperatorEvent, FromWorker
 from yarrow.container.sources.source_coordinator import RestoredCoordinator, SourceCoordinator
@@ -33,8 +35,15 @@ from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import (
+    JOB_MASTER,
+    NotifyCheckpoint,
+    OperatorEvent,
+    RateShare,
+    ResetSubtask,
+    TriggerCheckpoint,
+)
 from yarrow.runtime.rpc.messages import CheckpointNotice as Notice
-from yarrow.runtime.rpc.messages import NotifyCheckpoint, OperatorEvent, ResetSubtask, TriggerCheckpoint
 
 COORDINATOR = -1
 #: The place of an attempt: vertex and subtask; its attempts follow each other.
@@ -252,7 +261,19 @@ class SourceHosting:
     def from_reader(
         self, builder: TaskBuilder, operator_id: str, target: int, source: int, payload: bytes
     ) -> None:
-        """Takes a message of a reader of this worker to its coordinator. Any thread."""
+        """Takes a message of a reader to its coordinator, or of a subtask to the JobMaster. Any thread."""
+        if target == JOB_MASTER:
+            event = OperatorEvent(
+                job_id=builder.graph.job_id,
+                vertex_id=builder.vertex.id,
+                operator_id=OperatorID(operator_id),
+                target_subtask=target,
+                source_subtask=source,
+                payload=payload,
+                source_attempt=builder.descriptor.attempt_id,
+            )
+            self._send(EmitOperatorEvent(event=event))
+            return
         self.route(
             builder,
             OperatorID(operator_id),
@@ -305,7 +326,8 @@ class SourceHosting:
         else:
             task = self._readers.task_of(event.target_attempt)
             if task is not None:
-                task.post(partial(_hand_to_reader, task, event.payload))
+                hand = _hand_share if event.source_subtask == JOB_MASTER else _hand_to_reader
+                task.post(partial(hand, task, event))
                 return
         begun = self._begun.get((event.job_id, event.vertex_id, max(event.target_subtask, 0)), -1)
         if attempt_place(event.target_attempt)[1] > begun:
@@ -342,9 +364,14 @@ class SourceHosting:
             hosted.coordinator.reset(reset.subtask, reset.attempt_id, reset.checkpoint_id)
 
 
-def _hand_to_reader(task: StreamTask, payload: bytes) -> None:
+def _hand_to_reader(task: StreamTask, event: OperatorEvent) -> None:
     source = task.chain.source
     if source is not None:
         with task.chain.attributed(0):
-            source.handle_event(payload)
+            source.handle_event(event.payload)
         task.wake()
+
+
+def _hand_share(task: StreamTask, event: OperatorEvent) -> None:
+    """Gives a source or sink its share of its rate limit."""
+    task.take_share(event.operator_id, msgspec.msgpack.decode(event.payload, type=RateShare).share)

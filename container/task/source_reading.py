@@ -125,8 +125,16 @@ class SourceReading:
         self.tell_source()
 
     def tell_source(self) -> None:
-        """Tells the source whether it is polled: not while rows wait, credit is missing, or the task is suspended."""
-        waits = self._has_rows or self._slices.blocked or self._life.stage is TaskStage.SUSPENDED
+        """Tells the source whether it is polled.
+
+        It is not while rows wait, credit is missing, a sink of the chain waits for permits, or the task is suspended.
+        """
+        waits = (
+            self._has_rows
+            or self._slices.blocked
+            or self._life.stage is TaskStage.SUSPENDED
+            or self._chain.permitted_rows == 0
+        )
         if self._told_to_wait is not waits:
             self._told_to_wait = waits
             self._source.rows_wait(waits)
@@ -139,6 +147,8 @@ class SourceReading:
             self._outputs.forward_marker(marker)
         if not self._has_rows and not self.woken and self.poll_at is not None and now < self.poll_at:
             self._due_at = self.poll_at
+            return False
+        if self._wait_for_permits():
             return False
         self.woken = False
         self.poll_at = None
@@ -161,6 +171,8 @@ class SourceReading:
                 self.wake()
                 self._due_at = slices.seconds()
                 return True
+            if self._wait_for_permits():
+                return True
         if found is None:
             self._chain.time.end()
             self._ended()
@@ -172,6 +184,18 @@ class SourceReading:
             self.poll_at = float("inf")
         self._due_at = self.poll_at
         return worked
+
+    def _wait_for_permits(self) -> bool:
+        """Whether a sink of the chain waits for permits of its rate limit. It makes the task look again in time."""
+        if self._chain.permitted_rows != 0:
+            if self._told_to_wait and not self._has_rows:
+                self.tell_source()
+            return False
+        # Timers, mails and barriers go on meanwhile.
+        self.poll_at = None
+        self.wake()
+        self.tell_source()
+        return True
 
     def _gather(self) -> SourceRecords | NothingAvailable | None:
         """Polls until there are rows for a chunk, and gives the answer to the last poll."""
@@ -222,7 +246,11 @@ class SourceReading:
             self._measured = 0, 0.0
         rows, seconds = self._measured
         if not chain.flowing:
-            rows += self._run_rows(sizer.rows if source.reads_ahead else _ALL, self._is_over)
+            most = sizer.rows if source.reads_ahead else _ALL
+            permitted = chain.permitted_rows if source.reads_ahead else None
+            if permitted is not None:
+                most = max(1, min(most, permitted))
+            rows += self._run_rows(most, self._is_over)
         self._measured = rows, seconds + slices.seconds() - started
         if not chain.flowing:
             sizer.measured(*self._measured)
@@ -296,8 +324,10 @@ class SourceReading:
         """Whether all waiting rows may run now and will fit into a slice."""
         cost = self._sizer.cost
         rows = self._waiting.rows + len(self._chunk.rows) - self._run
+        permitted = self._chain.permitted_rows
         return (
-            (not rows or cost.row is not None)
+            (permitted is None or rows <= permitted)
+            and (not rows or cost.row is not None)
             and cost.fixed + (cost.row or 0.0) * rows <= self._slices.length
             and self._outputs.have_credit()
             and self._chain.is_available

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
@@ -32,6 +33,7 @@ from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.container.task.task_slices import TaskSlices
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.data.elements import (
     MAX_TIMESTAMP,
@@ -116,6 +118,8 @@ class StreamTask:
         self.slice_since: float | None = None
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
+        #: Shares of rate limits that came before the task was open.
+        self._early_shares: dict[OperatorID, RateLimit] = {}
         #: The listener knows that the task waits for the checkpoint after its end.
         self._end_announced = False
         self.inputs = TaskInputs(
@@ -212,6 +216,8 @@ class StreamTask:
             self.slices.sizer.read_ahead()
         if self.chain.head.context.state.read_ahead_rows:
             self.inputs.read_ahead()
+        for operator_id, share in self._early_shares.items():
+            self.chain.take_share(operator_id, share)
         self.life.enter(TaskStage.RUNNING)
         self.running_since = perf_counter()
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
@@ -356,7 +362,8 @@ class StreamTask:
             return worked or fired, Phase.IDLE
         worked = self.inputs.take(deadline) if self.chain.source is None else self.reading.take(now, deadline)
         self.outputs.flush_if_due(now, self.slices.seconds())
-        if not worked and self.chain.head.room == 0 and self.inputs.has_data:
+        waiting = self.chain.source is not None or self.inputs.has_data
+        if not worked and waiting and self.chain.room == 0:
             # Barriers at the head of their channels still pass.
             return fired, Phase.BACK_PRESSURED
         return worked or fired, Phase.BUSY if worked else Phase.IDLE
@@ -407,6 +414,16 @@ class StreamTask:
         if source is not None and self.life.is_working:
             with self.chain.attributed(0):
                 source.take_bound(bound_ms)
+            self.wake()
+
+    # ---- rate limits
+
+    def take_share(self, operator_id: OperatorID, share: RateLimit) -> None:
+        """Takes the share of a source or sink of its rate limit."""
+        if self.life.stage is TaskStage.CREATED:
+            self._early_shares[operator_id] = share
+        elif self.life.is_working:
+            self.chain.take_share(operator_id, share)
             self.wake()
 
     # ---- timers, flushing, end

@@ -198,7 +198,7 @@ class TaskInputs:
         """Runs the next rows of the present record batch; False if the head has no room for any."""
         assert self._columns is not None
         input_index, batch, origin = self._columns
-        rows, room = len(batch), self._chain.head.room
+        rows, room = len(batch), self._chain.room
         if room is not None and room < rows:
             if room == 0:
                 return False
@@ -216,7 +216,7 @@ class TaskInputs:
     def _run_chunk(self) -> bool:
         """Runs the next rows of the present batch; False if the head has no room for any."""
         assert self._batch is not None
-        slices, room = self._slices, self._chain.head.room
+        slices, room = self._slices, self._chain.room
         if room == 0:
             return False
         input_index, rows, timestamps, position, origin = self._batch

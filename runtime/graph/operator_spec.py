@@ -16,6 +16,11 @@ from yarrow.common.pipelines.stage import Stage
 from yarrow.common.values.conditions import AnyCondition
 from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, SinkDelivery
 from yarrow.common.values.error_handling import NO_SINGLE_RECORDS
+from yarrow.common.values.operator_shapes import AggregateKind as AggregateKind
+from yarrow.common.values.operator_shapes import BatchContainer as BatchContainer
+from yarrow.common.values.operator_shapes import CoShape as CoShape
+from yarrow.common.values.operator_shapes import RowShape as RowShape
+from yarrow.common.values.rate_limit import UNLIMITED, RateLimit
 
 #: `TypeInformation.to_spec()`; None = no declared type (rows are pickled, and any value that pickles works).
 TypeSpec = Any
@@ -29,42 +34,6 @@ class StreamKind(StrEnum):
 
     ROW = "row"
     COLUMNAR = "columnar"
-
-
-class BatchContainer(StrEnum):
-    """The container that a columnar user function receives and returns; PYARROW is a RecordBatch."""
-
-    PYARROW = "pyarrow"
-    PYARROW_TABLE = "pyarrow_table"
-    POLARS = "polars"
-    PANDAS = "pandas"
-
-
-class RowShape(StrEnum):
-    """Forms of stateless one-input row functions, which the chain compiler fuses."""
-
-    MAP = "map"
-    FLAT_MAP = "flat_map"
-    FILTER = "filter"
-
-
-class CoShape(StrEnum):
-    """Forms of stateless two-input row functions."""
-
-    CO_MAP = "co_map"
-    CO_FLAT_MAP = "co_flat_map"
-
-
-class AggregateKind(StrEnum):
-    """Built-in running aggregates."""
-
-    SUM = "sum"
-    MIN = "min"
-    MAX = "max"
-    MIN_BY = "min_by"
-    MAX_BY = "max_by"
-    COUNT = "count"
-    MEAN = "mean"
 
 
 class ColumnAggregate(msgspec.Struct, frozen=True):
@@ -179,6 +148,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     keeps_time: ClassVar[bool] = False
     #: Opening the user function connects to another system: a check of a savepoint registers its states alone.
     opens_outside: ClassVar[bool] = False
+    #: The operator can have a rate limit: it is a LimitedOperator.
+    takes_rate_limit: ClassVar[bool] = False
     #: The union list of the operators behind that the operator reads at a restore; empty = none.
     reads_list_behind: ClassVar[str] = ""
     #: The inputs of which the operator can leave out a record at which it fails; () = none, for this reason.
@@ -215,6 +186,17 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     def with_guarantee(self, guarantee: DeliveryGuarantee) -> OperatorSpec:
         """Return the spec of a sink that keeps this guarantee; the spec itself where the sink knows one way alone."""
         return self
+
+    @property
+    def rate_limit(self) -> RateLimit:
+        """The limit of a source or sink, for all its subtasks together."""
+        limit: RateLimit = getattr(self, "limit", UNLIMITED)
+        return limit
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether a rate limit in bytes is possible."""
+        return bool(getattr(self, "knows_bytes", False))
 
     @property
     def as_history(self) -> OperatorSpec | None:
@@ -302,7 +284,16 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return None
 
 
-class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
+class LimitedOperator(OperatorSpec, frozen=True, kw_only=True):
+    """A source or sink whose subtasks share a rate limit."""
+
+    takes_rate_limit = True
+
+    limit: RateLimit = UNLIMITED
+    knows_bytes: bool = False
+
+
+class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
     """A `Source` (connectors.base) with its enumerator and readers."""
 
     is_source = True
@@ -674,7 +665,7 @@ class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_fu
         return SinkDelivery(connector="SinkFunction", kept_by={DeliveryGuarantee.AT_LEAST_ONCE: KeptBy.FLUSH})
 
 
-class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writer"):
+class SinkWriterOperator(LimitedOperator, frozen=True, kw_only=True, tag="sink_writer"):
     """A `Sink` (connectors.base) with its writer and, if it has one, its committer."""
 
     is_sink = True

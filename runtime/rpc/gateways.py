@@ -46,6 +46,8 @@ from yarrow.runtime.rpc.messages import (
     JobResult,
     NotifyCheckpoint,
     OperatorEvent,
+    RateLimitDetails,
+    RateLimitRequest,
     RegistrationRejection,
     RegistrationSuccess,
     RescaleRequest,
@@ -151,6 +153,18 @@ class DispatcherGateway(Protocol):
     @waits
     async def rescale_job(self, job_id: JobID, request: RescaleRequest) -> Acknowledge:
         """Returns when all tasks run at the new parallelism; after an error the job runs on at the former one."""
+        ...
+
+    async def request_rate_limits(self, job_id: JobID) -> RateLimitDetails:
+        """Return the rate limits of a running job's sources and sinks."""
+        ...
+
+    @waits
+    async def change_rate_limits(self, job_id: JobID, request: RateLimitRequest) -> RateLimitDetails:
+        """Sets other limits, and returns all when they hold and are stored. It waits for a rescale to end.
+
+        Raises RateLimitRefusedError, and then nothing has changed.
+        """
         ...
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:

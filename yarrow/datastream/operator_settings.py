@@ -12,8 +12,11 @@ from datetime import timedelta
 from itertools import combinations
 from typing import Self
 
+from msgspec.structs import replace
+
 from yarrow.common.time import Duration, Time, milliseconds_of
 from yarrow.common.values.error_handling import ErrorPolicy, error_handling
+from yarrow.common.values.rate_limit import checked_limit
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.config.options.pipeline import MAX_MAX_PARALLELISM
@@ -115,6 +118,30 @@ class OperatorSettings:
     def set_description(self, description: str) -> Self:
         """Set a longer text for plans."""
         self.operator("set_description").description = description
+        return self
+
+    def rate_limit(
+        self, *, rows_per_second: float | None = None, bytes_per_second: float | None = None
+    ) -> Self:
+        """Set the most rows and bytes a second that a source reads, or a sink writes, in all subtasks together.
+
+        Call it on the stream of `from_source`, or on what `sink_to` returns. REST changes the limit of a running job.
+        Bytes are those of raw records. Raises ValueError for a number that is not above 0. Raises InvalidProgramError
+        for other operators, and for a limit in bytes where the connector does not count them.
+        """
+        operator = self.operator("rate_limit")
+        limit = checked_limit(rows_per_second, bytes_per_second)
+        if not operator.spec.takes_rate_limit:
+            raise InvalidProgramError(
+                f"rate_limit: operator {operator.name!r} is no Source and no Sink; call it on the stream of"
+                " from_source(), or behind sink_to()"
+            )
+        if limit.bytes_per_second is not None and not operator.spec.counts_bytes:
+            raise InvalidProgramError(
+                f"rate_limit: the connector of operator {operator.name!r} does not count the bytes of records;"
+                " limit rows_per_second"
+            )
+        operator.spec = replace(operator.spec, limit=limit)
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:

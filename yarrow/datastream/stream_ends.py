@@ -54,6 +54,7 @@ class StreamEnds(ProgramStream):
             commits_last=sink.commits_last,
             declared=delivery_of(sink),
             tells_rows=sink.tells_refused_rows,
+            knows_bytes=sink.counts_bytes,
         )
         read = self.transformation if sink.accepts_columns else self._builder.as_rows(self.transformation)
         return self._sink("Sink: Writer", spec, read, declares_blocking(sink))

@@ -198,7 +198,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0
     ) -> DataStream:
         """Return the stream of the texts that a server sends, read by one subtask."""
-        from yarrow.datastream.connectors.socket import SocketTextSource
+        from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
 
         source = SocketTextSource(hostname, port, delimiter, max_retry)
         return self._source("Socket Stream", source, None, parallelism=1, non_parallel=True)
@@ -246,6 +246,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             history=self._pickled_history(source, name),
             scan=scan,
             declared_replay=source.replay,
+            knows_bytes=source.counts_bytes,
         )
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
         if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -59,15 +59,17 @@ from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
+from yarrow.am.jobmaster.rate_limits import RateLimitRefusedError
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError
 from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.errors import FileSystemError
-from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
+from yarrow.runtime.common.ids import JobID, JobMasterID, OperatorID, ResourceID
 from yarrow.runtime.graph.batch.batch_sql import driver_configuration
 from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -89,6 +91,7 @@ from yarrow.runtime.rpc.messages import (
     CollectRows,
     EventTimeDetails,
     FailureCause,
+    RateLimitDetails,
     RegistrationRejection,
     RegistrationSuccess,
     RescaleRequest,
@@ -289,6 +292,17 @@ class BatchJobMaster(RpcEndpoint):
         raise RescaleRefusedError(
             f"job {self.graph.job.job_id} runs in BATCH mode and keeps its parallelism: cancel it, and run it with"
             " another one"
+        )
+
+    def rate_limits(self) -> RateLimitDetails:
+        """No limits: a bounded job takes none."""
+        return RateLimitDetails(job_id=self.graph.job.job_id, operators=())
+
+    async def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Raises RateLimitRefusedError: a bounded job takes no limits."""
+        raise RateLimitRefusedError(
+            f"job {self.graph.job.job_id} runs in BATCH mode, which takes no rate limits: run it with"
+            " execution.runtime-mode STREAMING"
         )
 
     async def event_time(self) -> EventTimeDetails:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function
@@ -25,6 +26,7 @@ from yarrow.container.operators.base import (
 )
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.failed_records import FailedRecords
+from yarrow.container.operators.limited_rate import LimitedRate
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
@@ -172,11 +174,14 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._send_ms: float | None = None
         #: Prepared at the end of the input; waits for a checkpoint.
         self._last: list[Any] = []
+        #: None until the operator is open.
+        self._rate: LimitedRate | None = None
 
     # ------------------------------------------------------------------ life cycle
 
     def open(self) -> None:
         self._register_writer_metrics()
+        self._rate = LimitedRate(self.context)
         self._restore()
         self._make_writer()
 
@@ -304,6 +309,9 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     @contextmanager
     def _sending(self, rows: int) -> Iterator[None]:
         """Counts and times one call of the writer."""
+        rate, writer = self._rate, self._writer
+        assert rate is not None and writer is not None
+        before = (writer.bytes_sent() or 0) if rate.counts_bytes else 0
         started = perf_counter()
         try:
             yield
@@ -312,6 +320,16 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             raise
         self._rows_sent += rows
         self._send_ms = 1000 * (perf_counter() - started)
+        if rate.limits_something:
+            rate.use(rows, (writer.bytes_sent() or 0) - before if rate.counts_bytes else 0)
+
+    @property
+    def permitted_rows(self) -> int | None:
+        return None if self._rate is None else self._rate.permitted_rows
+
+    def take_share(self, share: RateLimit) -> None:
+        if self._rate is not None:
+            self._rate.take_share(share)
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -351,6 +369,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             due.append(self._commits.next_attempt - clock.monotonic())
         if (first := self._timers.first) is not None:
             due.append((first - clock.epoch_ms()) / 1000)
+        if self._rate is not None and self._rate.limits_something:
+            due += self._rate.seconds_due
         return min(due) if due else None
 
     def upkeep(self) -> None:
@@ -369,6 +389,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         if self._writer is None and self._takes_rows:
             self._make_writer()
         self._timers.fire(clock.epoch_ms())
+        if self._rate is not None:
+            self._rate.look()
 
     # ------------------------------------------------------------------ the end
 
@@ -380,6 +402,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         prepared = self._writer.prepare_commit()
         if self._commits is not None:
             self._last += prepared
+        if self._rate is not None:
+            self._rate.ended()
         fault_points.reach("sink.after-finish", subtask=self.context.environment.subtask)
 
     @property

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment, declared_type
 from yarrow.container.operators.event_time import HandedWatermark
+from yarrow.container.operators.limited_rate import LimitedRate
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,
@@ -134,6 +137,10 @@ class ReadingSource(SourceHead):
         self._handed_over = False
         #: None = it waits for no other source.
         self._alignment: SourceAlignment | None = None
+        #: The chain has rows to run first, or takes none.
+        self._chain_waits = False
+        #: The reader waits for permits of its rate limit.
+        self._is_limited = False
         #: The reader knows which splits cannot be reached, and there was one at the last poll.
         self._tells_outages = False
         self._has_outage = False
@@ -172,6 +179,7 @@ class ReadingSource(SourceHead):
         mine = next((entry for entry in progress if entry[:2] == own), None)
         self._inbox = ReaderInbox(environment.restored.checkpoint_id, -1 if mine is None else mine[2])
         context = self._reader_context = ReaderContext(self.context, self._inbox)
+        self._rate = LimitedRate(self.context)
         self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
         self._reader = source.create_reader(context)
         self._tells_outages = type(self._reader).unreachable_splits is not SourceReader.unreachable_splits
@@ -208,7 +216,47 @@ class ReadingSource(SourceHead):
             if not (self._source.blocking or self._in_columns):
                 # A source runs ahead of its bound by the rows of a poll.
                 max_rows = min(max_rows, ALIGNED_POLL_ROWS)
-        records = self._reader.poll(max_rows)
+        if not self._rate.limits_something:
+            if self._is_limited:
+                self._limit(False)
+            return self._taken(self._reader.poll(max_rows))
+        permitted = self._rate.permitted_rows
+        self._limit(permitted == 0)
+        if permitted == 0:
+            seconds = self._rate.seconds_to_wait
+            return NothingAvailable(seconds if seconds < inf else None)
+        return self._poll_limited(self._reader, max_rows if permitted is None else min(max_rows, permitted))
+
+    def _poll_limited(
+        self, reader: SourceReader[Any, SourceSplit], max_rows: int
+    ) -> SourceRecords | NothingAvailable | None:
+        counts = self._rate.counts_bytes
+        before = reader.bytes_read() if counts else 0
+        found = self._taken(reader.poll(max_rows))
+        if isinstance(found, SourceRecords):
+            # A record that cannot be read was read, too.
+            self._rate.use(len(found.rows) + found.num_errors, reader.bytes_read() - before if counts else 0)
+        return found
+
+    def _limit(self, limited: bool) -> None:
+        """Notes whether the rate limit holds the reader back: no split becomes idle by that."""
+        if limited is not self._is_limited:
+            self._is_limited = limited
+            self._time.rows_wait(self._chain_waits or limited)
+
+    def rows_wait(self, waiting: bool) -> None:
+        self._chain_waits = waiting
+        self._time.rows_wait(waiting or self._is_limited)
+
+    def take_share(self, share: RateLimit) -> None:
+        if self._reader is not None:
+            self._rate.take_share(share)
+
+    def _taken(
+        self, records: SourceRecords | NothingAvailable | None
+    ) -> SourceRecords | NothingAvailable | None:
+        """Counts what a poll has given, and looks at its bounds."""
+        assert self._reader is not None
         if self._tells_outages:
             self._note_outages(self._reader)
         if isinstance(records, SourceRecords):
@@ -256,12 +304,17 @@ class ReadingSource(SourceHead):
     def next_timer(self) -> int | None:
         emission = super().next_timer()
         report = None if self._alignment is None else self._alignment.next_report()
-        return min((time for time in (emission, report) if time is not None), default=None)
+        look = self._rate.seconds_to_look
+        if look is not None:
+            # A millisecond later, since the clock of timers is coarser than that of permits.
+            look = self.context.environment.clock.epoch_ms() + 1 + int(1000 * look)
+        return min((time for time in (emission, report, look) if time is not None), default=None)
 
     def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
         yield from super().fire_timers(now, deadline)
         if self._alignment is not None:
             self._alignment.report_if_due(now)
+        self._rate.look()
 
     def begin_time(self) -> None:
         if self._alignment is not None:
@@ -394,6 +447,7 @@ class ReadingSource(SourceHead):
 
     def finish(self) -> None:
         self._ended = True
+        self._rate.ended()
         self._reader_context.send("finished")
 
     def stopped(self) -> None:

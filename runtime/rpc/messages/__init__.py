@@ -83,6 +83,14 @@ from yarrow.runtime.rpc.messages.pipelines import (
     StageSubmission,
     StoredStages,
 )
+from yarrow.runtime.rpc.messages.rate_limits import (
+    JOB_MASTER,
+    OperatorRate,
+    RateDemand,
+    RateLimitDetails,
+    RateLimitRequest,
+    RateShare,
+)
 from yarrow.runtime.rpc.messages.registrations import (
     HardwareDescription,
     JobMasterRegistration,
@@ -116,6 +124,7 @@ from yarrow.runtime.rpc.messages.tasks import (
 
 __all__ = [
     "COLLECT_START",
+    "JOB_MASTER",
     "NOT_PLACED",
     "PROTOCOL_VERSION",
     "RESCALES_KEPT",
@@ -161,8 +170,13 @@ __all__ = [
     "NotifyCheckpoint",
     "OperatorEvent",
     "OperatorEventTime",
+    "OperatorRate",
     "OperatorTimeReport",
     "OutputMove",
+    "RateDemand",
+    "RateLimitDetails",
+    "RateLimitRequest",
+    "RateShare",
     "RegistrationRejection",
     "RegistrationSuccess",
     "RescaleRecord",

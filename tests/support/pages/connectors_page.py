@@ -24,7 +24,7 @@ from yarrow.datastream.connectors.kafka import (
     KafkaSource,
 )
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
-from yarrow.datastream.connectors.socket import SocketTextSource
+from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
 from yarrow.datastream.program.delivery_rules import (
     Claim,
     ClaimRefusedError,

@@ -174,6 +174,14 @@ class SourceReader(ABC, Generic[T, SplitT]):
         """Return the bytes of the reader's splits that it has not read yet: the metric pendingBytes."""
         return None
 
+    def bytes_read(self) -> int:
+        """Return the bytes of all raw records of which `poll` has returned the rows.
+
+        The reader of a source that declares `counts_bytes` must have this method. A rate limit in bytes asks it
+        before and after each poll.
+        """
+        raise TypeError(f"{type(self).__name__} does not count bytes: it has no bytes_read")
+
     def close(self) -> None:
         """Releases what the reader holds; called once, also after a failure."""
         return None
@@ -246,6 +254,8 @@ class Source(ABC, Generic[T, SplitT]):
     replay: Replay = Replay.EXACT_POSITIONS
     #: The treatment that readers give to a record that they cannot read, and how many such records may pass.
     errors: ErrorHandling = FAILING
+    #: True when readers count the bytes of raw records by `bytes_read`: a rate limit in bytes is possible.
+    counts_bytes: bool = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Read the older declaration `replayable`, a bool of the class, as `replay`."""
@@ -512,6 +522,8 @@ class Sink(ABC, Generic[T]):
     tells_refused_rows: bool = False
     #: True when a bounded job has to commit its other sinks first: the commit says that all is done, or removes input.
     commits_last: bool = False
+    #: True when `bytes_sent` counts all bytes of rows as soon as `write` returns: a rate limit in bytes is possible.
+    counts_bytes: bool = False
     #: The guarantee that the program asks for; None = the strongest that holds in the job. Writers ask their context.
     delivery_guarantee: DeliveryGuarantee | None = None
 

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
@@ -257,6 +258,8 @@ class FakeDispatcher:
         self.requests: list[tuple[str, str, m.SavepointRequest | None]] = []
         self.checkpoint_types: list[CheckpointType] = []
         self.rescales: list[m.RescaleRequest] = []
+        #: Sources and sinks that take a rate limit.
+        self.rates: dict[OperatorID, m.OperatorRate] = {}
         #: Of each job.
         self.decisions: tuple[bytes, ...] = ()
         #: Until it is set checkpoints and savepoints go on.
@@ -405,6 +408,15 @@ class FakeDispatcher:
         if request.every > 100:
             raise ValueError("above the max parallelism")
         return m.Acknowledge()
+
+    async def request_rate_limits(self, job_id: JobID) -> m.RateLimitDetails:
+        self._job(job_id)
+        return m.RateLimitDetails(job_id=job_id, operators=tuple(self.rates.values()))
+
+    async def change_rate_limits(self, job_id: JobID, request: m.RateLimitRequest) -> m.RateLimitDetails:
+        for operator_id, limit in request.limits.items():
+            self.rates[operator_id] = msgspec.structs.replace(self.rates[operator_id], limit=limit)
+        return await self.request_rate_limits(job_id)
 
     async def dispose_savepoint(self, path: str) -> m.Acknowledge:
         self.requests.append(("dispose", path, None))

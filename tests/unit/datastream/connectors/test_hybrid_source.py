@@ -42,7 +42,7 @@ from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
     SwitchSource,
 )
 from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceReader, NumberSequenceSource
-from yarrow.datastream.connectors.socket import SocketTextSource
+from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.common.errors import InvalidProgramError
 

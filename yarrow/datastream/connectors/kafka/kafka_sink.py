@@ -54,6 +54,7 @@ class KafkaSink(Sink[T], Generic[T]):
     """
 
     blocking = True
+    counts_bytes = True
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = settings

@@ -62,6 +62,8 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
     `set_group_id` when a checkpoint is complete, for others to look at.
     """
 
+    counts_bytes = True
+
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
         self.errors = settings.errors

@@ -74,6 +74,8 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         #: The rest of a chunk that was too long for a poll.
         self._rest: FetchedMessages | None = None
         self._no_more_splits = False
+        #: Bytes of the keys and values of all messages that were taken.
+        self._bytes_read = 0
 
     # ------------------------------------------------------------------ rows
 
@@ -132,6 +134,7 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         if not taken:
             self._reached(found, offsets[0])
             return None
+        self._bytes_read += _share(item.size_bytes, taken, len(item.messages))
         messages, stamps = item.messages, item.timestamps
         if taken < len(messages):
             messages, stamps, offsets = messages[:taken], stamps[:taken], offsets[:taken]
@@ -238,6 +241,13 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
             pending += max(0, (end if split.stop is None else min(end, split.stop)) - split.position)
         return pending
 
+    def bytes_read(self) -> int:
+        """Return the bytes of the keys and values of all messages of which `poll` has returned the rows.
+
+        The messages of a chunk that is polled in parts count as equally large.
+        """
+        return self._bytes_read
+
     def close(self) -> None:
         """End the fetch thread."""
         if self._is_started:
@@ -245,10 +255,16 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
 
 
 def _behind(item: FetchedMessages, taken: int) -> FetchedMessages:
-    """The messages behind the first `taken`; their bytes have left the queue."""
+    """The messages behind the first `taken`, with the bytes that these leave."""
+    left = item.size_bytes - _share(item.size_bytes, taken, len(item.messages))
     return FetchedMessages(
-        item.assignment, item.messages[taken:], item.timestamps[taken:], item.offsets[taken:], 0
+        item.assignment, item.messages[taken:], item.timestamps[taken:], item.offsets[taken:], left
     )
+
+
+def _share(size_bytes: int, taken: int, number: int) -> int:
+    """The bytes of the first messages of a chunk."""
+    return size_bytes if taken == number else size_bytes * taken // number
 
 
 class CommittingKafkaReader(KafkaSourceReader):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.datastream.connectors.harness import SourceHarness
 from yarrow.datastream.connectors.base import NothingAvailable, Replay
-from yarrow.datastream.connectors.socket import SocketSourceError, SocketTextSource
+from yarrow.datastream.connectors.socket.socket_text_source import SocketSourceError, SocketTextSource
 
 
 @pytest.fixture

@@ -1,0 +1,107 @@
+"""Rate limits in a cluster: shared, changed by REST while the job runs, and kept when tasks restart."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.failover.programs import Traced, all_running, environment, run_fast
+from yarrow.client.rest.masters import split_address
+from yarrow.client.rest.rest_client import RestClient
+from yarrow.common import WatermarkStrategy
+from yarrow.common.restart_strategy import RestartStrategies
+from yarrow.common.serialization import Encoder
+from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+
+ROWS = 2000
+#: So few rows a second that no test would see the end.
+CRAWLING: dict[str, float | None] = {"rows-per-second": 0.001}
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with mini_cluster(task_executors=1, slots=2) as running:
+        yield running
+
+
+class Rates:
+    """The limits of one job, by REST."""
+
+    def __init__(self, cluster: MiniCluster, client: LocalJobClient) -> None:
+        assert cluster.web_address is not None
+        host, port = split_address(cluster.web_address.removeprefix("http://"))
+        self._rest = RestClient(host, int(port))
+        self._path = f"/jobs/{client.get_job_id()}/rate-limits"
+
+    def of(self, uid: str) -> dict[str, Any]:
+        found = self._rest.get(self._path)["operators"]
+        (entry,) = [entry for entry in found if entry["uid"] == uid]
+        return dict(entry)
+
+    @property
+    def checkpoints(self) -> int:
+        return int(
+            self._rest.get(f"{self._path.removesuffix('/rate-limits')}/checkpoints")["counts"]["completed"]
+        )
+
+    def set(self, **limits: dict[str, float | None]) -> None:
+        self._rest.json("PATCH", self._path, {"operators": limits})
+
+
+def test_limits_are_changed_while_the_job_runs_and_outlive_a_killed_worker(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    env = environment(cluster, parallelism=2)
+    env.enable_checkpointing(100)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 0))
+    source = NumberSequenceSource(1, ROWS)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+    numbers.rate_limit(rows_per_second=50)
+    sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
+    numbers.map(Traced(tmp_path, "rows")).sink_to(sink).uid("files")
+    run_fast(tmp_path)
+    client = env.execute_async("limited")
+    assert isinstance(client, LocalJobClient)
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    rates = Rates(cluster, client)
+    assert rates.of("numbers")["rows-per-second"] == 50
+    assert rates.of("files")["rows-per-second"] is None
+
+    rates.set(numbers=CRAWLING, files={"rows-per-second": 1000})
+    (worker,) = {int(path.read_text()) for path in tmp_path.glob("rows-0-0")}
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: (tmp_path / "rows-0-1").exists())
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    assert rates.of("numbers")["rows-per-second"] == CRAWLING["rows-per-second"]
+    assert rates.of("files")["rows-per-second"] == 1000
+
+    # Checkpoints pass while all subtasks wait for permits.
+    before = rates.checkpoints
+    wait_until(lambda: rates.checkpoints > before + 1)
+
+    rates.set(numbers={"rows-per-second": None}, files={"rows-per-second": 100_000})
+    client.get_job_execution_result().result()
+    lines = [line for path in (tmp_path / "out").rglob("part-*") for line in path.read_text().split()]
+    assert sorted(map(int, lines)) == list(range(1, ROWS + 1))
+
+
+def test_a_job_that_waits_for_permits_is_cancelled_at_once(cluster: MiniCluster, tmp_path: Path) -> None:
+    env = environment(cluster, parallelism=1)
+    sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
+    numbers = env.from_sequence(1, ROWS).map(Traced(tmp_path, "rows"))
+    numbers.sink_to(sink).uid("files").rate_limit(rows_per_second=0.001)
+    client = env.execute_async("limited sink")
+    assert isinstance(client, LocalJobClient)
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    assert Rates(cluster, client).of("files")["sharing-subtasks"] == 1
+    client.cancel().result()

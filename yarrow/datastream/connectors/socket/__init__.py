@@ -1,0 +1,1 @@
+"""The source of lines that come through a socket."""
