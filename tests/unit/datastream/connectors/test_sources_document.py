@@ -46,7 +46,10 @@ EXPECTED: dict[str, list[list[Any]]] = {
     "Socket": [["a line", "another"]],
     "Source of your own": [[f"page {page} row {row}" for page in range(2) for row in range(2)]],
     "Source function": [[0, 1, 2]],
-    "Records that cannot be read": [[("visits", 2, b'{"page": 7}')]],
+    "Records that cannot be read": [
+        [("visits", 2, b'{"page": 7}')],
+        [("parse", "ValueError: invalid literal for int() with base 10: 'two'")],
+    ],
     "Rate limits": [[1, 2, 3]],
     "Messages": [["be"], ["+U lamp", "-U cup"], ["shop.proto"]],
 }
