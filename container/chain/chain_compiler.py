@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.chain.guarded_calls import GuardedCall
 from yarrow.container.chain.routing import generate_partition
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.freezing import generate_fixed, needs_fixing
@@ -233,6 +232,9 @@ class ChainCompiler:
         if failed is None or input_index not in failed.inputs:
             call(emit)
             return
+        # Most processes have no such operator.
+        from yarrow.container.chain.guarded_calls import GuardedCall
+
         letters_read = failed.wants_letters and DEAD_LETTERS in self.side_outputs(index)
         GuardedCall(
             failed,

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -20,7 +20,6 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
-from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.loop_ends import LoopAccess, LoopMarkerSender, NoLoops
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.container.state.backend_builder import keyed_state_backend
@@ -37,6 +36,9 @@ from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import OperatorStateMode, OperatorSubtaskState, StateHandle
 from yarrow.runtime.snapshot.key_types import key_type_of
+
+if TYPE_CHECKING:
+    from yarrow.container.operators.failed_records import FailedRecords
 
 #: Writes the code that forwards a row: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]

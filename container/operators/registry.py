@@ -18,7 +18,6 @@ import msgspec
 
 from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.container.operators.base import Operator, declared_type
-from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.runtime.graph.engine_specs import is_of_engine
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import OperatorSpec, ShippedOperator
@@ -93,6 +92,9 @@ def build_operator(descriptor: OperatorDescriptor, *, bounded: bool = False) -> 
         descriptor = msgspec.structs.replace(descriptor, spec=descriptor.spec.for_bounded_input)
     operator = operator_class(descriptor.spec).of(descriptor)
     if descriptor.errors.policy is not ErrorPolicy.FAIL:
+        # Most processes have no such operator.
+        from yarrow.container.operators.failed_records import FailedRecords
+
         types = tuple(declared_type(each) for each in descriptor.input_types)
         uid = descriptor.uid or descriptor.id
         inputs = descriptor.spec.leaves_out

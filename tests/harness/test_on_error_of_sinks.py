@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.common.typeinfo import Types
+from yarrow.container.operators.limited_rate import LimitedRate
 from yarrow.datastream import SinkFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import RefusedRowError, Sink, SinkWriter, SinkWriterContext
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -112,3 +113,17 @@ def test_a_sink_that_tells_no_rows_is_refused(tmp_path: Path) -> None:
         stream.sink_to(TellsNothing(tmp_path)).on_error("skip")
     with pytest.raises(InvalidProgramError, match="does not take its records one by one"):
         stream.print().on_error("skip")
+
+
+def test_rows_that_a_limited_sink_takes_or_refuses_take_its_permits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    monkeypatch.setattr(LimitedRate, "use", lambda rate, rows, size_bytes: used.append(rows))
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    numbers = env.from_collection(list(range(1, 11)), Types.INT())
+    numbers.sink_to(TellsRows(tmp_path / "rows")).on_error("skip").rate_limit(rows_per_second=1e6)
+    with WorkerHarness(1, processes=False) as harness:
+        harness.run(env.get_job_graph())
+    assert sum(used) == 10

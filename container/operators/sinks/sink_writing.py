@@ -11,7 +11,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.values.rate_limit import RateLimit
@@ -25,7 +25,6 @@ from yarrow.container.operators.base import (
     input_type_of,
 )
 from yarrow.container.operators.columnar_operator import ColumnarOperator
-from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.limited_rate import LimitedRate
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
@@ -47,6 +46,9 @@ from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import SinkWriterOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
+
+if TYPE_CHECKING:
+    from yarrow.container.operators.failed_records import FailedRecords
 
 #: Names of the operator's list states; part of the format of savepoints.
 COMMITTABLES = "sink-committables"
@@ -249,7 +251,15 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         if self._writer is not None:
             writer, self._writer = self._writer, None
             self._bytes_sent = writer.bytes_sent()
-            writer.close()
+            try:
+                writer.close()
+            finally:
+                self._close_committer()
+        else:
+            self._close_committer()
+
+    def _close_committer(self) -> None:
+        """Ends the committer, and what it would have committed if the job had gone on here."""
         if self._committer is not None:
             committer, self._committer = self._committer, None
             try:
@@ -287,15 +297,15 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         failed.seen[0] += len(rows)
         while rows:
             try:
-                with self._sending(0):
+                with self._sending(len(rows)):
                     self._writer.write(rows, timestamps)
-                self._rows_sent += len(rows)
                 return
             except RefusedRowError as refused:
                 index = refused.index
                 stamp = None if timestamps is None else timestamps[index]
+                # `_sending` has counted all of them as refused.
+                self._rows_refused -= len(rows) - 1
                 self._rows_sent += index
-                self._rows_refused += 1
                 failed.put_aside(refused.cause, 0, rows[index], stamp)
                 rows = rows[index + 1 :]
                 timestamps = None if timestamps is None else timestamps[index + 1 :]
@@ -315,13 +325,20 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         started = perf_counter()
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self._rows_refused += rows
+            if isinstance(error, RefusedRowError):
+                self._use_permits(rate, writer, error.index + 1, before)
             raise
         self._rows_sent += rows
         self._send_ms = 1000 * (perf_counter() - started)
+        self._use_permits(rate, writer, rows, before)
+
+    @staticmethod
+    def _use_permits(rate: LimitedRate, writer: SinkWriter[Any], rows: int, bytes_before: int) -> None:
+        """Takes the permits of rows that the writer has taken or refused."""
         if rate.limits_something:
-            rate.use(rows, (writer.bytes_sent() or 0) - before if rate.counts_bytes else 0)
+            rate.use(rows, (writer.bytes_sent() or 0) - bytes_before if rate.counts_bytes else 0)
 
     @property
     def permitted_rows(self) -> int | None:

@@ -56,7 +56,12 @@ def in_mode(graph: JobGraph, mode: RuntimeMode, choose: Callable[[], RunnerChoic
         reason = f"the iteration '{looping[0].control.name}' executes a part of the plan several times"
         choice = RunnerChoice(BatchRunner.SPARK, reason)
     graph = msgspec.structs.replace(
-        graph, job_type=JobType.BATCH, batch_runner=choice.runner, batch_runner_reason=choice.reason
+        graph,
+        job_type=JobType.BATCH,
+        batch_runner=choice.runner,
+        batch_runner_reason=choice.reason,
+        # Tasks read the mode there, and AUTOMATIC tells them nothing.
+        configuration={**graph.configuration, RUNTIME_MODE.key: RuntimeMode.BATCH.value},
     )
     shown = with_batch_plan(graph.plan, plan(graph)) if graph.plan else graph.plan
     return msgspec.structs.replace(graph, plan=shown)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.errors import JobAlreadyEndedError, YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import RescaleRequest
@@ -143,5 +144,7 @@ class ConnectorJob:
     def end(self) -> None:
         """Cancels the job if it still runs, and waits for its end."""
         if not self.has_ended:
-            self._client.cancel().result(DEADLINE)
+            # It may end meanwhile.
+            with suppress(JobAlreadyEndedError):
+                self._client.cancel().result(DEADLINE)
         wait_until(lambda: self.has_ended, "the end of the job")

@@ -69,8 +69,13 @@ class MasterProcess:
         return status is not None
 
     def close(self) -> None:
-        """Kills it if it lives, and returns when no process is left of it."""
-        self.is_killed()
+        """Kills it if it lives, and returns when no process is left of it. Raises as `is_killed`."""
+        try:
+            self.is_killed()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None

@@ -7,7 +7,9 @@ secret is in an error or a log line. Must not know Kafka's protocol.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
+import logging
 import ssl
 import urllib.error
 import urllib.parse
@@ -23,6 +25,9 @@ _ANSWER_SECONDS: Final = 10.0
 _USED_SHARE: Final = 0.8
 #: Seconds that a token lives whose endpoint does not tell.
 _USUAL_SECONDS: Final = 60.0
+#: Status codes that refuse this client.
+_REFUSALS: Final = frozenset({400, 401, 403})
+_LOG = logging.getLogger(__name__)
 
 
 class AccessToken:
@@ -33,7 +38,7 @@ class AccessToken:
         self._url = settings["sasl.oauthbearer.token.endpoint.url"]
         self._seconds = seconds
         self._value = ""
-        self._renewed_at = float("-inf")
+        self._renewed_at = self._expires_at = float("-inf")
 
     def extensions(self) -> dict[str, str]:
         """The extensions that go to the broker beside the token."""
@@ -42,11 +47,17 @@ class AccessToken:
         return {name.strip(): value for name, _, value in pairs}
 
     def value(self) -> str:
-        """The token. Raises KafkaConnectorError if the endpoint gives none."""
-        if self._seconds() >= self._renewed_at:
-            asked_at = self._seconds()
-            self._value, lives = self._asked()
-            self._renewed_at = asked_at + _USED_SHARE * lives
+        """The token. Raises KafkaConnectorError if the endpoint gives none and the last one has expired."""
+        asked_at = self._seconds()
+        if asked_at >= self._renewed_at:
+            try:
+                self._value, lives = self._asked()
+            except KafkaConnectorError as error:
+                if self._seconds() >= self._expires_at:
+                    raise
+                _LOG.warning("%s. The last token serves until it expires", error)
+            else:
+                self._renewed_at, self._expires_at = asked_at + _USED_SHARE * lives, asked_at + lives
         return self._value
 
     def _asked(self) -> tuple[str, float]:
@@ -58,12 +69,11 @@ class AccessToken:
             return str(found["access_token"]), float(found.get("expires_in", _USUAL_SECONDS))
         except urllib.error.HTTPError as error:
             error.close()
-            raise self._failed(
-                f"answered status {error.code}. Check client id, client secret and scope"
-            ) from None
+            hint = ". Check client id, client secret and scope" if error.code in _REFUSALS else ""
+            raise self._failed(f"answered status {error.code}{hint}") from None
         except (KeyError, TypeError, ValueError):
             raise self._failed("answered without an access_token in JSON") from None
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise self._failed(f"cannot be reached: {reason}") from None
 
@@ -91,4 +101,7 @@ class AccessToken:
             raise KafkaConnectorError(f"Kafka: https.ca.location cannot be used: {error}") from None
 
     def _failed(self, why: str) -> KafkaConnectorError:
-        return KafkaConnectorError(f"Kafka: sasl.oauthbearer.token.endpoint.url={self._url} {why}")
+        place = urllib.parse.urlsplit(self._url)
+        # User and query of an address may be secrets.
+        shown = f"{place.scheme}://{place.netloc.rpartition('@')[2]}{place.path}"
+        return KafkaConnectorError(f"Kafka: sasl.oauthbearer.token.endpoint.url={shown} {why}")

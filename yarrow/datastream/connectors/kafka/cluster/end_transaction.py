@@ -23,7 +23,10 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 
 from yarrow.datastream.connectors.kafka.cluster.access_token import AccessToken
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaTransactionError,
+)
 from yarrow.datastream.connectors.kafka.cluster.protocol_settings import protocol_settings
 from yarrow.datastream.connectors.kafka.cluster.tls_context import check_client_certificate
 from yarrow.datastream.connectors.kafka.cluster.tls_diagnosis import tls_failure
@@ -239,12 +242,13 @@ class TransactionClient:
         try:
             self._connect()
             answered: T = self._manager.run(until_answered)
-        except errors.KafkaError as error:
+        except (errors.KafkaError, KafkaConnectorError) as error:
             # The next question begins with new connections.
             self.close()
+            reason = self._reason(error) if isinstance(error, errors.KafkaError) else str(error)
             raise KafkaTransactionError(
                 f"Kafka at {self._settings['bootstrap.servers']} did not {what}:"
-                f" {self._properties.with_secrets_hidden(self._reason(error))}"
+                f" {self._properties.with_secrets_hidden(reason)}"
             ) from error
         return answered
 

@@ -60,7 +60,7 @@ _STATISTICS_MS: Final = "1000"
 #: Seconds after which a partition that cannot be reached is logged.
 _UNREACHABLE_LOG_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
-#: Seconds until an offset is asked for again that a broker has refused although it is there.
+#: Seconds until a partition is read again whose offset a broker has refused.
 _ASK_AGAIN_SECONDS: Final = 0.1
 
 _MISSING: Final = frozenset(
@@ -328,6 +328,7 @@ class PartitionFetcher:
         elif code in _MISSING:
             self.items.put(MissingPartition(assignment, error.str()))
         elif code in _NOT_THERE:
+            # The client names no offset where it looked for the beginning of the partition.
             self._go_on(consumer, assignment, _offset(message), error.str())
         else:
             raise KafkaConnectorError(
@@ -343,8 +344,7 @@ class PartitionFetcher:
         )
         first, end = cluster.beginnings([place])[place], cluster.ends([place])[place]
         offset = self._refused.next_offset(place, asked, first, end, reason)
-        if offset == asked:
-            time.sleep(_ASK_AGAIN_SECONDS)
+        time.sleep(_ASK_AGAIN_SECONDS)
         consumer.incremental_unassign([_place(place)])
         consumer.incremental_assign([_place(place, offset)])
         if self._is_held or (place.topic, place.partition) in self._paused:

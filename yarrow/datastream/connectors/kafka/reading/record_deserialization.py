@@ -214,7 +214,9 @@ class _ValueRows(RowMaker):
         """The rows of all messages; None = they must be made one by one, which finds what is at fault."""
         if self._deserialize_many is not None:
             with suppress(Exception):
-                return self._deserialize_many(messages)
+                made = self._deserialize_many(messages)
+                # A StopIteration of the schema ends a list like the end of the messages.
+                return made if len(made) == len(messages) else None
         return None
 
 

@@ -32,12 +32,14 @@ class RefusedOffsets:
         self._since: dict[KafkaTopicPartition, tuple[int, float]] = {}
 
     def next_offset(self, place: KafkaTopicPartition, asked: int, first: int, end: int, reason: str) -> int:
-        """The offset to read next, where a broker has refused offset `asked`; a negative one is a named place.
+        """The offset to read next, where a broker has refused offset `asked`; a negative one is the beginning.
 
         The partition has offsets from `first` to before `end`. Raises KafkaOffsetOutOfRangeError if the offset is not
         there and the program does not accept the loss. It raises it, too, if an offset that is there stays refused.
         """
-        if asked < 0 or first <= asked <= end:
+        if asked < 0:
+            asked = first
+        if first <= asked <= end:
             if self._is_refused_too_long(place, asked):
                 raise _error(place, asked, first, end, reason)
             _LOG.warning("Kafka: a broker refused offset %d of %s, and is asked again", asked, place)
@@ -67,9 +69,8 @@ class RefusedOffsets:
 def _error(
     place: KafkaTopicPartition, asked: int, first: int, end: int, reason: str
 ) -> KafkaOffsetOutOfRangeError:
-    wanted = f"offset {asked}" if asked >= 0 else "the next offset"
     return KafkaOffsetOutOfRangeError(
-        f"{place} has no {wanted}, which is to be read next: it has {first} to {end} ({reason}). Retention has removed"
-        " records, or the topic was made anew. Restore from another checkpoint, or accept the loss: set"
+        f"{place} has no offset {asked}, which is to be read next: it has {first} to {end} ({reason}). Retention has"
+        " removed records, or the topic was made anew. Restore from another checkpoint, or accept the loss: set"
         " auto.offset.reset to earliest or latest"
     )

@@ -166,3 +166,23 @@ def test_a_columnar_schema_gives_record_batches() -> None:
     skipping = row_maker(schema, ErrorPolicy.SKIP).make("t-0", [b'{"n": 1}', b"{"], [5, 6], [0, 1])
     assert isinstance(skipping.rows, pa.RecordBatch) and skipping.rows.to_pylist() == [{"n": 1}]
     assert (list(skipping.timestamps), skipping.num_errors) == ([5], 1)
+
+
+class StopsAtSemicolon(SimpleStringSchema):
+    """Its chunks are decoded at once, and `deserialize` ends a list by mistake."""
+
+    def deserialize(self, message: bytes) -> str:
+        return next(part for part in message.decode().split(";") if part)
+
+
+@pytest.mark.parametrize("policy", [ErrorPolicy.SKIP, ErrorPolicy.FAIL])
+def test_a_schema_that_raises_stop_iteration_loses_no_record_behind_it(policy: ErrorPolicy) -> None:
+    maker = row_maker(StopsAtSemicolon(), policy)
+    messages = [b"a", b";", b"c", b"d"]
+    if policy is ErrorPolicy.FAIL:
+        with pytest.raises(KafkaRecordError, match="StopIteration"):
+            maker.make("t-0", messages, [1, 2, 3, 4], range(4))
+    else:
+        assert maker.make("t-0", messages, [1, 2, 3, 4], range(4)) == MadeRows(
+            ["a", "c", "d"], [1, 3, 4], 1, False
+        )

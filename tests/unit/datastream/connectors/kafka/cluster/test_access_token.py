@@ -1,0 +1,101 @@
+"""A token is renewed before it expires, and serves until then while its endpoint cannot give another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+
+from yarrow.datastream.connectors.kafka.cluster.access_token import AccessToken
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
+
+LIFE = 100
+
+
+class Endpoint:
+    """What a server of tokens answers next, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.asked = 0
+        self.is_cut = False
+        self.address = ""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    found = Endpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            found.asked += 1
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"access_token": f"token {found.asked}", "expires_in": LIFE}).encode()
+            self.send_response(found.status)
+            self.send_header("Content-Length", str(len(body) + 10 * found.is_cut))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Nobody reads these lines."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    found.address = f"127.0.0.1:{server.server_port}/token"
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def token(endpoint: Endpoint, time: Time) -> AccessToken:
+    settings = {
+        "sasl.oauthbearer.token.endpoint.url": f"http://{endpoint.address}?key=pa66",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "pa77",
+    }
+    return AccessToken(settings, time)
+
+
+def test_the_last_token_serves_until_it_expires(endpoint: Endpoint) -> None:
+    time = Time()
+    found = token(endpoint, time)
+    assert found.value() == "token 1"
+    time.now = 0.79 * LIFE
+    assert found.value() == "token 1" and endpoint.asked == 1
+    endpoint.status = 503
+    time.now = 0.9 * LIFE
+    assert found.value() == "token 1" and endpoint.asked == 2
+    time.now = LIFE
+    with pytest.raises(KafkaConnectorError, match=r"status 503$"):
+        found.value()
+    endpoint.status = 200
+    assert found.value() == "token 4"
+
+
+@pytest.mark.parametrize(
+    ("status", "is_cut", "says"),
+    [
+        (401, False, "status 401. Check client id"),
+        (503, False, "status 503$"),
+        (200, True, "cannot be reached"),
+    ],
+)
+def test_an_endpoint_without_a_token_is_told_without_secrets(
+    endpoint: Endpoint, status: int, is_cut: bool, says: str
+) -> None:
+    endpoint.status, endpoint.is_cut = status, is_cut
+    with pytest.raises(KafkaConnectorError, match=says) as told:
+        token(endpoint, Time()).value()
+    assert "pa66" not in str(told.value) and "pa77" not in str(told.value)
