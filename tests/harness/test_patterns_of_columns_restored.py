@@ -70,7 +70,9 @@ def shown(match: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole", [CHAIN, *WHOLES[1:]], ids=lambda whole: "".join(kind.name for kind in whole.kinds))
+@pytest.mark.parametrize(
+    "whole", [CHAIN, *WHOLES[1:]], ids=lambda whole: "".join(kind.name for kind in whole.kinds)
+)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps_of, mixed=st.booleans())
