@@ -27,8 +27,9 @@ async def reports(folder: str) -> list[dict[str, str]]:
         launcher = TemplateLauncher(launch_settings("report")._replace(environment={}), 2, started)
         await launcher.start()
         template = launcher.template_pid
-        command = " ".join(psutil.Process(template).cmdline())
         facts = (await launch_and_report(OpenLauncher(launcher, 2, Path(folder)))).facts
+        # Now that it has made a worker. While a process is being executed, its command line is empty.
+        command = " ".join(psutil.Process(template).cmdline())
         await launcher.close()
         found.append({**facts, "template": str(template), "command": command})
     return found
