@@ -37,6 +37,8 @@ class WriterSchemas:
         #: Id -> what the registry said, and when.
         self._unknown: dict[int, tuple[str, float]] = {}
         self._shown: dict[int, str] = {}
+        #: Seconds of the clock until which the registry is not asked for the subjects of an id.
+        self._silent_until = float("-inf")
 
     @cached_property
     def client(self) -> RegistryClient:
@@ -85,12 +87,18 @@ class WriterSchemas:
             return schema.text
 
     def shown(self, schema_id: int) -> str:
-        """Return an id with its subjects and versions, for errors."""
+        """Return an id with its subjects and versions, for errors.
+
+        A registry that cannot be asked is left alone for a while: its answer would only make a message clearer.
+        """
         shown = self._shown.get(schema_id)
         if shown is None:
+            if self._clock.monotonic() < self._silent_until:
+                return f"schema {schema_id} (the registry does not tell its subject)"
             try:
                 places = self.client.places(schema_id)
             except SchemaRegistryError:
+                self._silent_until = self._clock.monotonic() + _UNKNOWN_SECONDS
                 return f"schema {schema_id} (the registry does not tell its subject)"
             names = ", ".join(f"subject {subject!r} version {version}" for subject, version in places[:5])
             shown = self._shown[schema_id] = (

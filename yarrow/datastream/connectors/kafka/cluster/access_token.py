@@ -30,6 +30,13 @@ _REFUSALS: Final = frozenset({400, 401, 403})
 _LOG = logging.getLogger(__name__)
 
 
+class _RefusesRedirects(urllib.request.HTTPRedirectHandler):
+    """A handler for which a redirect is an error: the client's secret would go to another place."""
+
+    def redirect_request(self, *arguments: object) -> None:
+        """Return nothing: the status of the redirect is told."""
+
+
 class AccessToken:
     """A token, renewed before it expires."""
 
@@ -62,9 +69,7 @@ class AccessToken:
 
     def _asked(self) -> tuple[str, float]:
         try:
-            with urllib.request.urlopen(
-                self._request(), None, _ANSWER_SECONDS, context=self._tls()
-            ) as answer:
+            with self._opener().open(self._request(), None, _ANSWER_SECONDS) as answer:
                 found = json.load(answer)
             return str(found["access_token"]), float(found.get("expires_in", _USUAL_SECONDS))
         except urllib.error.HTTPError as error:
@@ -88,6 +93,11 @@ class AccessToken:
             "Accept": "application/json",
         }
         return urllib.request.Request(self._url, urllib.parse.urlencode(form).encode(), headers)
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        return urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=self._tls()), _RefusesRedirects()
+        )
 
     def _tls(self) -> ssl.SSLContext | None:
         if not self._url.lower().startswith("https:"):

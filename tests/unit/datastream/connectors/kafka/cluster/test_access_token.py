@@ -35,6 +35,8 @@ def endpoint() -> Iterator[Endpoint]:
             self.rfile.read(int(self.headers["Content-Length"]))
             body = json.dumps({"access_token": f"token {found.asked}", "expires_in": LIFE}).encode()
             self.send_response(found.status)
+            if found.status == 302:
+                self.send_header("Location", f"http://{found.address}")
             self.send_header("Content-Length", str(len(body) + 10 * found.is_cut))
             self.end_headers()
             self.wfile.write(body)
@@ -89,6 +91,7 @@ def test_the_last_token_serves_until_it_expires(endpoint: Endpoint) -> None:
     [
         (401, False, "status 401. Check client id"),
         (503, False, "status 503$"),
+        (302, False, "status 302$"),
         (200, True, "cannot be reached"),
     ],
 )
@@ -99,3 +102,4 @@ def test_an_endpoint_without_a_token_is_told_without_secrets(
     with pytest.raises(KafkaConnectorError, match=says) as told:
         token(endpoint, Time()).value()
     assert "pa66" not in str(told.value) and "pa77" not in str(told.value)
+    assert endpoint.asked == 1
