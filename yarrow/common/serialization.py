@@ -25,7 +25,6 @@ __all__ = [
     "DeserializationSchema",
     "Encoder",
     "MultiRecordDeserializationSchema",
-    "ResumableDeserializationSchema",
     "RowFieldExtractorSchema",
     "SchemaUnavailableError",
     "SerializationSchema",
@@ -87,21 +86,6 @@ class MultiRecordDeserializationSchema(DeserializationSchema[OUT]):
                 f"{len(records)} records in a message where one is expected; call deserialize_all: {message[:120]!r}"
             )
         return records[0]
-
-
-class ResumableDeserializationSchema(DeserializationSchema[OUT]):
-    """A schema that may read otherwise when the program is built again; checkpoints hold how it reads."""
-
-    @abstractmethod
-    def snapshot(self) -> str:
-        """Return how messages are read, for a checkpoint."""
-
-    @abstractmethod
-    def restored(self, snapshot: str) -> ResumableDeserializationSchema[OUT]:
-        """Return a schema that reads as a snapshot says.
-
-        Raises an error that says what to do if its records would not be of this schema's type.
-        """
 
 
 class ColumnarDeserializationSchema(DeserializationSchema[OUT]):

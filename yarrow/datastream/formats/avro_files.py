@@ -111,9 +111,12 @@ class _BlockReader(FileReader):
         except Exception as error:  # the head is data: its damage shows in any way
             raise FileFormatError(f"{self._split.path} is no Avro file: {error}") from error
         if self._declared is not None and written is not None:
-            fault = differing_meaning(written, self._declared.root)
-            if fault is not None:
-                raise FileFormatError(f"{self._split.path}: {fault}")
+            found = differing_meaning(written, self._declared.root)
+            if found is not None:
+                raise FileFormatError(
+                    f"{self._split.path}: field {found.path!r} is of type {found.written} in the file and of"
+                    f" {found.declared} in the program's schema; declare the type of the file"
+                )
         return blocks  # type: ignore[no-any-return]
 
     def _first_block(self) -> int:

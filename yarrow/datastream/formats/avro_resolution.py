@@ -8,7 +8,7 @@ files.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from yarrow.datastream.formats.avro_schema import AvroSchema, AvroType
 from yarrow.datastream.formats.avro_values import default_of
@@ -103,8 +103,17 @@ _READ_AS = {
 }
 
 
-def differing_meaning(written: AvroType, declared: AvroType) -> str | None:
-    """Return how a field's logical type in a file differs from the declared one; None where all agree.
+class Difference(NamedTuple):
+    """A field whose values mean something else in what was written than in the program's schema."""
+
+    path: str
+    #: The types as texts.
+    written: str
+    declared: str
+
+
+def differing_meaning(written: AvroType, declared: AvroType) -> Difference | None:
+    """Return how a field's written logical type differs from the declared one; None where all agree.
 
     A field in milliseconds may be declared in microseconds. Types that Avro cannot read as each other are left to the
     reader of records.
@@ -112,7 +121,9 @@ def differing_meaning(written: AvroType, declared: AvroType) -> str | None:
     return _differing(written, declared, "", set())
 
 
-def _differing(written: AvroType, declared: AvroType, path: str, seen: set[tuple[int, int]]) -> str | None:
+def _differing(
+    written: AvroType, declared: AvroType, path: str, seen: set[tuple[int, int]]
+) -> Difference | None:
     if (id(written), id(declared)) in seen:
         return None
     seen.add((id(written), id(declared)))
@@ -128,12 +139,12 @@ def _differing(written: AvroType, declared: AvroType, path: str, seen: set[tuple
         return None
     if written.kind == declared.kind and written.kind in ("array", "map"):
         return _differing(written.parts[0], declared.parts[0], path, seen)
-    return None if _same_meaning(written, declared) else _fault(written, declared, path)
+    return None if _same_meaning(written, declared) else Difference(path, _shown(written), _shown(declared))
 
 
 def _differing_union(
     written: AvroType, declared: AvroType, path: str, seen: set[tuple[int, int]]
-) -> str | None:
+) -> Difference | None:
     branches = declared.parts if declared.kind == "union" else [declared]
     for part in written.parts if written.kind == "union" else [written]:
         readable = [branch for branch in branches if _is_readable(part, branch)]
@@ -160,13 +171,6 @@ def _same_meaning(written: AvroType, declared: AvroType) -> bool:
     if not written.stored and not declared.stored:
         return True
     return written.kind.endswith("-millis") and declared.kind == written.kind[: -len("millis")] + "micros"
-
-
-def _fault(written: AvroType, declared: AvroType, path: str) -> str:
-    return (
-        f"field {path!r} is of type {_shown(written)} in the file and of {_shown(declared)} in the program's schema;"
-        " declare the type of the file"
-    )
 
 
 def _shown(declared: AvroType) -> str:

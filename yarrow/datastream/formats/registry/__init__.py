@@ -10,7 +10,7 @@ from yarrow.datastream.formats.registry.errors import (
     SchemaNotFoundError,
     SchemaRegistryError,
 )
-from yarrow.datastream.formats.registry.subjects import RegistrySubject, SubjectNameStrategy
+from yarrow.datastream.formats.registry.subjects import RegistrySubject
 
 __all__ = [
     "ConfluentRegistryAvroDeserializationSchema",
@@ -19,5 +19,4 @@ __all__ = [
     "SchemaEvolution",
     "SchemaNotFoundError",
     "SchemaRegistryError",
-    "SubjectNameStrategy",
 ]

@@ -6,12 +6,11 @@ asked for. Must not ask a registry when a program is unpickled.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from yarrow.common.serialization import ResumableDeserializationSchema
+from yarrow.common.serialization import DeserializationSchema
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
 from yarrow.datastream.formats.avro_values import row_reader, row_type_of
@@ -24,11 +23,10 @@ from yarrow.datastream.formats.registry.subjects import RegistrySubject
 from yarrow.datastream.formats.registry.writers import WriterSchemas
 from yarrow.runtime.common.errors import InvalidProgramError
 
-_LOG = logging.getLogger(__name__)
 _READER = "ConfluentRegistryAvroDeserializationSchema"
 
 
-class ConfluentRegistryAvroDeserializationSchema(ResumableDeserializationSchema[Any]):
+class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any]):
     """Messages of Avro as records of one schema, whatever schemas their writers had.
 
     Made by `for_generic` and `for_row_type_info`.
@@ -109,26 +107,6 @@ class ConfluentRegistryAvroDeserializationSchema(ResumableDeserializationSchema[
         """The type of the records."""
         return self._type
 
-    def snapshot(self) -> str:
-        """Return the reader's schema."""
-        return self._choice.snapshot()
-
-    def restored(self, snapshot: str) -> ConfluentRegistryAvroDeserializationSchema:
-        """Return the schema that a checkpoint has fixed. Raises InvalidProgramError for other fields of Rows."""
-        settings, choice, evolution, makes_rows = self._state
-        kept = choice.restored(snapshot)
-        if kept == choice:
-            return self
-        made = ConfluentRegistryAvroDeserializationSchema(settings, kept, evolution, makes_rows)
-        if makes_rows and made._type != self._type:
-            raise InvalidProgramError(
-                f"{_READER}: the job goes on with {kept}, and the program was built with {choice}, whose Rows have"
-                f" other fields. Give RegistrySubject({kept.subject!r}, {kept.version}), or that version whose fields"
-                " the job is to have from here on"
-            )
-        _LOG.info("%s: the job goes on with %s; %s is not read", _READER, kept, choice)
-        return made
-
     def __repr__(self) -> str:
         return f"{_READER}({self._schema.root.name}, {self._choice}, {self._state[0]!r})"
 
@@ -148,7 +126,7 @@ def _choice(settings: RegistrySettings, schema: AvroSchema | str | RegistrySubje
     if isinstance(schema, RegistrySubject):
         found = registered(settings, schema, AVRO)
         text = WriterSchemas.avro_text(found)
-        return ReaderChoice(text, found.subject, found.version, is_latest=schema.version is None)
+        return ReaderChoice(text, found.subject, found.version)
     if isinstance(schema, AvroSchema | str):
         return ReaderChoice(schema.text if isinstance(schema, AvroSchema) else schema)
     raise InvalidProgramError(

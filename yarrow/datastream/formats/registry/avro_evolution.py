@@ -39,12 +39,12 @@ def fault_of(written: AvroType, declared: AvroType) -> str | None:
     found = _Faults().between(written, declared, "")
     if found is not None:
         return found
-    # The text of the other room speaks of files.
     differing = differing_meaning(written, declared)
     if differing is None:
         return None
-    return differing.replace("in the file and of", "in the writer's schema and of").replace(
-        "declare the type of the file", "declare the type of the writer"
+    return (
+        f"field {differing.path!r} is of type {differing.written} in the writer's schema and of {differing.declared} in"
+        " the program's schema; declare the type of the writer"
     )
 
 

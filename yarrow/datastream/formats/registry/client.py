@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry import SchemaReference as ClientReference
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.common.schema_registry_client import is_retriable
 from confluent_kafka.schema_registry.error import OAuthTokenError
 from confluent_kafka.schema_registry.error import SchemaRegistryError as ClientError
@@ -47,8 +46,6 @@ class RegistryClient:
         self._random = new_generator()
         self._by_id: dict[int, RegisteredSchema] = {}
         self._by_version: dict[tuple[str, int], RegisteredSchema] = {}
-        #: Subject, kind, text and references -> id.
-        self._ids: dict[tuple[Any, ...], int] = {}
         # Settings are tried here, and a file that is missing is told.
         self._connected().close()
 
@@ -92,30 +89,6 @@ class RegistryClient:
             f"the subjects of schema {schema_id}", lambda client: client.get_schema_versions(schema_id)
         )
         return sorted((str(place.subject), int(place.version or 0)) for place in found)
-
-    def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Make a schema the latest version of a subject if it is none of its versions; return its id.
-
-        Raises SchemaRegistryError, for example for a schema that the subject's rule of compatibility refuses.
-        """
-        what = f"a new version of the subject {subject!r}"
-        given = _client_schema(schema)
-        return self._id_of(subject, schema, what, lambda client: client.register_schema(subject, given))
-
-    def lookup(self, subject: str, schema: RegisteredSchema) -> int:
-        """Return the id of a schema that a subject has. Raises SchemaNotFoundError if it has none like it."""
-        what = f"this schema of the subject {subject!r}"
-        given = _client_schema(schema)
-        return self._id_of(
-            subject, schema, what, lambda client: client.lookup_schema(subject, given).schema_id
-        )
-
-    def _id_of(self, subject: str, schema: RegisteredSchema, what: str, ask: Callable[[Any], Any]) -> int:
-        key = (subject, schema.kind, schema.text, schema.references)
-        found = self._ids.get(key)
-        if found is None:
-            found = self._ids[key] = int(self._asked(what, ask))
-        return found
 
     # ------------------------------------------------------------------ schemas
 
@@ -186,8 +159,6 @@ class RegistryClient:
                 text += (
                     ". Correct the path of the URL; that of Apicurio's registry ends with /apis/ccompat/v7"
                 )
-            elif status == 409:
-                text += ". Make the schema compatible, or take another subject or rule of compatibility"
             elif _passes(error):
                 text += f"; tried for {self._settings.retry_seconds:g} s ({RETRY_TIMEOUT}). Look into its log"
         return kind(self._settings.with_secrets_hidden(text))
@@ -203,11 +174,6 @@ def _client_settings(settings: RegistrySettings) -> dict[str, Any]:
         "bearer.auth.custom.provider.config": dict(fields),
     }
     return settings.client | custom
-
-
-def _client_schema(schema: RegisteredSchema) -> Schema:
-    references = [ClientReference(part.name, part.subject, part.version) for part in schema.references]
-    return Schema(schema.text, schema.kind, references)
 
 
 def _passes(error: BaseException) -> bool:
