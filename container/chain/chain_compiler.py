@@ -239,7 +239,6 @@ class ChainCompiler:
         GuardedCall(
             failed,
             input_index,
-            failed.of_one_to_one,
             operator.passes_rows,
             None if operator.emits_tagged else self._types[index],
             self._object_reuse,

@@ -21,13 +21,16 @@ class GuardedCall(NamedTuple):
 
     failed: FailedRecords
     input_index: int
-    #: Each row gives exactly one result.
-    gives_one: bool
     #: A row gives itself, or nothing.
     passes_row: bool
     #: The declared type of all results; None = undeclared, or results of side outputs are among them.
     result_type: TypeInformation | None
     object_reuse: bool
+
+    @property
+    def gives_one(self) -> bool:
+        """Each row gives exactly one result."""
+        return self.failed.of_one_to_one
 
     def generate(
         self,

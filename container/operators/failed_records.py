@@ -17,6 +17,7 @@ from yarrow.container.operators.error_bounds import ErrorBounds
 from yarrow.container.protocol.failure import OperatorFailure, format_user_first, short_record
 from yarrow.container.state.registering_backend import NO_KEY
 from yarrow.datastream.connectors.dead_letters import (
+    LONGEST_TRACEBACK,
     RECORD_PICKLED,
     RECORD_SHOWN,
     RECORD_TYPED,
@@ -28,9 +29,8 @@ from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.data.keys import canonicalize, encode_key
 from yarrow.runtime.data.serializers.serializers import RowsSerializer, serializer_for
 
-#: Most characters of the error and of the traceback in a letter.
+#: Most characters of the error in a letter.
 _LONGEST_ERROR: Final = 1000
-_LONGEST_TRACEBACK: Final = 4000
 #: Errors that no other record would escape: they fail the job.
 _ALWAYS_FATAL: Final = (YarrowError, OperatorFailure, MemoryError)
 
@@ -143,5 +143,5 @@ def _one_line(error: Exception) -> str:
 
 def _traceback(error: Exception) -> str:
     with suppress(Exception):  # as above
-        return cut_in_the_middle(format_user_first(error).rstrip(), _LONGEST_TRACEBACK)
+        return cut_in_the_middle(format_user_first(error).rstrip(), LONGEST_TRACEBACK)
     return ""

@@ -303,9 +303,6 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             except RefusedRowError as refused:
                 index = refused.index
                 stamp = None if timestamps is None else timestamps[index]
-                # `_sending` has counted all of them as refused.
-                self._rows_refused -= len(rows) - 1
-                self._rows_sent += index
                 failed.put_aside(refused.cause, 0, rows[index], stamp)
                 rows = rows[index + 1 :]
                 timestamps = None if timestamps is None else timestamps[index + 1 :]
@@ -325,10 +322,13 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         started = perf_counter()
         try:
             yield
-        except BaseException as error:
+        except RefusedRowError as refused:
+            self._rows_sent += refused.index
+            self._rows_refused += 1
+            self._use_permits(rate, writer, refused.index + 1, before)
+            raise
+        except BaseException:
             self._rows_refused += rows
-            if isinstance(error, RefusedRowError):
-                self._use_permits(rate, writer, error.index + 1, before)
             raise
         self._rows_sent += rows
         self._send_ms = 1000 * (perf_counter() - started)

@@ -127,7 +127,7 @@ class CsvFiles(Generic[D]):
         return places
 
     def _read(self, names: Sequence[str], places: Sequence[int], field_types: Sequence[TypeInformation]) -> D:
-        from yarrow.datastream.connectors.dead_letters import ErrorPolicy
+        from yarrow.common.values.error_handling import ErrorPolicy
         from yarrow.datastream.connectors.file_source import FileSource
         from yarrow.datastream.formats.csv import CsvReaderFormat
 

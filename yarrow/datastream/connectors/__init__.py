@@ -4,6 +4,7 @@ Owner: none. Exports the interfaces and what most sources share; connectors are 
 modules, so that a program loads only what it uses.
 """
 
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.base import (
     Boundedness,
     Committer,
@@ -22,7 +23,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, ErrorPolicy
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
 
 __all__ = [

@@ -19,7 +19,7 @@ from yarrow.common.values.delivery import DeliveryGuarantee as DeliveryGuarantee
 from yarrow.common.values.delivery import KeptBy as KeptBy
 from yarrow.common.values.delivery import Replay as Replay
 from yarrow.common.values.delivery import SinkDelivery
-from yarrow.datastream.connectors.dead_letters import FAILING, ErrorHandling
+from yarrow.common.values.error_handling import FAILING, ErrorHandling
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,18 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from yarrow.common.values.error_handling import FAILING, ErrorHandling, ErrorPolicy, error_handling
-
-__all__ = [
-    "DEAD_LETTERS",
-    "FAILING",
-    "DeadLetter",
-    "ErrorHandling",
-    "ErrorPolicy",
-    "error_handling",
-    "strictest",
-    "traceback_of",
-]
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 
 #: Id of the OutputTag of dead letters. Snapshots hold it: the name is that of the first letters, those of files.
 DEAD_LETTERS: Final = "malformed-records"
@@ -36,8 +25,8 @@ RECORD_PICKLED: Final = "pickled"
 #: The record could be encoded neither way: `raw` is its repr, for people.
 RECORD_SHOWN: Final = "shown"
 
-#: Most characters of a traceback in a letter; the end stays, which names the error.
-_LONGEST_TRACEBACK: Final = 4000
+#: Most characters of a traceback in a letter.
+LONGEST_TRACEBACK: Final = 4000
 
 
 class DeadLetter(NamedTuple):
@@ -103,4 +92,4 @@ def traceback_of(error: BaseException) -> str:
     """Return the frames below the caller, and the error, as Python writes them; a long text loses its beginning."""
     below = error.__traceback__
     frames = traceback.format_exception(type(error), error, below.tb_next if below is not None else None)
-    return "".join(frames).rstrip()[-_LONGEST_TRACEBACK:]
+    return "".join(frames).rstrip()[-LONGEST_TRACEBACK:]

@@ -12,15 +12,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from yarrow.common.values.error_handling import FAILING, ErrorHandling, ErrorPolicy, error_handling
 from yarrow.datastream.connectors.base import SourceRecords, SourceSplit
-from yarrow.datastream.connectors.dead_letters import (
-    DEAD_LETTERS,
-    FAILING,
-    DeadLetter,
-    ErrorHandling,
-    ErrorPolicy,
-    error_handling,
-)
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 
 if TYPE_CHECKING:

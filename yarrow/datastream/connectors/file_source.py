@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from yarrow.common.time import Duration
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.base import (
     Boundedness,
     Source,
@@ -22,7 +23,6 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.dead_letters import ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormat,

@@ -16,8 +16,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.base import SourceRecords
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, ErrorPolicy, traceback_of
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, traceback_of
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FilePosition,

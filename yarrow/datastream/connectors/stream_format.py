@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormat,
     FileSourceSplit,

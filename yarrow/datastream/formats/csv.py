@@ -19,7 +19,7 @@ from pyarrow import csv as arrow_csv
 from yarrow.common.serialization import BulkWriter, BulkWriterFactory
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row
-from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,

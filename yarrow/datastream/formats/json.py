@@ -15,7 +15,7 @@ import pyarrow as pa
 from yarrow.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
 from yarrow.common.types import Row
-from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,

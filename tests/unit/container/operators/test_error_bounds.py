@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from yarrow.common.values.error_handling import ErrorHandling, error_handling
 from yarrow.container.operators.error_bounds import ErrorBounds, TooManyErrorsError
-from yarrow.datastream.connectors.dead_letters import ErrorHandling, error_handling
 
 
 def bounds(per_minute: int | None = None, share: float | None = None) -> ErrorBounds:

@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.datastream.connectors.harness import SourceHarness
 from yarrow.common.typeinfo import Types
+from yarrow.common.values.error_handling import ErrorHandling, error_handling
 from yarrow.datastream.connectors import Boundedness, DeadLetter, ErrorPolicy
-from yarrow.datastream.connectors.dead_letters import ErrorHandling, error_handling, strictest, traceback_of
+from yarrow.datastream.connectors.dead_letters import strictest, traceback_of
 from yarrow.datastream.connectors.file_system import FileSource, MalformedPolicy, StreamFormat
 from yarrow.datastream.connectors.hybrid_source import HybridSource
 from yarrow.datastream.connectors.kafka import KafkaSource

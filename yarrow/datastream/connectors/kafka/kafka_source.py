@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from yarrow.common.serialization import ColumnarDeserializationSchema, DeserializationSchema
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy, error_handling
 from yarrow.datastream.connectors.base import (
     Boundedness,
     Replay,
@@ -21,7 +22,6 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.dead_letters import ErrorHandling, ErrorPolicy, error_handling
 from yarrow.datastream.connectors.kafka.cluster.client_library import (
     require_client_library,
     require_mechanism,

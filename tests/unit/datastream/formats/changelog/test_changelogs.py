@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from yarrow.common.serialization import MultiRecordDeserializationSchema
 from yarrow.common.typeinfo import RowTypeInfo, Types
 from yarrow.common.types import Row, RowKind
-from yarrow.datastream.connectors.dead_letters import ErrorPolicy
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import ConsumerRecord, row_maker

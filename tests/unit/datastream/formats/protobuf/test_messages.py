@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from yarrow.common.time import Instant
 from yarrow.common.typeinfo import RowTypeInfo, Types
 from yarrow.common.types import Row
-from yarrow.datastream.connectors.dead_letters import ErrorPolicy
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import row_maker
 from yarrow.datastream.formats.protobuf.messages import (

@@ -21,7 +21,8 @@ from yarrow.common.serialization import (
     SchemaUnavailableError,
 )
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.datastream.connectors.dead_letters import DeadLetter, ErrorPolicy, traceback_of
+from yarrow.common.values.error_handling import ErrorPolicy
+from yarrow.datastream.connectors.dead_letters import DeadLetter, traceback_of
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.formats.columns import batch_of_rows
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from yarrow.common.serialization import DeserializationSchema
-from yarrow.datastream.connectors.dead_letters import FAILING, ErrorHandling
+from yarrow.common.values.error_handling import FAILING, ErrorHandling
 from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     CLIENT_ID_PREFIX,
     ClientProperties,

@@ -10,7 +10,7 @@ import pytest
 
 from yarrow.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.datastream.connectors.dead_letters import ErrorPolicy
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import (
     ConsumerRecord,
