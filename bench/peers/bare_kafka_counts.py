@@ -5,25 +5,19 @@ The offsets belong to the transaction, as they belong to a checkpoint of the job
 
 from __future__ import annotations
 
-import argparse
 import time
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from bench.programs.kafka_topic import SETTINGS, broker
-from bench.programs.kafka_users import COUNTS, USERS, WRITING, emptied, filled
+from bench.programs.kafka_topic import SETTINGS
+from bench.programs.kafka_users import COUNTS, USERS, WRITING, brought_up
 
 _CHUNK = 10_000
 _SECONDS = 30.0
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("records", type=int)
-    given = arguments.parse_args()
-    servers = broker()
-    filled(servers, given.records)
-    emptied(servers)
+    servers, records = brought_up(__doc__)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench", **SETTINGS})
     consumer.assign([TopicPartition(USERS, 0, 0)])
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "bench-bare", **WRITING})
@@ -32,7 +26,7 @@ def main() -> None:
     counts: dict[str, int] = {}
     read = 0
     began = time.monotonic()
-    while read < given.records:
+    while read < records:
         messages: list[Message] = consumer.consume(_CHUNK, 0.2)
         for message in messages:
             user = (message.value() or b"").decode()
@@ -45,7 +39,7 @@ def main() -> None:
                     producer.poll(0.005)
         producer.poll(0)
         read += len(messages)
-        if time.monotonic() - began >= 1.0 or read >= given.records:
+        if time.monotonic() - began >= 1.0 or read >= records:
             place = TopicPartition(USERS, 0, read)
             producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), _SECONDS)
             producer.commit_transaction(_SECONDS)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-
 from bench.case import PEERS
-from bench.programs.kafka_topic import broker
-from bench.programs.kafka_users import emptied, filled
+from bench.programs.kafka_users import brought_up
 from tests.support.services.jars import jar_folder
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("records", type=int)
-    given = arguments.parse_args()
-    servers = broker()
-    filled(servers, given.records)
-    emptied(servers)
+    servers, _ = brought_up(__doc__)
     jars = jar_folder(PEERS / "pom.xml", "pyflink-kafka").glob("flink-sql-connector-kafka-*.jar")
     print(servers, next(jars), sep="\n")
 

@@ -5,11 +5,9 @@ The peers are bench/peers/bare_kafka_counts.py and bench/peers/pyflink_kafka_job
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from bench.programs.kafka_topic import broker
-from bench.programs.kafka_users import COUNTS, USERS, WRITING, emptied, filled
+from bench.programs.kafka_users import COUNTS, USERS, WRITING, brought_up
 from yarrow.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.kafka import (
@@ -48,13 +46,8 @@ def counting(
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("records", type=int)
-    given = arguments.parse_args()
-    servers = broker()
-    filled(servers, given.records)
-    emptied(servers)
-    end = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(USERS, 0): given.records})
+    servers, records = brought_up(__doc__)
+    end = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(USERS, 0): records})
     counting(servers, KafkaSource.builder().set_bounded(end)).execute("bench kafka counts")
 
 

@@ -5,14 +5,28 @@ Owner: the calling thread. The broker is that of `bench/programs/kafka_topic.py`
 
 from __future__ import annotations
 
+import argparse
+
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from bench.programs.kafka_topic import broker
 from tests.support.kafka.cluster import KafkaCluster
 
 USERS, COUNTS = "bench-users", "bench-counts"
 #: Of every client that writes counts.
 WRITING = {"linger.ms": 50, "batch.size": 1_000_000}
 _SECONDS = 30.0
+
+
+def brought_up(about: str | None) -> tuple[str, int]:
+    """Return the broker's address and the number of records that the command line asks for; both topics are ready."""
+    arguments = argparse.ArgumentParser(description=about)
+    arguments.add_argument("records", type=int)
+    records: int = arguments.parse_args().records
+    servers = broker()
+    filled(servers, records)
+    emptied(servers)
+    return servers, records
 
 
 def filled(servers: str, records: int) -> None:

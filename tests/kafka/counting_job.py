@@ -27,6 +27,7 @@ from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.loop_thread import LoopThread
 from yarrow.embedded.mini_cluster import MiniCluster
 from yarrow.runtime.common.ids import JobID
+from yarrow.testing.fault_plan import FileFaultPlanner, install
 
 #: The last row of each partition.
 END = "end"
@@ -125,6 +126,19 @@ def send_until(words: Words, condition: Callable[[], bool]) -> None:
 
     wait_until(holds)
     words.send(100)
+
+
+def run_until_fired(
+    cluster: MiniCluster, env: StreamExecutionEnvironment, words: Words, planner: FileFaultPlanner
+) -> Run:
+    """Runs the counting job while a plan of faults holds, and sends words until its fault has come."""
+    install(planner)
+    try:
+        run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
+        send_until(words, lambda: planner.has_fired)
+    finally:
+        install(None)
+    return run
 
 
 def source_of(servers: str, topic: str) -> KafkaSourceBuilder:

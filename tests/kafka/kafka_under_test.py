@@ -38,7 +38,7 @@ class KafkaTopics(ConnectorUnderTest):
         self._relay = relay
         self._source, target = topics
         self.guarantee = guarantee
-        #: What the sink is asked for: a test of the kit asks for less than it claims.
+        #: The guarantee of the sink. Tests of the kit set a weaker one than the connector claims.
         self.asked_for = guarantee
         self.target = TopicUnderTest(cluster, target, relay.address)
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})

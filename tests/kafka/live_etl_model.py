@@ -1,4 +1,4 @@
-"""What the example of live ETL must have written in the end, by plain Python over the records of its topics.
+"""The tables that the example of live ETL must write, made by plain Python from the records of its topics.
 
 Owner: none (functions). It shares with the example only the records.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,13 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.kafka.topic_under_test import TopicUnderTest
+from tests.support.failing_functions import FailsOnceBehindACheckpoint
 from tests.support.kafka.cluster import KafkaCluster
 from tests.unit.datastream.connectors.harness import SourceHarness
 from yarrow.common import SimpleStringSchema, Types, WatermarkStrategy
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.datastream import (
-    CheckpointListener,
-    MapFunction,
     OutputTag,
-    RuntimeContext,
     StreamExecutionEnvironment,
 )
 from yarrow.datastream.connectors import DEAD_LETTERS, DeadLetter
@@ -97,29 +94,6 @@ def test_letters_come_once_over_a_failure(
     assert (tmp_path / "failed").exists()
 
 
-class FailsOnceBehindACheckpoint(MapFunction, CheckpointListener):  # type: ignore[type-arg]
-    """Fails the job at the first row behind a complete checkpoint, in all attempts together once."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-        self._complete = False
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._pause = threading.Event()
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        self._complete = True
-
-    def map(self, value: int) -> int:
-        if not self._mark.exists():
-            if self._complete:
-                self._mark.touch()
-                raise ValueError("a row behind a checkpoint fails once")
-            # The input must not end before a checkpoint is complete.
-            self._pause.wait(0.005)
-        return value
-
-
 def refuses_sevens(text: str) -> int:
     if text.endswith("7"):
         raise ValueError(f"no {text}")
@@ -137,7 +111,7 @@ def test_letters_of_a_function_lie_once_in_a_topic(
     source = numbers_of(kafka, read).on_error("skip").build()
     texts = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.STRING())
     parsed = texts.map(refuses_sevens, Types.INT()).uid("parse").on_error("dead_letter", max_share=0.5)
-    parsed.map(FailsOnceBehindACheckpoint(tmp_path / "failed")).print()
+    parsed.map(FailsOnceBehindACheckpoint(tmp_path / "failed", 0.005)).print()
     parsed.dead_letters().map(DeadLetter.to_json, Types.STRING()).sink_to(letters.sink())
     with mini_cluster(processes=False):
         env.execute("letters to a topic")

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kafka.counting_job import Run, Words, counting, send_until, source_of
+from tests.kafka.counting_job import Words, counting, run_until_fired, source_of
 from tests.kafka.secured_connections import SecuredConnections
 from tests.kafka.topic_under_test import SECONDS, TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
@@ -22,7 +22,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientP
 from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
-from yarrow.testing.fault_plan import FaultAction, FaultPlan, FileFaultPlanner, configuration_of, install
+from yarrow.testing.fault_plan import FaultAction, FaultPlan, FileFaultPlanner, configuration_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 
@@ -105,12 +105,7 @@ def test_a_killed_job_commits_under_tls_and_login_and_shows_no_secret(
     with mini_cluster(task_executors=2, slots=2, configuration={"env.log.dir": str(logs)}) as cluster:
         planner = FileFaultPlanner(plan, str(gates), lambda: cluster.processes[:1])
         env = counting(cluster, tmp_path, source, configuration_of(plan, str(gates)), sink)
-        install(planner)
-        try:
-            run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
-            send_until(words, lambda: planner.has_fired)
-        finally:
-            install(None)
+        run = run_until_fired(cluster, env, words, planner)
         run.until_completed()
         secrets = [SCRAM_PASSWORD, CLIENT_SECRET, *tokens.tokens]
         assert tokens.tokens, "the job has asked for tokens"

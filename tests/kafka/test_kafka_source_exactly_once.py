@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.counting_job import Run, Words, counting, send_until, source_of, written
+from tests.kafka.counting_job import Run, Words, counting, run_until_fired, source_of, written
 from tests.support.kafka.cluster import KafkaCluster
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.fault_plan import (
@@ -15,7 +15,6 @@ from yarrow.testing.fault_plan import (
     FaultPlan,
     FileFaultPlanner,
     configuration_of,
-    install,
 )
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
@@ -54,12 +53,7 @@ def test_processes_killed_at_barriers(
     builder = source_of(kafka.bootstrap_servers, words.topic)
     env = counting(cluster, tmp_path, builder, configuration_of(plan, str(gates)))
     words.send(100)
-    install(planner)
-    try:
-        run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
-        send_until(words, lambda: planner.has_fired)
-    finally:
-        install(None)
+    run = run_until_fired(cluster, env, words, planner)
     words.end()
     run.ends()
     assert written(tmp_path) == words.counts()

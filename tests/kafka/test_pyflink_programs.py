@@ -108,7 +108,7 @@ def started(name: str, kafka: KafkaCluster, folder: Path) -> subprocess.Popen[st
 
 
 def ran(name: str, kafka: KafkaCluster, folder: Path) -> tuple[list[str], str]:
-    """What one of the programs prints, and its standard error."""
+    """Runs one of the programs; returns its output and its standard error."""
     with started(name, kafka, folder) as process:
         output, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, errors

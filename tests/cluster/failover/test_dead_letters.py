@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.failing_functions import FailsOnceBehindACheckpoint
 from yarrow.common import Encoder
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.typeinfo import Types
-from yarrow.datastream import CheckpointListener, MapFunction, RuntimeContext, StreamExecutionEnvironment
+from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors import DeadLetter
 from yarrow.datastream.connectors.file_system import FileSink
 from yarrow.embedded.mini_cluster import mini_cluster
@@ -19,29 +18,6 @@ from yarrow.embedded.mini_cluster import mini_cluster
 pytestmark = pytest.mark.cluster
 
 ROWS = 40_000
-
-
-class FailsOnceBehindACheckpoint(MapFunction, CheckpointListener):  # type: ignore[type-arg]
-    """Fails the job at the first row behind a complete checkpoint, in all attempts together once."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-        self._complete = False
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._pause = threading.Event()
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        self._complete = True
-
-    def map(self, value: Any) -> Any:
-        if not self._mark.exists():
-            if self._complete:
-                self._mark.touch()
-                raise ValueError("a row behind a checkpoint fails once")
-            # The input must not end before a checkpoint is complete.
-            self._pause.wait(0.001)
-        return value
 
 
 def fails_at_tens(value: int) -> int:

@@ -122,7 +122,7 @@ def node_properties(layout: Layout, ports: Ports, name: str, nodes: int) -> Mapp
 
 
 def _tls_properties(credentials: Credentials) -> dict[str, str]:
-    """What the broker shows at each listener with TLS."""
+    """The certificate and key that the broker shows at each listener with TLS."""
     found: dict[str, str] = {}
     for use, protocol in _PROTOCOLS.items():
         if "SSL" in protocol:

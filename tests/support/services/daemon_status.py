@@ -14,7 +14,7 @@ from tests.support.services.processes import ProcessRecord
 
 @dataclass(frozen=True)
 class DaemonStatus:
-    """What `status` says of one daemon."""
+    """The state of one daemon, as `status` prints it."""
 
     name: str
     pid: int | None

@@ -214,7 +214,7 @@ class _Trial:
             install(None)
 
     def _with(self, fault: FaultPlan) -> dict[str, str]:
-        """What a job's configuration needs for the fault."""
+        """The configuration of a job that meets the fault."""
         factory = f"{ArmedByHand.__module__}:{armed_by_hand.__name__}"
         return configuration_of(fault, str(self._gates)) | {PLAN_KEY: factory}
 

@@ -1,4 +1,4 @@
-"""What Avro's rules say of a writer's schema and a reader's: whether it can be read, and which fields are new.
+"""Avro's rules for two schemas: why the reader's cannot read the writer's, and which fields only the writer has.
 
 Owner: any thread; pure. Source of the rules: the specification of Avro 1.12, "Schema Resolution". What depends on a
 value, such as the branch of a union that a record has, is left to the reader of records. Must not read messages.

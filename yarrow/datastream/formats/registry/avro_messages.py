@@ -1,7 +1,8 @@
 """AvroMessages: records of messages whose writers' schemas are in a registry, read by one schema of the reader.
 
-Owner: the task's thread. A writer's schema is asked for once, when the first message has its id. What Avro's rules say
-of it is decided then; its messages run through one function. The client of the registry is made on first use.
+Owner: the task's thread. The reader asks for a writer's schema once, when the first message has its id. It applies
+Avro's rules then, and makes one function for all messages of that schema. It makes the registry's client on first
+use.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ class TransactionClient:
         return answered
 
     def _reason(self, error: errors.KafkaError) -> str:
-        """What to say of an error: that of a connection tells less than a second look at the broker."""
+        """The text of an error. Errors of connections tell little, so a second look at the broker finds the reason."""
         if not isinstance(error, _AGAIN):
             return _text(error)
         why = tls_failure(self._settings)

@@ -1,4 +1,4 @@
-"""What to say of a cluster that does not answer, or that refuses a client.
+"""Messages about a cluster that does not answer, or that refuses a client.
 
 Owner: none (pure). Must not import the client library.
 """
