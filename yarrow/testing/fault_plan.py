@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from yarrow.runtime.common import fault_points
 
@@ -105,6 +106,15 @@ def make_plan(seed: int, points: list[tuple[str, list[FaultAction]]], occurrence
     )
 
 
+#: Points of one checkpoint behind the preparation of sinks: in a worker, and in the JobMaster.
+_BEFORE_PREPARE: Final = "sink.before-prepare"
+_AFTER_PREPARE: Final = "sink.after-prepare"
+_OF_WORKERS: Final = frozenset(
+    {"checkpoint.before-acknowledge", "checkpoint.after-acknowledge", "checkpoint.before-notify"}
+)
+_OF_MASTERS: Final = "coordinator.before-notify"
+
+
 class FileFaultPlanner:
     """Carries out one plan; processes agree through files of one folder.
 
@@ -182,13 +192,38 @@ class FileFaultPlanner:
 
 
 class ArmedByHand(FileFaultPlanner):
-    """Fires not before the test has called `arm`, for instance when rows have come through."""
+    """Fires not before the test has called `arm`, and at points of a checkpoint only where a sink has rows in it.
+
+    A process that dies in a checkpoint without rows proves nothing of a sink.
+    """
 
     ARMING_POINT = ""
+
+    def __init__(self, plan: FaultPlan, folder: str, victims: Callable[[], list[int]] | None = None) -> None:
+        super().__init__(plan, folder, victims)
+        self._folder = Path(folder)
+        #: Checkpoints that hold rows of this process's sinks.
+        self._with_rows: set[object] = set()
 
     def arm(self) -> None:
         """From now on the plan may fire, in all processes."""
         self._armed.touch()
+
+    def fires(self, point: str, detail: dict[str, object]) -> bool:
+        """See the class."""
+        checkpoint = detail.get("checkpoint_id")
+        if point == _BEFORE_PREPARE and detail["rows"]:
+            self._with_rows.add(checkpoint)
+            (self._folder / f"rows-{checkpoint}").touch()
+        return self._has_rows(point, detail, checkpoint) and super().fires(point, detail)
+
+    def _has_rows(self, point: str, detail: dict[str, object], checkpoint: object) -> bool:
+        """False at a point of a checkpoint without rows: of the sink, of the process, or of the whole job."""
+        if point in (_BEFORE_PREPARE, _AFTER_PREPARE):
+            return bool(detail["rows"])
+        if point in _OF_WORKERS:
+            return checkpoint in self._with_rows
+        return point != _OF_MASTERS or (self._folder / f"rows-{checkpoint}").exists()
 
 
 class CommittedInPart(FileFaultPlanner):

@@ -169,6 +169,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         #: False if the input had ended before the restored checkpoint.
         self._takes_rows = True
         self._rows_sent = 0
+        #: Those of them that came before the last checkpoint; fault points tell how many came since.
+        self._rows_prepared = 0
         self._rows_refused = 0
         #: The writer's final byte count.
         self._bytes_sent: int | None = None
@@ -353,7 +355,12 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         if self._writer is None:
             return
-        where = {"checkpoint_id": checkpoint_id, "subtask": self.context.environment.subtask}
+        where = {
+            "checkpoint_id": checkpoint_id,
+            "subtask": self.context.environment.subtask,
+            "rows": self._rows_sent - self._rows_prepared,
+        }
+        self._rows_prepared = self._rows_sent
         fault_points.reach("sink.before-prepare", **where)
         self._writer.flush(False)
         prepared, self._last = [*self._last, *self._writer.prepare_commit()], []
