@@ -87,6 +87,9 @@ def test_container_is_found_by_its_folder_or_its_environment(tmp_path: Path, by:
     cwd, variables = (work, dict(os.environ)) if by == "folder" else (tmp_path, environment)
     record = processes.start(["sleep", "600"], tmp_path / "log", variables, cwd)
     try:
+        # While a process is being executed, it shows no environment.
+        while not Path(f"/proc/{record.pid}/environ").read_bytes():
+            assert processes.is_alive(record)
         found = containers.processes(layout)
         assert [(one.record, one.application, one.container) for one in found] == [
             (record, APPLICATION, CONTAINER)
