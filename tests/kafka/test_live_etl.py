@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.cluster.embedded.waiting import DEADLINE
+from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.kafka.live_etl_model import Model
 from tests.support.kafka.cluster import KafkaCluster
 
@@ -60,15 +62,40 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.wait(DEADLINE)
 
 
-def until_sold(process: subprocess.Popen[str], clock: str) -> list[psutil.Process]:
-    """Waits until a minute was sold; returns the processes of the example."""
+def lines_until(process: subprocess.Popen[str], start: str) -> list[str]:
+    """The lines of the example, up to the first one with that start."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
         lines.append(line)
-        if line.startswith(clock):
-            return [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        if line.startswith(start):
+            return lines
     raise AssertionError("".join(lines))
+
+
+def until_sold(process: subprocess.Popen[str], clock: str) -> list[psutil.Process]:
+    """Waits until a minute was sold; returns the processes of the example."""
+    lines_until(process, clock)
+    return [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+
+
+def until_both_run(lines: list[str]) -> None:
+    """Waits until all tasks of both jobs run: each has a cluster of its own, whose page the example names."""
+    pages = [line.split()[-1] for line in lines if line.startswith("JobManager Web Interface: ")]
+    assert len(pages) == 2, lines
+    wait_until(lambda: all(map(is_running, pages)), lambda: f"{[jobs_of(page) for page in pages]}")
+
+
+def is_running(page: str) -> bool:
+    """Whether all tasks of the only job of a cluster run."""
+    jobs = jobs_of(page)
+    return len(jobs) == 1 and 0 < jobs[0]["tasks"]["running"] == jobs[0]["tasks"]["total"]
+
+
+def jobs_of(page: str) -> Any:
+    """What a cluster tells of its jobs."""
+    with urllib.request.urlopen(f"{page}/jobs/overview", timeout=DEADLINE) as answer:
+        return json.load(answer)["jobs"]
 
 
 def require_clean(folder: Path, processes: list[psutil.Process]) -> None:
@@ -103,8 +130,10 @@ def require_printed(output: str, model: Model) -> None:
 
 
 def test_one_command_with_a_worker_killed(example: Any, tmp_path: Path) -> None:
-    with running(tmp_path, "--minutes", str(MINUTES)) as process:
-        processes = until_sold(process, "09:08")
+    with running(tmp_path, "--minutes", str(MINUTES), "--pace", "0.3") as process:
+        # A worker without tasks would be replaced, and no job would restart.
+        until_both_run(lines_until(process, "09:08"))
+        processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         workers = [child for child in processes if child.name().startswith("yarrow-slot")]
         os.kill(max(worker.pid for worker in workers), signal.SIGKILL)
         output, errors = process.communicate(timeout=DEADLINE)
