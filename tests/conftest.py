@@ -37,7 +37,7 @@ settings.register_profile("yarrow", deadline=None, suppress_health_check=LUCK)
 settings.load_profile("yarrow")
 
 #: Marks of tests that come by file: scripts/test runs them together.
-BY_FILE = ("cluster", "fault", "spark")
+BY_FILE = ("cluster", "fault", "spark", "kafka")
 #: Seconds of files with few tests, or with tests that take long, when clusters are shared by file.
 LONG_FILES = {
     "tests/fault/test_fault_plans.py": 200.0,
@@ -49,7 +49,15 @@ LONG_FILES = {
     "tests/cluster/failover/test_rescaling.py": 80.0,
     "tests/cluster/pages/test_flinks_page.py": 110.0,
     "tests/cluster/savepoints/test_state_processor_in_jobs.py": 50.0,
+    "tests/fault/test_connector_kit.py": 60.0,
     "tests/fault/test_task_executors_lost.py": 50.0,
+    "tests/kafka/test_kafka_batch.py": 40.0,
+    "tests/kafka/test_kafka_connector.py": 110.0,
+    "tests/kafka/test_kafka_security.py": 70.0,
+    "tests/kafka/test_kafka_source.py": 90.0,
+    "tests/kafka/test_live_etl.py": 60.0,
+    "tests/kafka/test_pyflink_programs.py": 50.0,
+    "tests/kafka/test_sink_exactly_once.py": 90.0,
     "tests/spark/test_both_modes.py": 60.0,
     "tests/spark/test_driver_process.py": 90.0,
     "tests/spark/test_executors.py": 150.0,
