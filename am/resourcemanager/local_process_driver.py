@@ -157,7 +157,12 @@ class LocalProcessDriver:
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
         started = self._warm.pop() if self._warm else await self._start()
         resource_id = ResourceID(f"{self._settings.host}:{self._started}-{self._ids.hex_id()[-6:]}")
-        working_directory = await asyncio.to_thread(self._make_directories)
+        try:
+            working_directory = await asyncio.to_thread(self._make_directories)
+        except BaseException:
+            # A caller that is cancelled leaves the process to `terminate`.
+            self._warm.append(started)
+            raise
         if started.output is not None and self._output is not None:
             self._output.attach(resource_id, started.output)
         child = _Child(started.process, working_directory)
@@ -214,7 +219,8 @@ class LocalProcessDriver:
     async def _end(self, child: _Child) -> None:
         await child.process.end(self._settings.grace)
         assert child.watcher is not None
-        await child.watcher
+        # A caller that is cancelled must not cancel the watcher: others wait for the same end.
+        await asyncio.shield(child.watcher)
 
     async def _watch(self, resource_id: ResourceID, child: _Child) -> None:
         cause = await child.process.wait()

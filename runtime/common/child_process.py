@@ -91,7 +91,8 @@ class ChildProcess:
             left -= grace
             if left <= 0.0 or not has_worked():
                 _kill_session(self.pid)
-                await self._watcher
+                # A caller that is cancelled must not cancel the watcher: `wait` of others needs it.
+                await asyncio.shield(self._watcher)
                 return
 
     async def _ends_within(self, seconds: float) -> bool:

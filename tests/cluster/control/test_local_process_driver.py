@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,6 +20,7 @@ from tests.support.counting_ids import CountingIdFactory
 from tests.unit.runtime.rpc.loops import run
 from yarrow.am.resourcemanager.driver import TaskExecutorStartError
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
+from yarrow.runtime.common.child_process import ChildProcess
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.leader import LeaderInformation
@@ -106,6 +111,93 @@ def test_a_child_that_does_not_listen_is_killed(tmp_path: Path) -> None:
             await eventually(lambda: note.exists() and bool(note.read_text()))
             await driver.release_task_executor(name)
             assert ended.causes[name] == "released (killed by SIGKILL)"
+
+    run(body())
+
+
+class HeldThreads(ThreadPoolExecutor):
+    """The threads of `asyncio.to_thread`: they begin nothing before `go_on`."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        self.waiting = 0
+        self._gate = threading.Event()
+        super().submit(self._gate.wait)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.waiting += 1
+        return super().submit(fn, *args, **kwargs)
+
+    def go_on(self) -> None:
+        self._gate.set()
+
+
+@contextmanager
+def held_threads() -> Iterator[HeldThreads]:
+    threads = HeldThreads()
+    asyncio.get_running_loop().set_default_executor(threads)
+    try:
+        yield threads
+    finally:
+        threads.go_on()
+
+
+async def pass_on() -> None:
+    """Lets tasks that can go on reach the next thing that they wait for."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_release_that_is_cancelled_leaves_the_end_of_its_child_to_others(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with driving(tmp_path, "wait") as (driver, ended):
+            name = await driver.request_task_executor(ResourceProfile())
+            with held_threads() as threads:
+                # The child has ended, and the thread that describes its end does not come to it.
+                release = asyncio.create_task(driver.release_task_executor(name))
+                await eventually(lambda: threads.waiting == 1)
+                await pass_on()
+                await cancelled(release)
+            await driver.terminate()
+            assert ended.causes == {name: "released (exit status 0)"}
+
+    run(body())
+
+
+def test_a_request_that_is_cancelled_leaves_its_process_to_the_end_of_the_driver(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with driving(tmp_path, "wait") as (driver, _):
+            await driver.warm_up()
+            children = psutil.Process().children()
+            with held_threads() as threads:
+                request = asyncio.create_task(driver.request_task_executor(ResourceProfile()))
+                await eventually(lambda: threads.waiting == 1)
+                await cancelled(request)
+            await driver.terminate()
+            assert children and not [child for child in children if child.is_running()]
+
+    run(body())
+
+
+def test_an_end_that_is_cancelled_behind_its_kill_leaves_the_end_to_others(tmp_path: Path) -> None:
+    async def body() -> None:
+        command = (sys.executable, "-c", "import time; time.sleep(600)")
+        child = await ChildProcess.start(command, tmp_path / "child.err")
+
+        def is_cancelled() -> bool:
+            ending.cancel()
+            return False
+
+        ending = asyncio.create_task(child.end(0.01, is_cancelled, longest=60.0))
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        assert await child.wait() == "released (killed by SIGKILL)"
 
     run(body())
 
